@@ -42,10 +42,10 @@ from hourmark_infra.components import Components, wait_for
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import marked
 from hourmark_producer.send.range_spooler import ZSTD_LEVEL
-from hourmark_verify.demo.closing import look
-from hourmark_verify.demo.rendering import rfc5424
+from hourmark_verify.demo.bucket_progress import read_closing_states
+from hourmark_verify.demo.log_lines import rfc5424_line
 from hourmark_verify.judge.buckets import closed_buckets
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
 BUCKET_SECONDS: Final = 60
 FITTED: Final = (
@@ -178,7 +178,7 @@ class Writer(threading.Thread):
 
 def _line(now_ms: int, kind: int, user: int, number: int, text: str) -> bytes:
     message = f'{{"user":"u-{user:05}","number":{number},"text":"{text}"}}'
-    return rfc5424(now_ms, "bench", type_name(kind), message.encode()) + b"\n"
+    return rfc5424_line(now_ms, "bench", type_name(kind), message.encode()) + b"\n"
 
 
 def type_name(number: int) -> str:
@@ -247,11 +247,11 @@ def _bucket_share(world: World, config: Config, writer: Writer) -> float:
     """
     end_ms = (world.clock.now_ms() // 60_000 + 1) * 60_000
     wait_s = (end_ms - world.clock.now_ms()) / 1000 + KEEPS_UP_S
-    with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
+    with closing(WebHdfsReader(config.storage.webhdfs, config.storage.user)) as hdfs:
         root = hdfs_path(config.storage.root)
 
         def is_closed() -> bool:
-            found = look(hdfs, config.storage.root)
+            found = read_closing_states(hdfs, config.storage.root)
             return all(
                 type_name(n) in found and found[type_name(n)].end_ms >= end_ms
                 for n in range(writer.types)

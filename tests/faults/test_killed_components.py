@@ -18,7 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
-from hourmark_verify.demo.demo import Demo, Options
+from hourmark_verify.demo.demo import Demo, DemoOptions
 from hourmark_verify.demo.traffic import Traffic
 
 pytestmark = [
@@ -54,19 +54,19 @@ class Killing:
 
     def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
         for moment, victim, away_s in self.kills:
-            demo.wait(
+            demo.wait_until(
                 lambda moment=moment: traffic.moment >= moment,  # type: ignore[misc]
                 "the next kill",
                 traffic.span_s,
             )
-            demo.tell(f"SIGKILL for the {victim}, {traffic.written:,} lines written")
+            demo.report_progress(f"SIGKILL for the {victim}, {traffic.written:,} lines written")
             demo.components.kill(victim)
             demo.pause(away_s)
             demo.components.start(victim)
         # Once more, when buckets are being closed: the driver may be at any step of it.
-        demo.wait(lambda: traffic.done, "the last line", 600)
+        demo.wait_until(lambda: traffic.done, "the last line", 600)
         demo.pause(random.Random(moment).uniform(0, 20))
-        demo.tell("SIGKILL for the etl while it closes")
+        demo.report_progress("SIGKILL for the etl while it closes")
         demo.components.kill("etl")
         demo.components.start("etl")
 
@@ -83,7 +83,7 @@ def test_the_judge_is_content_after_each_component_was_killed_at_random_moments(
     say_on_stderr(f"chaos seed {seed}")
     demo = Demo(
         tmp_path / "home",
-        Options(rate=100, seed=seed, buckets=2),
+        DemoOptions(rate=100, seed=seed, buckets=2),
         SystemClock(),
         say_on_stderr,
         Killing(seed),

@@ -28,7 +28,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
-from hourmark_verify.demo.demo import Demo, Options, Result
+from hourmark_verify.demo.demo import Demo, DemoOptions, DemoResult
 from hourmark_verify.demo.traffic import Traffic
 from hourmark_verify.judge.expectations import ApiEvent
 
@@ -54,7 +54,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
     api = ApiTraffic(config.tailer.service_urls, API_TYPE, demo.posted)
     api.start()
     etl_log = demo.components.log("etl")
-    demo.wait(
+    demo.wait_until(
         lambda: " closed as " in etl_log.read_text(errors="replace"),
         "the first bucket to be closed",
         BEGUN_S,
@@ -63,7 +63,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
     for _ in range(ROUNDS):
         for name in (*SERVERS, MIRROR_MAKER):
             before = len(demo.posted)
-            demo.tell(
+            demo.report_progress(
                 f"SIGKILL for {name}; {traffic.written:,} lines written, {before:,} "
                 "events taken over HTTP"
             )
@@ -76,7 +76,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
             assert stack.process("mirror") == supervisor, (
                 f"`hourmark mirror run` ended while {name} was away"
             )
-            demo.wait(
+            demo.wait_until(
                 lambda taken=before: len(demo.posted) > taken,  # type: ignore[misc]
                 f"an event to be taken after {name} came back",
                 180,
@@ -112,11 +112,11 @@ def span_buckets() -> int:
     return math.ceil(ROUNDS * (len(SERVERS) * (AWAY_S + 20 + BETWEEN_S) + 40) / 60) + 3
 
 
-def everything_arrived(result: Result, posted: list[ApiEvent]) -> None:
+def everything_arrived(result: DemoResult, posted: list[ApiEvent]) -> None:
     """The judge is content: each line and each event over HTTP stands once, in buckets that are
     proved, and nothing else does.
     """
-    assert result.report.content, result.report.as_text()
+    assert result.report.passed, result.report.as_text()
     assert result.report.posted == len(posted) > 0
 
 
@@ -126,7 +126,7 @@ def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_f
     home = tmp_path / "home"
     demo = Demo(
         home,
-        Options(rate=50, buckets=span_buckets(), keep=True),
+        DemoOptions(rate=50, buckets=span_buckets(), keep=True),
         SystemClock(),
         say_on_stderr,
         each_server_is_killed,

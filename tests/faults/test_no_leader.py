@@ -32,7 +32,7 @@ from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_infra.stack import Stack
-from hourmark_verify.demo.leader_kill import leader_of
+from hourmark_verify.demo.demo import leading_broker
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
 SCENE = {"names": ("full", "empty"), "cluster": "both"}
@@ -103,7 +103,7 @@ def running(fresh: Scene) -> Scene:
 
 def quorum(stack: Stack, config: Config, topic: str) -> list[str]:
     """Two of the three edge brokers, one of them the leader of the topic's first partition."""
-    leader = leader_of(config, topic)
+    leader = leading_broker(config, topic)
     return [leader, next(name for name in stack.brokers if name != leader)]
 
 

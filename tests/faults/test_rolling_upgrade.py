@@ -30,11 +30,10 @@ from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack import Stack
 from hourmark_infra.stack.process import spawn
 from hourmark_infra.stack.servers import MIRROR
-from hourmark_verify.demo.declarations import EVENTS_SOURCE
-from hourmark_verify.demo.demo import Demo, Options
-from hourmark_verify.demo.events import events
-from hourmark_verify.demo.live_log import LiveLog
-from hourmark_verify.demo.traffic import Traffic
+from hourmark_verify.demo.configuration import EVENTS_SOURCE
+from hourmark_verify.demo.demo import Demo, DemoOptions
+from hourmark_verify.demo.log_lines import structured_lines
+from hourmark_verify.demo.traffic import LiveLog, Traffic
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(3600)]
 
@@ -107,7 +106,9 @@ class Rolling:
         components.start(MIRROR)
         self._wait_for_closed(demo, traffic, config, self.version)
         for name, end in ENDS.items():
-            demo.tell(f"{name} goes over to this version; {traffic.written:,} lines written")
+            demo.report_progress(
+                f"{name} goes over to this version; {traffic.written:,} lines written"
+            )
             end(components, name)
             self._over(demo, name, HERE)
         self._wait_for_closed(demo, traffic, config, "this version")
@@ -115,26 +116,30 @@ class Rolling:
         try:
             if self.stays:
                 components.run_here("types", "apply")
-                demo.wait(
+                demo.wait_until(
                     lambda: any(checked_only_in_part(config)),
                     "an hour with records of both versions",
                     _CLOSING_S,
                     pause_s=2.0,
                 )
-                demo.tell(f"hours have checksums of values; {traffic.written:,} lines written")
+                demo.report_progress(
+                    f"hours have checksums of values; {traffic.written:,} lines written"
+                )
             else:
                 self._back(demo, traffic, config)
         finally:
             more.stop()
         assert more.failure is None
-        demo.wait(lambda: traffic.done, "the last line to be written", traffic.span_s)
+        demo.wait_until(lambda: traffic.done, "the last line to be written", traffic.span_s)
         traffic.logs = [*traffic.logs, *more.logs]  # the judge is told of these too
 
     def _back(self, demo: Demo, traffic: Traffic, config: Config) -> None:
         components = demo.components
         assert isinstance(components, Mixed)
         for name in ENDS:
-            demo.tell(f"{name} goes back to {self.version}; {traffic.written:,} lines written")
+            demo.report_progress(
+                f"{name} goes back to {self.version}; {traffic.written:,} lines written"
+            )
             components.stop(name)
             if name == "etl":
                 components.run_here("ledger", "downgrade", "--to", self.version)
@@ -152,10 +157,10 @@ class Rolling:
     def _wait_for_closed(self, demo: Demo, traffic: Traffic, config: Config, version: str) -> None:
         """Wait until the driver that runs now has closed another hour."""
         before = closed(config)
-        demo.wait(
+        demo.wait_until(
             lambda: closed(config) > before, f"an hour closed by {version}", _CLOSING_S, pause_s=2.0
         )
-        demo.tell(f"{version} closes hours; {traffic.written:,} lines written")
+        demo.report_progress(f"{version} closes hours; {traffic.written:,} lines written")
 
 
 def checked_only_in_part(config: Config) -> Iterator[bool]:
@@ -174,7 +179,7 @@ def further_traffic(demo: Demo) -> Traffic:
     """Lines of their own: how long it takes until both versions have closed an hour, the machine
     decides.
     """
-    written = events(int(RATE * _FURTHER_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
+    written = structured_lines(int(RATE * _FURTHER_SPAN_S), seed=2, broken_at_least_each=RATE * 10)
     log = LiveLog(
         demo.work / "sources" / EVENTS_SOURCE / "further.log", None, written, SystemClock()
     )
@@ -206,7 +211,7 @@ def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(
     python = interpreter(version)
     trouble = Rolling(version, python, stays=stays)
     demo = Demo(
-        tmp_path / "home", Options(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble
+        tmp_path / "home", DemoOptions(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble
     )
     demo.components = Mixed(**vars(demo.components), otherwise=python)
     result = demo.run()

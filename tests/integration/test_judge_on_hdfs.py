@@ -14,11 +14,11 @@ from tests.support.judged.world import World, small_world
 
 from hourmark.config.groups import StorageSettings
 from hourmark_etl.storage import Storage, open_storage
-from hourmark_verify.judge.check import judge
+from hourmark_verify.judge.check import verify_delivery
 from hourmark_verify.judge.expectations import read_expectations
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.report import FindingKind, JudgeReport
 from hourmark_verify.judge.snapshot import Snapshot, compare_snapshot, take_snapshot
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 pytestmark = pytest.mark.stack
 
@@ -40,14 +40,16 @@ def world(tmp_path: Path) -> World:
     return small_world(tmp_path)
 
 
-def verdict(world: World, own_hdfs: StorageSettings, *, snapshot: Snapshot | None = None) -> Report:
+def verdict(
+    world: World, own_hdfs: StorageSettings, *, snapshot: Snapshot | None = None
+) -> JudgeReport:
     """What the judge says of the real HDFS."""
     file, root = world.sources.parent / "expectations.json", urlsplit(own_hdfs.root).path
     file.write_text(
         json.dumps(world.expectations(webhdfs=own_hdfs.webhdfs, root=root, user=own_hdfs.user))
     )
-    with contextlib.closing(WebHdfs(own_hdfs.webhdfs, own_hdfs.user)) as client:
-        report = judge(read_expectations(file), client)
+    with contextlib.closing(WebHdfsReader(own_hdfs.webhdfs, own_hdfs.user)) as client:
+        report = verify_delivery(read_expectations(file), client)
         if snapshot is not None:
             compare_snapshot(client, root, snapshot, report)
     return report
@@ -57,8 +59,8 @@ def test_a_clean_tree_passes(world: World, hdfs: Storage, own_hdfs: StorageSetti
     world.write()
     upload(hdfs, world.root)
     report = verdict(world, own_hdfs)
-    assert report.content, report.as_text()
-    assert report.of_type("lines").in_buckets == 3
+    assert report.passed, report.as_text()
+    assert report.type_count("lines").in_buckets == 3
 
 
 def test_a_dropped_a_doubled_and_an_altered_event_are_each_objected_to(
@@ -71,7 +73,7 @@ def test_a_dropped_a_doubled_and_an_altered_event_are_each_objected_to(
     world.write()
     upload(hdfs, world.root)
     found = {kind: count for kind, count in verdict(world, own_hdfs).counts.items() if count}
-    assert found == {Kind.LOST: 1, Kind.DOUBLED: 1, Kind.ALTERED: 1}
+    assert found == {FindingKind.LOST: 1, FindingKind.DOUBLED: 1, FindingKind.ALTERED: 1}
 
 
 def test_a_bucket_changed_after_closing_is_objected_to(
@@ -79,15 +81,15 @@ def test_a_bucket_changed_after_closing_is_objected_to(
 ) -> None:
     world.write()
     upload(hdfs, world.root)
-    with contextlib.closing(WebHdfs(own_hdfs.webhdfs, own_hdfs.user)) as client:
+    with contextlib.closing(WebHdfsReader(own_hdfs.webhdfs, own_hdfs.user)) as client:
         snapshot = take_snapshot(client, urlsplit(own_hdfs.root).path)
     folder = world.folder(world.plan("server-log", 2)).relative_to(world.root)
     hdfs.write_new(f"{folder}/part-00000.avro", b"added")
     report = verdict(world, own_hdfs, snapshot=snapshot)
     assert {kind: count for kind, count in report.counts.items() if count} == {
-        Kind.CHANGED: 2,
-        Kind.UNLISTED: 1,
+        FindingKind.CHANGED: 2,
+        FindingKind.UNLISTED: 1,
     }
-    assert {finding.path for finding in report.findings if finding.kind is Kind.CHANGED} == {
+    assert {finding.path for finding in report.findings if finding.kind is FindingKind.CHANGED} == {
         str(folder)
     }

@@ -1,1 +1,1 @@
-"""Tools that verify a Hourmark site: the judge, and the demo that ends with its verdict."""
+"""Tools that verify a Hourmark site: the judge, and the demo, which ends with the judge's result."""

@@ -16,9 +16,9 @@ from typing import Final
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import WINDOW_S, Flow, standing
 
-from hourmark_verify.judge.buckets import DEAD_LETTERS, by_bucket, changes, read_tree
-from hourmark_verify.judge.check import judge
-from hourmark_verify.judge.report import Kind
+from hourmark_verify.judge.buckets import DEAD_LETTERS, find_changes, group_by_bucket, read_tree
+from hourmark_verify.judge.check import verify_delivery
+from hourmark_verify.judge.report import FindingKind
 from hourmark_verify.judge.webhdfs import hdfs_path
 
 DRAINED_S: Final = 180.0  # after it healed, until all that was written before is in closed buckets
@@ -26,17 +26,17 @@ NAMED_MAX: Final = 5
 
 # By what the judge calls it. What is lost though all its buckets are proved is falsely proved as
 # well.
-_KINDS: Final[Mapping[Kind, str]] = {
-    Kind.LOST: "lost",
-    Kind.DOUBLED: "doubled",
-    Kind.ALTERED: "altered",
-    Kind.UNEXPECTED: "phantom",
-    Kind.MISPLACED: "misplaced",
-    Kind.MANIFEST: "contradiction",
-    Kind.UNLISTED: "contradiction",
-    Kind.CHANGED: "changed",
-    Kind.FALSE_PROOF: "falsely proved",
-    Kind.SOURCE: "source",
+_KINDS: Final[Mapping[FindingKind, str]] = {
+    FindingKind.LOST: "lost",
+    FindingKind.DOUBLED: "doubled",
+    FindingKind.ALTERED: "altered",
+    FindingKind.UNEXPECTED: "phantom",
+    FindingKind.MISPLACED: "misplaced",
+    FindingKind.MANIFEST: "contradiction",
+    FindingKind.UNLISTED: "contradiction",
+    FindingKind.CHANGED: "changed",
+    FindingKind.FALSE_PROOF: "falsely proved",
+    FindingKind.SOURCE: "source",
 }
 VIOLATIONS: Final = (
     *dict.fromkeys(_KINDS.values()),
@@ -81,7 +81,7 @@ def each_line_once(evidence: Evidence, findings: Findings) -> None:
     """The judge's own comparison; and no line that was written in time is in a file of late
     ones.
     """
-    report = judge(evidence.told, evidence.hdfs)
+    report = verify_delivery(evidence.told, evidence.hdfs)
     findings.compared, findings.destroyed = report.compared, report.destroyed
     named = Counter[str]()
     for finding in report.findings:
@@ -94,7 +94,7 @@ def each_line_once(evidence: Evidence, findings: Findings) -> None:
     # Buckets that stand are proved, as the judge objects to others, but for hours that an override
     # closed.
     forced = sum(of.lost for name, of in report.types.items() if name in evidence.told.forced)
-    if lost := report.counts[Kind.LOST] - forced:
+    if lost := report.counts[FindingKind.LOST] - forced:
         findings.object(
             "falsely proved",
             f"{lost} that are lost, of types whose hours are all closed as proved",
@@ -119,8 +119,8 @@ def closed_once_and_in_time(evidence: Evidence, findings: Findings) -> None:
             findings.object(
                 "closed early", f"{name}, whose bucket ends at {end_ms} ms, stood at {seen_ms} ms"
             )
-    now = by_bucket(read_tree(evidence.hdfs, hdfs_path(evidence.told.root)))
-    for path, change in changes(evidence.kept, now):
+    now = group_by_bucket(read_tree(evidence.hdfs, hdfs_path(evidence.told.root)))
+    for path, change in find_changes(evidence.kept, now):
         findings.object("closed twice", f"{path}: {change}")
     if not evidence.kept:
         findings.object("nothing compared", "no bucket was looked into while it went on")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tests.faults.chaos.flows import Flow
 
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.webhdfs import Entry, WebHdfs
+from hourmark_verify.judge.webhdfs import HdfsEntry, WebHdfsReader
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +38,12 @@ class Evidence:
     """
 
     told: Expectations
-    hdfs: WebHdfs
+    hdfs: WebHdfsReader
     injected: Sequence[Injected]
     moved: Mapping[Flow, Sequence[float]]
     watched: frozenset[Flow]
     first_seen: Mapping[tuple[str, int], int]
-    kept: Mapping[str, Mapping[str, Entry]]
+    kept: Mapping[str, Mapping[str, HdfsEntry]]
     may_be_late: int
     api_types: frozenset[str]
     ended: Sequence[str]

@@ -19,7 +19,7 @@ from tests.faults.chaos.settings import BUCKET_SECONDS, HOSTS
 from hourmark.clock import Clock
 from hourmark.kafka.topic_names import events_topic
 from hourmark_infra.stack.layout import METRICS
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -36,7 +36,7 @@ class Closings:
     type and the bucket's end.
     """
 
-    def __init__(self, hdfs: WebHdfs, root: str, types: Sequence[str], clock: Clock) -> None:
+    def __init__(self, hdfs: WebHdfsReader, root: str, types: Sequence[str], clock: Clock) -> None:
         self._hdfs, self._root, self._types, self._clock = hdfs, hdfs_path(root), types, clock
         self.first_seen: dict[tuple[str, int], int] = {}
 

@@ -22,10 +22,10 @@ import fastavro
 from hourmark.avro.framing import event_schema, unframe
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.committed_reader import CommittedReader
-from hourmark_verify.judge.values import plain
+from hourmark_verify.judge.values import strip_annotations
 
 _ENVELOPE: Final[Any] = fastavro.parse_schema(
-    plain(event_schema("envelope", []))
+    strip_annotations(event_schema("envelope", []))
 )  # with which every event begins
 Row = dict[str, Any]
 

@@ -38,9 +38,9 @@ from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.losses import destroyed
 
 from hourmark.avro.framing import unix_ms
-from hourmark_verify.judge.buckets import Bucket, closed_buckets
+from hourmark_verify.judge.buckets import StoredBucket, closed_buckets
 from hourmark_verify.judge.expectations import ApiEvent, Expectations
-from hourmark_verify.judge.webhdfs import Entry, Opened, WebHdfs, hdfs_path
+from hourmark_verify.judge.webhdfs import DownloadedFile, HdfsEntry, WebHdfsReader, hdfs_path
 
 Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
 _NUMBER: Final = re.compile(
@@ -48,7 +48,7 @@ _NUMBER: Final = re.compile(
 )  # its last digit: where the first becomes a zero, it is no number
 
 
-class _Reading(WebHdfs):
+class _Reading(WebHdfsReader):
     """Reads as the other does, each folder and file once, but for some files, which hold something
     else.
 
@@ -58,18 +58,18 @@ class _Reading(WebHdfs):
 
     def __init__(
         self,
-        hdfs: WebHdfs,
+        hdfs: WebHdfsReader,
         instead: Mapping[str, bytes] | None = None,
         only: tuple[str, Collection[str]] | None = None,
     ) -> None:
         self._hdfs, self._only = hdfs, only
-        self._lists: dict[str, list[Entry]] = {}
+        self._lists: dict[str, list[HdfsEntry]] = {}
         self._contents = dict(instead or {})
 
     def close(self) -> None:
         """Nothing: the other is closed by who opened it."""
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[HdfsEntry]:
         if folder not in self._lists:
             entries = self._hdfs.list(folder)
             if self._only is not None and folder == self._only[0]:
@@ -77,12 +77,12 @@ class _Reading(WebHdfs):
             self._lists[folder] = entries
         return self._lists[folder]
 
-    def open(self, file: str) -> Opened:
+    def open(self, file: str) -> DownloadedFile:
         if file not in self._contents:
             with self._hdfs.open(file).content as opened:
                 self._contents[file] = opened.read()
         content = self._contents[file]
-        return Opened(
+        return DownloadedFile(
             io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest()
         )
 
@@ -138,7 +138,7 @@ def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
             put(before)
 
 
-def _full_bucket(evidence: Evidence) -> Bucket:
+def _full_bucket(evidence: Evidence) -> StoredBucket:
     """One that is proved, and whose first file has more events than one."""
     buckets = closed_buckets(evidence.hdfs, hdfs_path(evidence.told.root))
     return next(
@@ -341,7 +341,7 @@ def _sample(evidence: Evidence) -> Evidence:
     written = [
         of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)
     ]
-    types = {*evidence.api_types}.union(*(file.carries(told.types) for file in files))
+    types = {*evidence.api_types}.union(*(file.types_carried(told.types) for file in files))
     changed = {
         "files": files,
         "written": written,

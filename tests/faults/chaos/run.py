@@ -30,10 +30,10 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.jars.cache import Say
-from hourmark_verify.demo import declarations
-from hourmark_verify.judge.buckets import by_bucket, read_tree
+from hourmark_verify.demo import configuration
+from hourmark_verify.judge.buckets import group_by_bucket, read_tree
 from hourmark_verify.judge.expectations import Expectations, read_expectations
-from hourmark_verify.judge.webhdfs import Entry, WebHdfs, hdfs_path
+from hourmark_verify.judge.webhdfs import HdfsEntry, WebHdfsReader, hdfs_path
 
 # what comes after three minutes is a violation, and still the next round begins from there
 _GIVEN_UP_S: Final = 600.0
@@ -91,7 +91,7 @@ class Run:
         self._loads: list[
             float
         ] = []  # of the machine, a look each round: others may work on it, too
-        self._kept: dict[str, dict[str, Entry]] = {}
+        self._kept: dict[str, dict[str, HdfsEntry]] = {}
         self._undrained: str | None = None
 
     def play(self) -> Outcome:
@@ -130,7 +130,7 @@ class Run:
                 world, self._evidence(world, hdfs, told, watches, closings, loads), loads
             )
 
-    def _rounds(self, world: World, closings: Closings, hdfs: WebHdfs) -> None:
+    def _rounds(self, world: World, closings: Closings, hdfs: WebHdfsReader) -> None:
         world.wait(
             lambda: closings.closed_until_ms() > 0,
             "the first bucket of each type to be closed",
@@ -154,7 +154,7 @@ class Run:
                 f"{', '.join(i.fault for i in injections)}"
             )
             self._round(world, closings, injections)
-            for path, entries in by_bucket(
+            for path, entries in group_by_bucket(
                 read_tree(hdfs, hdfs_path(world.config.storage.root))
             ).items():
                 self._kept.setdefault(path, entries)
@@ -216,7 +216,7 @@ class Run:
         return self._told(world, loads)
 
     def _told(self, world: World, loads: Sequence[Workload]) -> Expectations:
-        types, sources, limits = declarations.told(world.config.types.dir)
+        types, sources, limits = configuration.declarations_for_judge(world.config.types.dir)
         host_ids = {
             host: (world.host_config(host).tailer.state_dir / "host-id").read_text().strip()
             for host in HOSTS
@@ -257,7 +257,7 @@ class Run:
     def _evidence(
         self,
         world: World,
-        hdfs: WebHdfs,
+        hdfs: WebHdfsReader,
         told: Expectations,
         watches: Sequence[Watch],
         closings: Closings,

@@ -9,14 +9,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from hourmark_verify.demo.declarations import (
+from hourmark_verify.demo.configuration import (
     LINES_SOURCE,
     SERVER_LOG,
     SERVER_SOURCE,
     write_declarations,
 )
-from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED
-from hourmark_verify.demo.named_lines import TYPE as LINES
+from hourmark_verify.demo.log_lines import AD_SHOWN, TRACK_PLAYED
+from hourmark_verify.demo.log_lines import LINES_TYPE as LINES
 
 BUCKET_SECONDS: Final = 60
 HOSTS: Final = ("a", "b")  # each has a tailer and a delivery service

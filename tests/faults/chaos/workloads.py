@@ -27,10 +27,8 @@ from tests.faults.chaos.settings import (
 from tests.support.api_traffic import ApiTraffic
 
 from hourmark.clock import Clock
-from hourmark_verify.demo.events import events
-from hourmark_verify.demo.live_log import Due
-from hourmark_verify.demo.recorded_log import RecordedLog
-from hourmark_verify.demo.rendering import rendered
+from hourmark_verify.demo.log_lines import line_renderer, structured_lines
+from hourmark_verify.demo.traffic import DueLine, RecordedLog
 from hourmark_verify.judge.expectations import ApiEvent
 
 if TYPE_CHECKING:
@@ -81,7 +79,7 @@ class Files:
     """
 
     def __init__(
-        self, logs: list[Log], lines: Iterator[Due], rate: float, seed: int, clock: Clock
+        self, logs: list[Log], lines: Iterator[DueLine], rate: float, seed: int, clock: Clock
     ) -> None:
         self.logs, self.posted = logs, list[ApiEvent]()
         self.written = self.may_be_late = 0
@@ -174,7 +172,7 @@ class Posting:
         self._traffic.stop()
 
 
-def _files(world: World, source: str, lines: Iterator[Due], rate: float, seed: int) -> Files:
+def _files(world: World, source: str, lines: Iterator[DueLine], rate: float, seed: int) -> Files:
     logs = [
         Log(host, source, RecordedLog(world.logs / host / source / "player.log")) for host in HOSTS
     ]
@@ -186,7 +184,7 @@ def _events(world: World, rate: int, seed: int) -> Workload:
     return _files(
         world,
         EVENTS_SOURCE,
-        events(_NO_END, seed, broken_at_least_each=rate * 10),
+        structured_lines(_NO_END, seed, broken_at_least_each=rate * 10),
         0.9 * rate,
         seed,
     )
@@ -197,10 +195,12 @@ def _kinds(world: World, rate: int, seed: int) -> Workload:
     names, chance = kind_names(world.kinds), random.Random(seed)
     number = iter(range(_NO_END))
 
-    def line() -> Due:
-        return Due(
+    def line() -> DueLine:
+        return DueLine(
             0.0,
-            rendered("kinds", chance.choice(names), json.dumps({"number": next(number)}).encode()),
+            line_renderer(
+                "kinds", chance.choice(names), json.dumps({"number": next(number)}).encode()
+            ),
         )
 
     return _files(world, KINDS_SOURCE, iter(line, None), 0.1 * rate, seed)

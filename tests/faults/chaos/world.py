@@ -53,8 +53,8 @@ from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
 from hourmark_infra.stack.purge import purge_stack
-from hourmark_verify.demo.settings import ZONE
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.demo.configuration import ZONE
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 CENTER: Final = "center"
 OUTSIDE: Final = "outside"  # of who looks, by no link to Kafka
@@ -171,9 +171,9 @@ class World:
         assert self.config.kafka.central is not None
         return Cluster(self.config.kafka.central, "central")
 
-    def hdfs(self) -> WebHdfs:
+    def hdfs(self) -> WebHdfsReader:
         """A reader of buckets, to be closed; no storage of Hourmark's."""
-        return WebHdfs(
+        return WebHdfsReader(
             f"http://{self.stack.layout.address('namenode-http')}", self.config.storage.user
         )
 

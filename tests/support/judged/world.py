@@ -37,7 +37,7 @@ from hourmark.records.ranges import ByteRange, Part, encode_range_fields, file_i
 from hourmark.rules.event_types import DEAD_LETTERS, EventType, LineRule, Source
 from hourmark.rules.revision import Rules, TypeVersion
 from hourmark_delivery_service.parsing import CompiledRules, parse_range
-from hourmark_verify.judge.statx import birth_ns
+from hourmark_verify.judge.identity import birth_ns
 
 HOST_ID = "0123456789abcdef0123456789abcdef"
 MINUTE = 60_000

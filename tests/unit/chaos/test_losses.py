@@ -8,7 +8,7 @@ import pytest
 from tests.faults.chaos.losses import Losses, Vanished, destroyed
 from tests.support.judged.world import START_MS, small_world
 
-from hourmark_verify.judge.expectations import Destroyed, Expectations
+from hourmark_verify.judge.expectations import DestroyedEvent, Expectations
 
 OF_FILE = {
     "event_id": bytes(range(16)),
@@ -39,14 +39,14 @@ def test_the_judge_is_told_of_each_destroyed_event_by_id_and_place_and_of_each_h
     )
     common = {"type": "lines", "time_ms": START_MS, "written_ms": START_MS + 5}
     assert told.destroyed == [
-        Destroyed(
+        DestroyedEvent(
             **common,
             event_id="000102030405060708090a0b0c0d0e0f",
             file_id="f",
             generation=2,
             position=7,
         ),
-        Destroyed(**common, event_id="0" * 32, file_id=None, generation=0, position=0),
+        DestroyedEvent(**common, event_id="0" * 32, file_id=None, generation=0, position=0),
     ]
     assert told.forced == {"lines": ["2025-11-21T00:00", "2025-11-21T00:01"]}
 

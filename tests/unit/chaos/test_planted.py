@@ -21,7 +21,7 @@ from tests.support.judged.world import START_MS, World, rfc5424, small_world
 from tests.unit.verify.judge.random_worlds import LocalHdfs
 from tests.unit.verify.judge.test_judge_copied_files import NEW, OLD, Copied
 
-from hourmark_verify.judge.buckets import by_bucket, read_tree
+from hourmark_verify.judge.buckets import group_by_bucket, read_tree
 from hourmark_verify.judge.expectations import Expectations
 from hourmark_verify.judge.webhdfs import hdfs_path
 
@@ -48,7 +48,7 @@ def evidence_of(world: World, **seen: Any) -> Iterator[Evidence]:
             moved={Flow.MIRROR: [110.0]},
             watched=frozenset((Flow.MIRROR,)),
             first_seen={("lines", START_MS): START_MS + 1},
-            kept=by_bucket(read_tree(hdfs, hdfs_path(told.root))),
+            kept=group_by_bucket(read_tree(hdfs, hdfs_path(told.root))),
             may_be_late=1,
             api_types=frozenset(),
             ended=[],

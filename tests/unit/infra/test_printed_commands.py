@@ -15,7 +15,7 @@ from hourmark.errors import Unavailable
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import last_words
 from hourmark_infra.running.run import Outcome
-from hourmark_verify.demo.cli import commands_to_look_inside
+from hourmark_verify.demo.cli import inspection_commands
 
 _run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))[
     "_run"
@@ -44,7 +44,7 @@ def _as_pasted(command: str, folder: Path) -> str:
 def test_the_demo_s_last_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOURMARK_HOME", raising=False)
     home, config, told = folder / "home", folder / "hourmark.toml", folder / "expectations.json"
-    up, ls, cat, judge, down = commands_to_look_inside(home, config, told, "2026-11-21T05:07")
+    up, ls, cat, judge, down = inspection_commands(home, config, told, "2026-11-21T05:07")
     assert _as_pasted(up, folder) == f"[{home}][up]"
     assert _as_pasted(ls, folder) == f"[][bucket][ls][--config][{config}]"
     assert (

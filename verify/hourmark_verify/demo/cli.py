@@ -16,8 +16,8 @@ from hourmark.errors import UsageError
 from hourmark_infra.jars.cache import say_on_stderr
 from hourmark_infra.stack.options import Clusters, clusters_option
 from hourmark_verify.demo import outcome
-from hourmark_verify.demo.demo import Demo, Options
-from hourmark_verify.demo.events import TRACK_PLAYED
+from hourmark_verify.demo.demo import Demo, DemoOptions
+from hourmark_verify.demo.log_lines import TRACK_PLAYED
 
 _LINES_FILE = click.Path(
     path_type=Path, exists=True, dir_okay=False, readable=True, resolve_path=True
@@ -38,18 +38,22 @@ _LINES_FILE = click.Path(
     type=click.IntRange(1, 20_000),
     default=200,
     show_default=True,
-    help="Structured events a second.",
+    help="Structured events per second.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the structured events.")
+@click.option(
+    "--seed", type=int, default=1, show_default=True, help="Seed of the structured events."
+)
 @click.option(
     "--buckets",
     type=click.IntRange(1, 60),
     default=3,
     show_default=True,
-    help="Non-empty buckets of each type.",
+    help="Number of non-empty buckets of each type to wait for.",
 )
 @clusters_option(2, kept=False)
-@click.option("--keep", is_flag=True, help="Leave the stack up, to look inside.")
+@click.option(
+    "--keep", is_flag=True, help="Keep the servers running after the demo, to inspect the result."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def demo(
     lines: tuple[Path, ...],
@@ -61,10 +65,13 @@ def demo(
     keep: bool,
     as_json: bool,
 ) -> None:
-    """The whole path on a stack of its own, in about five minutes: real files are tailed, delivered, mirrored, and closed into
-    buckets of a minute, while a broker is killed; then a judge that shares no code with any of it compares every line.
+    """Run the whole pipeline on its own local stack, in about five minutes.
 
-    Exit 1 if a line is lost, doubled or altered, or in dead letters though it was written whole.
+    Log files are tailed, delivered, mirrored, and closed into buckets of one minute, while a broker
+    is killed. Then the judge, which shares no code with the pipeline, compares every line with the
+    buckets.
+
+    Exit 1 if a line is lost, doubled or altered, or is a dead letter although it was valid.
 
     \b
     Examples:
@@ -74,11 +81,11 @@ def demo(
     """
     if more and not lines:
         raise UsageError(
-            f"what is {more[0]} to be? Files whose lines are to be sent come after --lines"
+            f"unexpected argument {more[0]}: name the files whose lines to send after --lines"
         )
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
-    wish = Options(
+        signal.signal(number, signal.default_int_handler)  # same effect as Ctrl-C
+    options = DemoOptions(
         lines=(*lines, *more),
         rate=rate,
         seed=seed,
@@ -86,17 +93,17 @@ def demo(
         clusters=clusters or 2,
         keep=keep,
     )
-    result = Demo(stack_state_dir() / "demo", wish, SystemClock(), say_on_stderr).run()
+    result = Demo(stack_state_dir() / "demo", options, SystemClock(), say_on_stderr).run()
     say_on_stderr(result.report.as_text())
     click.echo(json.dumps(result.outcome) if as_json else outcome.as_text(result.outcome))
     for fault in result.faults:
-        say_on_stderr(f"the promise was NOT kept: {fault}")
+        say_on_stderr(f"the demo FAILED: {fault}")
     say_on_stderr(
         "\nThe stack is "
-        f"{'still up' if keep else 'down; its data stays until the next demo'}. To look "
-        "inside:"
+        f"{'still running' if keep else 'stopped; its data is kept until the next demo'}. "
+        "To inspect the result:"
     )
-    up, *others = commands_to_look_inside(
+    up, *others = inspection_commands(
         stack_state_dir() / "demo",
         result.config_file,
         result.expectations_file,
@@ -107,10 +114,20 @@ def demo(
     sys.exit(1 if result.faults else 0)
 
 
-def commands_to_look_inside(
+def inspection_commands(
     stack_home: Path, config: Path, expectations: Path, hour: str
 ) -> tuple[str, ...]:
-    """For copying: whatever the paths are. The first starts the stack, the last stops it."""
+    """Return shell commands that start the stack, inspect its buckets, and stop it.
+
+    Args:
+        stack_home: home of the stack, for HOURMARK_HOME.
+        config: configuration file of the demo.
+        expectations: input of the judge.
+        hour: label of a non-empty bucket of type track-played.
+
+    Returns:
+        Commands to copy, with quoted paths; the first starts the stack, the last stops it.
+    """
     in_home = f"HOURMARK_HOME={shlex.quote(str(stack_home))} ./hourmark"
     configured = ("--config", str(config))
     inside = (

@@ -1,11 +1,15 @@
-"""The story: a stack, three kinds of files, a killed leader, closed buckets, and a judge.
+"""The demo: a stack, growing log files, one killed broker, closed buckets, and the judge.
 
-    the stack comes up → types are applied, the components start → files grow; a leader dies and
-    returns → the last minute closes → the judge compares every line with every bucket → all is
-    taken down
+Steps:
 
-Whatever ends it, a fault, Ctrl-C, SIGTERM, takes all down; what a SIGKILL leaves is taken down by
-the next demo of this home.
+1. Start the stack, apply the event types, and start the components.
+2. Write log files for the configured number of minutes; meanwhile kill and restart a broker.
+3. Stop writing, deliver what is left, and wait until the last minute is closed.
+4. Run the judge, which compares every line with every bucket.
+5. Stop everything.
+
+An error, Ctrl-C and SIGTERM stop everything too. What a SIGKILL leaves running is stopped by the
+next demo with the same home.
 """
 
 from __future__ import annotations
@@ -18,12 +22,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, closing, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from hourmark.clock import Clock
 from hourmark.config.loading import Config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable, UsageError
+from hourmark.kafka.clients import Cluster
+from hourmark.kafka.topic_names import events_topic
 from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.components import Components, wait_for
 from hourmark_infra.jars.cache import Say
@@ -32,128 +38,239 @@ from hourmark_infra.stack import Stack
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.purge import purge_stack
 from hourmark_verify.demo import outcome
-from hourmark_verify.demo.closing import Progress, TypeClosing, closed_enough, look, short
-from hourmark_verify.demo.declarations import (
+from hourmark_verify.demo.bucket_progress import (
+    ClosingWatch,
+    TypeClosing,
+    format_closing,
+    is_closed_enough,
+    read_closing_states,
+)
+from hourmark_verify.demo.configuration import (
+    BUCKET_SECONDS,
     EVENTS_SOURCE,
     LINES_SOURCE,
     SERVER_LOG,
+    SERVER_LOGS,
     TYPES,
+    ZONE,
+    demo_settings,
     write_declarations,
 )
-from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED, events
-from hourmark_verify.demo.leader_kill import Fault, leader_dies
-from hourmark_verify.demo.live_log import LiveLog
-from hourmark_verify.demo.named_lines import TYPE as LINES
-from hourmark_verify.demo.named_lines import named_lines, own_lines
-from hourmark_verify.demo.promised import acknowledged
-from hourmark_verify.demo.rendering import app_name
-from hourmark_verify.demo.settings import BUCKET_SECONDS, SERVER_LOGS, ZONE, demo_settings
-from hourmark_verify.demo.traffic import Traffic
-from hourmark_verify.demo.verdict import Inputs, settled_verdict, write_expectations
-from hourmark_verify.judge.buckets import DEAD_LETTERS, changes
-from hourmark_verify.judge.check import judge
+from hourmark_verify.demo.log_lines import (
+    AD_SHOWN,
+    TRACK_PLAYED,
+    app_name,
+    named_lines,
+    structured_lines,
+    write_sample_file,
+)
+from hourmark_verify.demo.log_lines import LINES_TYPE as LINES
+from hourmark_verify.demo.outcome import count_acknowledged
+from hourmark_verify.demo.traffic import LiveLog, Traffic
+from hourmark_verify.demo.verdict import JudgeInputs, judge_until_settled, write_expectations
+from hourmark_verify.judge.buckets import DEAD_LETTERS, find_changes
+from hourmark_verify.judge.check import verify_delivery
 from hourmark_verify.judge.expectations import ApiEvent
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.report import FindingKind, JudgeReport
 from hourmark_verify.judge.snapshot import take_snapshot
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
-DRAINING_SECONDS: Final = 180.0  # for the tailer's rest; a few seconds are usual
-WRITING_SECONDS: Final = 3600.0  # for files of any size; three minutes are usual
-CLOSING_SECONDS: Final = (
-    900.0  # after the last line, for all to be closed; half a minute where the machine is free
-)
-STALLED_SECONDS: Final = 180.0  # without any bucket being closed: something is stuck
-LOOK_SECONDS: Final = (
-    4.0  # between looks at HDFS, each of which writes lines into the NameNode's log
-)
-_FIRST_MINUTE_MIN_S: Final = 15  # traffic in a shorter rest of a minute does not count as a bucket
-_SPARE_S: Final = 10  # of the last minute, so that most is delivered when it ends
+KILL_AT: Final = 0.35  # fraction of the traffic's time span
+AWAY_SECONDS: Final = 20.0  # between the kill of the broker and its restart
+
+
+# Injects a fault while the files grow, and returns when the fault is over.
+FaultAction: TypeAlias = Callable[["Demo", Traffic, Stack, Config], None]
+DRAINING_SECONDS: Final = 180.0  # limit for the last delivery; it usually takes a few seconds
+WRITING_SECONDS: Final = 3600.0  # limit for files of any size; writing usually takes three minutes
+CLOSING_SECONDS: Final = 900.0  # limit after the last line; half a minute on an idle machine
+STALLED_SECONDS: Final = 180.0  # without a closed bucket; then the demo fails
+POLL_SECONDS: Final = 4.0  # between scans of HDFS, each of which adds lines to the NameNode's log
+_FIRST_MINUTE_MIN_S: Final = 15  # a shorter first minute is not expected to make a bucket
+_SPARE_S: Final = 10  # without traffic in the last minute, so that most lines arrive before its end
 _MS: Final = 1000
 
-Look = Callable[[], dict[str, TypeClosing]]
+ReadClosing = Callable[[], dict[str, TypeClosing]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the user asked for."""
+class DemoOptions:
+    """The command line options of a demo run.
+
+    Attributes:
+        lines: files whose lines are sent; if empty, a sample file is written.
+        rate: structured events per second.
+        seed: seed of the structured events.
+        buckets: number of non-empty, proved buckets of each type to wait for.
+        keep: whether the servers keep running after the demo.
+        clusters: number of Kafka clusters.
+    """
 
     lines: tuple[Path, ...] = ()
-    rate: int = 200  # structured events a second
+    rate: int = 200
     seed: int = 1
-    buckets: int = 3  # non-empty and proved, of each type
+    buckets: int = 3
     keep: bool = False
     clusters: Clusters = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """`faults` empty: the promise was kept."""
+class DemoResult:
+    """The result of a completed demo run.
+
+    Attributes:
+        outcome: result as a JSON-serializable object.
+        report: report of the judge.
+        faults: reasons why the demo failed; empty if it succeeded.
+        example_hour: label of a non-empty bucket of type track-played.
+        config_file: configuration of all components.
+        expectations_file: input of the judge.
+    """
 
     outcome: dict[str, Any]
-    report: Report
+    report: JudgeReport
     faults: list[str]
-    example_hour: str  # a bucket of track-played that is not empty
+    example_hour: str
     config_file: Path
     expectations_file: Path
 
 
-class Demo:
-    """One run.
+def kill_leader(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+    """Kill the broker that leads the topic of `track-played`, and restart it after 20 seconds.
 
-    `home` holds its stack and its work; nothing of an earlier run is used. `trouble` happens while
-    files grow.
+    Waits until 35 percent of the traffic's time span have passed. Returns when the broker is ready.
+
+    Args:
+        demo: the running demo.
+        traffic: writer of the log files.
+        stack: local stack of the demo.
+        config: configuration of the demo's components.
+
+    Raises:
+        Unavailable: a component exits, or the broker does not become ready.
+    """
+    demo.wait_until(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
+    broker = leading_broker(config, events_topic(TRACK_PLAYED))
+    stack.kill(broker)
+    demo.report_progress(
+        f"{traffic.written:,} lines written; killed {broker}, which led "
+        f"events.{TRACK_PLAYED}, with SIGKILL"
+    )
+    demo.pause(AWAY_SECONDS)
+    stack.start(broker)
+    stack.wait_ready(broker)
+    demo.report_progress(f"{broker} is back; {traffic.written:,} lines written")
+
+
+def leading_broker(config: Config, topic: str, cluster: str = "edge") -> str:
+    """Return the stack's name of the broker that leads the first partition of a topic.
+
+    Args:
+        config: configuration with the Kafka clusters.
+        topic: topic name.
+        cluster: "edge" or "central".
+
+    Returns:
+        Name of the server, such as edge-2.
+
+    Raises:
+        Unavailable: if the partition has no leader.
+    """
+    servers = config.kafka.edge if cluster == "edge" else config.kafka.central_cluster
+    metadata = Cluster(servers, cluster).admin.list_topics(topic, timeout=15.0)
+    leader = metadata.topics[topic].partitions[0].leader
+    if leader < 0:
+        raise Unavailable(f"partition {topic}-0 has no leader, so no broker can be killed")
+    return f"{cluster}-{leader}"
+
+
+class Demo:
+    """One demo run, with its own stack and components.
+
+    Args:
+        home: folder for the stack and all files of the run; data of earlier runs is deleted.
+        options: command line options.
+        clock: source of time.
+        say: function that receives each line of progress.
+        fault: action that injects a fault while the files grow.
+
+    Attributes:
+        home: folder of the run.
+        work: folder of the configuration, event types and source files.
+        posted: API events that the fault action sent, which the judge must find too.
+        components: the Hourmark daemons of the run.
     """
 
     def __init__(
-        self, home: Path, wish: Options, clock: Clock, say: Say, trouble: Fault = leader_dies
+        self,
+        home: Path,
+        options: DemoOptions,
+        clock: Clock,
+        say: Say,
+        fault: FaultAction = kill_leader,
     ) -> None:
         self.home = home
         self.work = home / "work"
-        self._wish = wish
+        self._options = options
         self._clock = clock
         self._say = say
-        self._trouble = trouble
-        self.posted: list[ApiEvent] = []  # over HTTP, by the trouble, by its own record
+        self._inject_fault = fault
+        self.posted: list[ApiEvent] = []
         self._began_s, self._began_ms = clock.monotonic_s(), clock.now_ms()
         self._config_file = self.work / "hourmark.toml"
         self.components = Components(home, self._config_file, home / "stack" / "logs", clock)
 
-    def run(self) -> Result:
-        """The whole story. HourmarkError where it cannot be told to its end."""
-        with alone(self.home), ExitStack() as at_the_end:
-            self.begin_anew()
+    def run(self) -> DemoResult:
+        """Run the demo and return its result.
+
+        Raises:
+            HourmarkError: the demo could not be completed, for example because a component exited.
+                Discrepancies that the judge finds are not raised but returned.
+        """
+        with lock_home(self.home), ExitStack() as at_the_end:
+            self.delete_previous_run()
             at_the_end.callback(self.take_down)
             stack = self.start_stack()
             config = self.start_components(stack)
             traffic = self.start_traffic()
             at_the_end.callback(traffic.stop)
-            self._trouble(self, traffic, stack, config)
-            self.wait(lambda: traffic.done, "the last line to be written", WRITING_SECONDS)
+            self._inject_fault(self, traffic, stack, config)
+            self.wait_until(lambda: traffic.done, "the last line to be written", WRITING_SECONDS)
             return self._conclude(traffic, stack, config)
 
-    def begin_anew(self) -> None:
-        """End what an earlier demo may have left running, and delete its data."""
+    def delete_previous_run(self) -> None:
+        """Stop all processes that an earlier run left behind, and delete its data."""
         self.components.stop_all()
-        purge_stack(self.home, self.tell)
+        purge_stack(self.home, self.report_progress)
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
 
     def start_stack(self) -> Stack:
-        """Start the servers, with clocks in their logs that need no guess."""
-        self.tell(f"starting the stack: {SERVERS[self._wish.clusters]}")
+        """Start all servers, with UTC as their time zone, and return the stack.
+
+        Raises:
+            Unavailable: if the servers do not start at the second attempt.
+        """
+        self.report_progress(f"starting the stack: {SERVERS[self._options.clusters]}")
         os.environ["TZ"] = ZONE
-        stack = Stack.load_or_make(self.home, clusters=self._wish.clusters, say=self.tell)
+        stack = Stack.load_or_make(
+            self.home, clusters=self._options.clusters, say=self.report_progress
+        )
         try:
             stack.up()
-        # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
+        # usually another process took a port after it was chosen; `up` chooses another one
         except Unavailable as error:
-            self.tell(f"{str(error).splitlines()[0]}\n          trying once more")
+            self.report_progress(f"{str(error).splitlines()[0]}\n          trying again")
             stack.down()
             stack.up()
         return stack
 
     def start_components(self, stack: Stack) -> Config:
-        """Apply the types, and start service, tailer and ETL with settings of the demo's own."""
+        """Apply the event types, start service, tailer and ETL, and return their configuration.
+
+        Raises:
+            Unavailable: if the types cannot be applied or the service does not become ready.
+        """
         write_declarations(self.work / "types")
         of_stack = tomllib.loads(stack.layout.config_file.read_text())
         settings = demo_settings(
@@ -162,20 +279,22 @@ class Demo:
         self._config_file.write_text(render_toml(settings))
         config = load_config(self._config_file)
         self.components.run_repeatable("types", "apply", seconds=180.0)
-        self.tell("types are applied; starting service, tailer and ETL")
-        self.components.start("etl")  # first, as Spark takes longest
+        self.report_progress("types are applied; starting service, tailer and ETL")
+        self.components.start("etl")  # first, because Spark takes longest to start
         self.components.start("service")
         self.components.wait_ready(config.tailer.service_urls[0], 60.0)
         self.components.start("tailer")
         return config
 
     def start_traffic(self) -> Traffic:
-        """Files begin to grow, for as many minutes as there shall be buckets, the first and the
-        last of them not whole.
+        """Start writing the log files and return the writer.
+
+        Traffic lasts for as many minutes as there must be buckets; the first and the last minute are
+        incomplete.
         """
-        span_s = span_seconds(self._clock.now_ms(), self._wish.buckets)
-        sources, wish = self.work / "sources", self._wish
-        named = wish.lines or (own_lines(self.work / "own.log"),)
+        span_s = traffic_seconds(self._clock.now_ms(), self._options.buckets)
+        sources, options = self.work / "sources", self._options
+        named = options.lines or (write_sample_file(self.work / "own.log"),)
         logs = [
             LiveLog(
                 sources / LINES_SOURCE / f"{number}-{app_name(path.name)}.log",
@@ -185,86 +304,102 @@ class Demo:
             )
             for number, path in enumerate(named, 1)
         ]
-        structured = events(int(wish.rate * span_s), wish.seed, broken_at_least_each=wish.rate * 10)
+        structured = structured_lines(
+            int(options.rate * span_s), options.seed, broken_at_least_each=options.rate * 10
+        )
         logs.append(LiveLog(sources / EVENTS_SOURCE / "player.log", None, structured, self._clock))
         traffic = Traffic(logs, span_s, self._clock)
         traffic.start()
-        self.tell(
-            f"writing for {span_s:.0f} s: {wish.rate} events/s (seed {wish.seed}), "
+        self.report_progress(
+            f"writing for {span_s:.0f} s: {options.rate} events/s (seed {options.seed}), "
             f"{len(named)} named file(s), server logs"
         )
         return traffic
 
     def take_down(self) -> None:
-        """End everything that was started here; with --keep, the servers stay."""
+        """Stop all components, and the servers unless `keep` was requested."""
         self.components.stop_all()
-        with suppress(UsageError):  # there may be no stack yet
-            if not self._wish.keep:
-                Stack.load(self.home, self.tell).down()
+        with suppress(UsageError):  # no stack exists yet
+            if not self._options.keep:
+                Stack.load(self.home, self.report_progress).down()
 
-    def tell(self, line: str) -> None:
-        """A line of progress."""
+    def report_progress(self, line: str) -> None:
+        """Report a line of progress, prefixed with the elapsed seconds."""
         self._say(f"[{self._seconds():5.0f} s] {line}")
 
-    def wait(
+    def wait_until(
         self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25
     ) -> None:
-        """Wait for something, and see that no component dies meanwhile.
+        """Wait until a condition is true, and check that no component exits meanwhile.
 
-        Unavailable where one does, or it takes longer.
+        Args:
+            condition: function to poll.
+            what: description of the awaited event, for the error message.
+            seconds: timeout in seconds.
+            pause_s: seconds between two polls.
+
+        Raises:
+            Unavailable: on timeout, or if a component exits.
         """
         wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def pause(self, seconds: float) -> None:
-        """Let time pass, and see that no component dies meanwhile."""
-        end_s = self._clock.monotonic_s() + seconds
-        self.wait(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
+        """Wait for some seconds, and check that no component exits meanwhile.
 
-    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
+        Raises:
+            Unavailable: if a component exits.
+        """
+        end_s = self._clock.monotonic_s() + seconds
+        self.wait_until(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
+
+    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> DemoResult:
         sizes = {
             path: path.stat().st_size
             for pattern in SERVER_LOGS
             for path in sorted(stack.layout.logs.glob(pattern))
         }
-        self.tell(
-            f"all {traffic.written:,} lines are written; the tailer delivers what is "
-            "left, and says goodbye"
+        self.report_progress(
+            f"all {traffic.written:,} lines are written; the tailer delivers the rest and stops"
         )
         self.components.stop("tailer")
         self.components.run("tail", "--drain", seconds=DRAINING_SECONDS)
         drained_ms, until_s = self._clock.now_ms(), self._clock.monotonic_s() + CLOSING_SECONDS
-        self.tell("all is acknowledged; waiting for the buckets to be closed as proved")
-        with closing(WebHdfs(config.storage.webhdfs, config.storage.user)) as hdfs:
+        self.report_progress("all is acknowledged; waiting for the buckets to be closed as proved")
+        with closing(WebHdfsReader(config.storage.webhdfs, config.storage.user)) as hdfs:
             early = take_snapshot(hdfs, config.storage.root)
-            closed_now = partial(look, hdfs, config.storage.root)
+            closed_now = partial(read_closing_states, hdfs, config.storage.root)
             found = self._wait_closed(
-                closed_now, self._wanted(traffic), next_minute_ms(drained_ms), until_s
+                closed_now, self._buckets_to_wait_for(traffic), next_minute_ms(drained_ms), until_s
             )
-            told = write_expectations(
-                self.work / "expectations.json", config, self._told(traffic, config, sizes)
+            expectations = write_expectations(
+                self.work / "expectations.json", config, self._judge_inputs(traffic, config, sizes)
             )
-            self.tell("the judge compares every line with every bucket")
-            settled_verdict(told, hdfs, partial(self._one_more_minute, closed_now, until_s))
+            self.report_progress("the judge compares every line with every bucket")
+            judge_until_settled(
+                expectations, hdfs, partial(self._wait_one_more_minute, closed_now, until_s)
+            )
             snapshot = take_snapshot(hdfs, config.storage.root)
             self.components.stop("etl")
-            report = judge(told, hdfs)  # of all that will ever be closed
+            report = verify_delivery(expectations, hdfs)  # no more buckets are closed after this
             for path, change in (
-                *changes(early, snapshot),
-                *changes(snapshot, take_snapshot(hdfs, config.storage.root)),
+                *find_changes(early, snapshot),
+                *find_changes(snapshot, take_snapshot(hdfs, config.storage.root)),
             ):
-                report.add(Kind.CHANGED, path, change)
-        promised = acknowledged(config)
-        return Result(
+                report.add(FindingKind.CHANGED, path, change)
+        promised = count_acknowledged(config)
+        return DemoResult(
             outcome=outcome.as_json(report, promised, config, self._seconds()),
             report=report,
-            faults=outcome.faults(report, promised),
+            faults=outcome.find_faults(report, promised),
             example_hour=found[TRACK_PLAYED].latest,
             config_file=self._config_file,
             expectations_file=self.work / "expectations.json",
         )
 
-    def _told(self, traffic: Traffic, config: Config, sizes: dict[Path, int]) -> Inputs:
-        return Inputs(
+    def _judge_inputs(
+        self, traffic: Traffic, config: Config, sizes: dict[Path, int]
+    ) -> JudgeInputs:
+        return JudgeInputs(
             logs=traffic.logs,
             server_sizes=sizes,
             host_id=(config.tailer.state_dir / "host-id").read_text().strip(),
@@ -273,50 +408,62 @@ class Demo:
             posted=self.posted,
         )
 
-    def _wanted(self, traffic: Traffic) -> dict[str, int]:
-        """Non-empty buckets by type: of named lines no more than there are minutes in which some
-        were written.
+    def _buckets_to_wait_for(self, traffic: Traffic) -> dict[str, int]:
+        """Return the number of non-empty buckets to wait for, by type.
+
+        For named lines it is at most the number of minutes in which some were written.
         """
         minutes = {
             minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes
         }
         wanted = dict.fromkeys(
-            (TRACK_PLAYED, AD_SHOWN, SERVER_LOG, DEAD_LETTERS), self._wish.buckets
+            (TRACK_PLAYED, AD_SHOWN, SERVER_LOG, DEAD_LETTERS), self._options.buckets
         )
-        return {**wanted, LINES: min(self._wish.buckets, len(minutes))}
+        return {**wanted, LINES: min(self._options.buckets, len(minutes))}
 
     def _wait_closed(
-        self, closed_now: Look, wanted: dict[str, int], end_ms: int, until_s: float
+        self, closed_now: ReadClosing, wanted: dict[str, int], end_ms: int, until_s: float
     ) -> dict[str, TypeClosing]:
-        progress = Progress(self._clock)
+        progress = ClosingWatch(self._clock)
         found: dict[str, TypeClosing] = {}
 
         def enough() -> bool:
             nonlocal found
             found = closed_now()
-            if progress.note(found):
-                self.tell(f"non-empty buckets proved: {short(found)}")
+            if progress.update(found):
+                self.report_progress(f"non-empty buckets proved: {format_closing(found)}")
             if progress.stalled_s > STALLED_SECONDS:
                 raise Unavailable(
-                    f"no bucket was closed for {STALLED_SECONDS:.0f} s; see "
+                    f"no bucket was closed for {STALLED_SECONDS:.0f} s; the log of the ETL is "
                     f"{self.components.log('etl')}"
                 )
-            return closed_enough(found, wanted, end_ms)
+            return is_closed_enough(found, wanted, end_ms)
 
         self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
-        self.wait(
+        self.wait_until(
             enough,
-            f"{self._wish.buckets} non-empty buckets of every type, closed as proved",
+            f"{self._options.buckets} non-empty buckets of every type, closed as proved",
             seconds,
-            LOOK_SECONDS,
+            POLL_SECONDS,
         )
         return found
 
-    def _one_more_minute(self, closed_now: Look, until_s: float, report: Report) -> bool:
-        """What was delivered after the last minute's end lies in the next one."""
+    def _wait_one_more_minute(
+        self, closed_now: ReadClosing, until_s: float, report: JudgeReport
+    ) -> bool:
+        """Wait until the next minute is closed, which contains lines that were delivered late.
+
+        Args:
+            closed_now: function that reads the closing state.
+            until_s: time limit on the monotonic clock in seconds.
+            report: report of the judge with the missing lines.
+
+        Returns:
+            True if the minute was closed, False if the time limit was reached.
+        """
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
-        self.tell(
+        self.report_progress(
             f"{sum(c.lost for c in report.types.values()):,} lines are in no closed "
             "bucket yet; waiting for the next minute"
         )
@@ -325,11 +472,11 @@ class Demo:
             return False
         wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
-            self.wait(
-                lambda: closed_enough(closed_now(), wanted, end_ms),
+            self.wait_until(
+                lambda: is_closed_enough(closed_now(), wanted, end_ms),
                 "the next minute to close",
                 seconds,
-                LOOK_SECONDS,
+                POLL_SECONDS,
             )
             return True
         return False
@@ -339,26 +486,43 @@ class Demo:
 
 
 def next_minute_ms(now_ms: int) -> int:
-    """The end of the minute that holds this time."""
+    """Return the end of the minute that contains a time.
+
+    Args:
+        now_ms: time in Unix milliseconds.
+
+    Returns:
+        Unix milliseconds; later than `now_ms`.
+    """
     length_ms = BUCKET_SECONDS * _MS
     return (now_ms // length_ms + 1) * length_ms
 
 
-def span_seconds(now_ms: int, buckets: int) -> float:
-    """How long to write from now, so that lines fall into so many minutes, and a rest of the last
-    one is left to deliver them.
+def traffic_seconds(now_ms: int, buckets: int) -> float:
+    """Return how many seconds to write so that the lines fall into a number of minutes.
+
+    The last ten seconds of the last minute are left for delivery. A first minute of which less than
+    15 seconds are left is not counted.
+
+    Args:
+        now_ms: start of writing in Unix milliseconds.
+        buckets: number of minutes, at least 1.
     """
     rest_s = (next_minute_ms(now_ms) - now_ms) / _MS
     more = buckets - 1 if rest_s >= _FIRST_MINUTE_MIN_S else buckets
     return rest_s + more * BUCKET_SECONDS - _SPARE_S
 
 
-def alone(home: Path) -> AbstractContextManager[None]:
-    """Hold the home's lock; UsageError if another demo holds it."""
+def lock_home(home: Path) -> AbstractContextManager[None]:
+    """Return a context manager that holds the lock of a demo home.
+
+    Raises:
+        UsageError: on entry, if another demo holds the lock.
+    """
 
     def refuse() -> None:
         raise UsageError(
-            f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder"
+            f"another demo runs in {home}; wait until it ends, or set HOURMARK_HOME to another folder"
         )
 
     return one_at_a_time(home / "demo.lock", refuse)

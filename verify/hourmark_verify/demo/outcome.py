@@ -1,21 +1,53 @@
-"""What the demo shows at its end: the one JSON object, and the same human-readable. Pure."""
+"""The result of the demo: acknowledged events, and the judge's report as JSON and as text."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from hourmark.avro.framing import unframe
 from hourmark.config.loading import Config
-from hourmark_verify.demo.declarations import TYPES
+from hourmark.kafka.compacted_topic import read_topic
+from hourmark.kafka.topic_names import AUDIT
+from hourmark.records.audit import AuditRecord
+from hourmark_verify.demo.configuration import TYPES
 from hourmark_verify.judge.buckets import DEAD_LETTERS
-from hourmark_verify.judge.report import Kind, Report, TypeCount
+from hourmark_verify.judge.report import FindingKind, JudgeReport, TypeCount
 from hourmark_verify.judge.sources import NO_TYPE
+
+
+def count_acknowledged(config: Config) -> Counter[str]:
+    """Return the number of acknowledged events by type, from the edge audit topic.
+
+    A range that was sent twice is counted once.
+
+    Args:
+        config: configuration with the edge cluster.
+
+    Raises:
+        Unavailable: if the topic cannot be read.
+    """
+    values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
+    return count_promises(
+        AuditRecord.decode(unframe(value)[1]) for value in values if value is not None
+    )
+
+
+def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
+    """Return the number of promised events by type, counting each range id once."""
+    counts: Counter[str] = Counter()
+    for record in {record.range_id: record for record in records}.values():
+        for promise in record.promised:
+            counts[promise.event_type] += promise.count
+    return counts
+
 
 GRADES: Final = ("proved", "timed_out", "forced")
 
 
 def as_json(
-    report: Report, acknowledged: Mapping[str, int], config: Config, seconds: float
+    report: JudgeReport, acknowledged: Mapping[str, int], config: Config, seconds: float
 ) -> dict[str, Any]:
     """Return the result of the demo as a JSON-serializable object.
 
@@ -28,15 +60,17 @@ def as_json(
         seconds: duration of the demo in seconds.
     """
     altered = sum(
-        count for kind, count in report.counts.items() if kind not in (Kind.LOST, Kind.DOUBLED)
+        count
+        for kind, count in report.counts.items()
+        if kind not in (FindingKind.LOST, FindingKind.DOUBLED)
     )
     return {
         "types": {
-            name: _of_type(name, report, acknowledged.get(name, 0))
+            name: _type_json(name, report, acknowledged.get(name, 0))
             for name in sorted({*TYPES, DEAD_LETTERS})
         },
-        "lost": report.counts[Kind.LOST],
-        "doubled": report.counts[Kind.DOUBLED],
+        "lost": report.counts[FindingKind.LOST],
+        "doubled": report.counts[FindingKind.DOUBLED],
         "altered": altered,
         "buckets_root": config.storage.root,
         "webhdfs": config.storage.webhdfs,
@@ -46,7 +80,7 @@ def as_json(
     }
 
 
-def faults(report: Report, acknowledged: Mapping[str, int]) -> list[str]:
+def find_faults(report: JudgeReport, acknowledged: Mapping[str, int]) -> list[str]:
     """Return the reasons why the demo fails.
 
     Args:
@@ -60,7 +94,7 @@ def faults(report: Report, acknowledged: Mapping[str, int]) -> list[str]:
     for name, count in sorted(acknowledged.items()):
         if (in_buckets := report.types.get(name, TypeCount()).in_buckets) < count:
             found.append(f"{count} events of {name} were acknowledged, {in_buckets} are in buckets")
-    return found or ([] if report.content else ["nothing was compared"])
+    return found or ([] if report.passed else ["nothing was compared"])
 
 
 def as_text(outcome: Mapping[str, Any]) -> str:
@@ -102,7 +136,7 @@ def as_text(outcome: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _of_type(name: str, report: Report, acknowledged: int) -> dict[str, Any]:
+def _type_json(name: str, report: JudgeReport, acknowledged: int) -> dict[str, Any]:
     count = report.types.get(name, TypeCount())
     # Dead letters are counted with the type that they claimed; those that claimed none, with the
     # dead letters themselves.

@@ -1,15 +1,181 @@
-"""The thread that writes all live logs at their pace."""
+"""Log files that grow and are rotated, and the thread that writes them on schedule.
+
+Each file records the size and digest of everything that was written to it, for the judge.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
+import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
-from hourmark_verify.demo.live_log import LiveLog
+from hourmark_verify.judge.expectations import WriterRecord
+
+
+class RecordedLog:
+    """A growing log file with rotation that records size and digest of all written content.
+
+    Rotated files are named `path.1`, `path.2` and so on, in order of rotation. Records are computed
+    from the written bytes and never read back from the files.
+
+    Args:
+        path: path of the current file; its folder is created if it does not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.rotated: list[WriterRecord] = []
+        self._begin_file()
+
+    @property
+    def records(self) -> list[WriterRecord]:
+        """Records of the rotated files, oldest first, and of the current file."""
+        now = WriterRecord(
+            path=str(self.path),
+            bytes=self._bytes,
+            blake2b=self._digest.hexdigest(),
+            broken=self._broken,
+        )
+        return [*self.rotated, now]
+
+    def append(self, content: bytes | bytearray, broken: Iterable[int] = ()) -> None:
+        """Append content to the current file and flush it.
+
+        Args:
+            content: bytes to append.
+            broken: offsets within `content` of the lines that must become dead letters.
+        """
+        self._broken += [self._bytes + position for position in broken]
+        self._bytes += len(content)
+        self._digest.update(content)
+        self._file.write(content)
+        self._file.flush()
+
+    def rotate(self) -> None:
+        """Rename the current file and continue in a new file."""
+        self._file.close()
+        self.rotated = self.records
+        self.path.rename(self._last_rotated)
+        self._begin_file()
+
+    def copy_and_truncate(self) -> None:
+        """Copy the current file, truncate it to zero bytes and continue in it.
+
+        This is logrotate's `copytruncate`. Do not write concurrently.
+        """
+        self._file.close()
+        self.rotated = self.records
+        shutil.copyfile(self.path, self._last_rotated)
+        os.truncate(self.path, 0)
+        self._begin_file()
+
+    def close(self) -> None:
+        """Close the current file."""
+        self._file.close()
+
+    @property
+    def _last_rotated(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.{len(self.rotated)}")
+
+    def _begin_file(self) -> None:
+        self._file = self.path.open("ab")
+        self._bytes, self._digest, self._broken = 0, hashlib.blake2b(digest_size=16), list[int]()
+
+
+_WRITE_BYTES: Final = 1 << 18  # written at once, at most
+
+
+class DueLine(NamedTuple):
+    """A log line and the time at which it must be written.
+
+    Attributes:
+        moment: due time as a fraction (0 to 1) of the time span.
+        render: function that returns the line, without line feed, for a time in Unix milliseconds.
+        broken: whether the line must become a dead letter.
+    """
+
+    moment: float
+    render: Callable[[int], bytes]
+    broken: bool = False
+
+
+class LiveLog:
+    """A log file that receives each line when it is due, and is rotated once by rename.
+
+    The rotation from `path` to `path.1` takes place in the middle of the time span.
+
+    Args:
+        path: path of the file.
+        event_type: type of all lines, or None for several types.
+        lines: lines in the order of their due times.
+        clock: source of time for the timestamps.
+
+    Attributes:
+        written: number of lines written so far.
+        minutes: Unix minutes in which lines were written.
+    """
+
+    def __init__(
+        self, path: Path, event_type: str | None, lines: Iterator[DueLine], clock: Clock
+    ) -> None:
+        self.path = path
+        self.event_type = event_type
+        self.written = 0
+        self.minutes: set[int] = set()
+        self._lines = lines
+        self._next = next(lines, None)
+        self._clock = clock
+        self._log = RecordedLog(path)
+
+    @property
+    def records(self) -> list[WriterRecord]:
+        """Records of the rotated file, if any, and of the current file."""
+        return self._log.records
+
+    @property
+    def done(self) -> bool:
+        """Whether all lines have been written."""
+        return self._next is None
+
+    def write_due(self, moment: float) -> None:
+        """Write all lines that are due, and rotate the file at the middle of the time span.
+
+        Args:
+            moment: elapsed fraction of the time span.
+        """
+        pending, broken = bytearray(), list[int]()
+        while self._next is not None and self._next.moment <= moment:
+            if not self._log.rotated and self._next.moment >= 0.5:
+                self._flush(pending, broken)
+                self._log.rotate()
+            now_ms = self._clock.now_ms()
+            if self._next.broken:
+                broken.append(len(pending))
+            pending += self._next.render(now_ms) + b"\n"
+            self.written += 1
+            self.minutes.add(now_ms // 60_000)
+            self._next = next(self._lines, None)
+            if len(pending) >= _WRITE_BYTES:
+                self._flush(pending, broken)
+        self._flush(pending, broken)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._log.close()
+
+    def _flush(self, pending: bytearray, broken: list[int]) -> None:
+        self._log.append(pending, broken)
+        pending.clear()
+        broken.clear()
+
 
 _TICK_SECONDS: Final = 0.05
 
@@ -36,7 +202,7 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; the time span begins now."""
+        """Start the thread. The time span of the traffic starts with this call."""
         self._began_s = self.clock.monotonic_s()
         self._thread.start()
 
@@ -69,11 +235,10 @@ class Traffic:
                 for log in self.logs:
                     log.write_due(self.moment)
                 self._stop.wait(_TICK_SECONDS)
-        except BaseException as error:  # noqa: BLE001  # handed to who waits for the thread
+        except BaseException as error:  # noqa: BLE001  # raised again by `done`
             self.failure = error
         finally:
             for log in self.logs:
-                with contextlib.suppress(
-                    OSError
-                ):  # that a full disk refused what is buffered was said above
+                # the error of a full disk was already stored as failure
+                with contextlib.suppress(OSError):
                     log.close()

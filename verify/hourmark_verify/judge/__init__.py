@@ -1,16 +1,21 @@
-"""The judge: compares source files with closed buckets and dead letters, and shares no code with
-what made either.
+"""The judge: an independent check of closed buckets and dead letters against the source files.
 
-It imports nothing of Hourmark's other rooms. What it knows of identity, bucket layout and manifest
-is its own reading of the design, so that a mistake made once is not made again by the one who looks
-for it.
+It compares every line of every source file with the events in HDFS. It imports nothing else of
+Hourmark, so that a mistake in the product is not repeated in its check: it has its own
+implementation of event ids, bucket layout, markers, line formats and Avro conversion. The import
+contract in `pyproject.toml` and `tests/unit/verify/judge/test_judge_imports.py` enforce this.
 
-A reader's path: `expectations` (what it is told) → `sources`, `records`, `containers` (the lines of
-source files, and records of several) → `rfc5424`, `values`, `declared`, `lines` (what a line must
-have become) → `webhdfs`, `marker`, `buckets` (what is in HDFS) → `identity`, `matching` (events
-against lines) → `markers` (markers against their buckets, themselves and one another) → `check`
-(all of it) → `report`, `snapshot`, `cli`.
+Modules, in the order of a verification:
 
-Memory: per source line 13 bytes (where it starts, where it was found, its type), per event 16 bytes
-(its id). Lines are read again from the source file when an event claims them; no line is kept.
+- `expectations`: the input, a JSON file
+- `sources`, `container_logs`: lines and multi-line records of the source files
+- `rfc5424`, `syslog_headers`, `device_headers`, `payload_formats`, `values`, `declared_types`,
+  `line_interpreter`: the event that each line must have become
+- `webhdfs`, `marker`, `buckets`: the content of HDFS
+- `identity`, `matching`: events compared with lines
+- `marker_checks`: markers compared with their buckets, with themselves and with each other
+- `check`, `report`, `snapshot`, `cli`: the whole verification and its result
+
+Memory: 13 bytes for each source line (start offset, place in HDFS, type) and 16 bytes for each
+event (id). Line contents are not kept; a line is read again when an event refers to it.
 """

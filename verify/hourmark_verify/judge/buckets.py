@@ -1,6 +1,8 @@
-"""Closed buckets as HDFS has them: folders with a marker, and whatever else lies below the root.
+"""Closed buckets in HDFS, and all other files and folders below the root of the buckets.
 
-<root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
+A closed bucket is a folder that contains a marker:
+
+    <root>/<type>/date=YYYY-MM-DD/hour=HH[/minute=MM]/_SUCCESS
 """
 
 from __future__ import annotations
@@ -14,26 +16,22 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from hourmark_verify.judge.marker import Marker, vouches_for_itself
-from hourmark_verify.judge.webhdfs import Entry, WebHdfs
+from hourmark_verify.judge.marker import Marker, has_valid_self_digest
+from hourmark_verify.judge.webhdfs import HdfsEntry, WebHdfsReader
 
 MARKER: Final = "_SUCCESS"
 DEAD_LETTERS: Final = "dead-letters"
 _PATH: Final = re.compile(r"([^/]+)/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)(?:/minute=(\d\d))?")
-_ABOVE: Final = re.compile(
-    r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?"
-)  # what may be there, empty, before its first bucket
+# Folders that may be empty: those above a bucket that is not closed yet.
+_ABOVE: Final = re.compile(r"[^/]+(?:/date=\d{4}-\d\d-\d\d(?:/hour=\d\d)?)?")
 
-Tree = Mapping[
-    str, Entry
-    # by path below the root; what begins with `_` or `.` at the root is work in progress, and left
-    # out
-]
+# HDFS entries by path below the root, without names at the top level that begin with `_` or `.`.
+HdfsTree = Mapping[str, HdfsEntry]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
-    """A closed bucket: the events of one type and time interval.
+class StoredBucket:
+    """A closed bucket in HDFS: the events of one type and time interval.
 
     Attributes:
         type: event type.
@@ -69,7 +67,7 @@ class Bucket:
         return f"{start:%Y-%m-%dT%H}" if length_ms == 3_600_000 else f"{start:%Y-%m-%dT%H:%M}"
 
 
-def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
+def read_tree(hdfs: WebHdfsReader, root: str) -> dict[str, HdfsEntry]:
     """Return all HDFS entries below a root, by path relative to the root.
 
     Names at the top level that begin with `_` or `.` are skipped.
@@ -81,7 +79,7 @@ def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
     Returns:
         The entries; an empty dictionary if the root does not exist.
     """
-    tree: dict[str, Entry] = {}
+    tree: dict[str, HdfsEntry] = {}
 
     def walk(folder: str) -> None:
         for entry in hdfs.list(f"{root}/{folder}".rstrip("/")):
@@ -95,8 +93,12 @@ def read_tree(hdfs: WebHdfs, root: str) -> dict[str, Entry]:
     return tree
 
 
-def bucket_paths(tree: Tree) -> set[str]:
-    """Return the paths of all folders that contain a `_SUCCESS` file."""
+def bucket_paths(tree: HdfsTree) -> set[str]:
+    """Return the paths of all closed buckets, which are folders with a `_SUCCESS` file.
+
+    Args:
+        tree: HDFS entries by path below the root, as returned by `read_tree`.
+    """
     ending = f"/{MARKER}"
     return {
         path.removesuffix(ending)
@@ -105,26 +107,29 @@ def bucket_paths(tree: Tree) -> set[str]:
     }
 
 
-def by_bucket(tree: Tree) -> dict[str, dict[str, Entry]]:
-    """Group the entries of a tree by bucket folder.
+def group_by_bucket(tree: HdfsTree) -> dict[str, dict[str, HdfsEntry]]:
+    """Group HDFS entries by the closed bucket that contains them.
+
+    Args:
+        tree: HDFS entries by path below the root, as returned by `read_tree`.
 
     Returns:
         Bucket path to entries by path within the bucket; the key "" is the folder itself. Entries
         outside buckets are omitted.
     """
-    found: dict[str, dict[str, Entry]] = {bucket: {} for bucket in bucket_paths(tree)}
+    found: dict[str, dict[str, HdfsEntry]] = {bucket: {} for bucket in bucket_paths(tree)}
     for path, entry in tree.items():
-        bucket = next((folder for folder in _prefixes(path) if folder in found), None)
+        bucket = next((folder for folder in _path_prefixes(path) if folder in found), None)
         if bucket is not None:
             found[bucket][path[len(bucket) + 1 :]] = entry
     return found
 
 
-def _prefixes(path: str) -> Iterator[str]:
+def _path_prefixes(path: str) -> Iterator[str]:
     return itertools.accumulate(path.split("/"), "{}/{}".format)
 
 
-def changes(
+def find_changes(
     before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
 ) -> list[tuple[str, str]]:
     """Return the differences between two states of the buckets.
@@ -152,7 +157,7 @@ def changes(
     return found
 
 
-def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
+def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
     """Read the marker of a bucket folder and return the bucket.
 
     Args:
@@ -166,7 +171,7 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     """
     match = _PATH.fullmatch(path)
     if match is None:
-        raise ValueError("a marker lies where no bucket can be")
+        raise ValueError(f"the marker is in {path}, which is not the path of a bucket")
     event_type, date, hour, minute = match.groups()
     opened = hdfs.open(f"{root}/{path}/{MARKER}")
     try:
@@ -175,17 +180,19 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
             marker = Marker.model_validate_json(written)
     except ValidationError as error:
         what = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()[:5])
-        raise ValueError(f"the marker is none: {what}") from error
-    if not vouches_for_itself(written, marker.software):
-        raise ValueError("the marker is none: its digest of itself is another")
+        raise ValueError(f"the marker is invalid: {what}") from error
+    if not has_valid_self_digest(written, marker.software):
+        raise ValueError("the marker is invalid: its content differs from its own digest")
     start_ms = (
         int(dt.datetime.fromisoformat(f"{date}T{hour}:{minute or '00'}:00+00:00").timestamp())
         * 1000
     )
     length_ms = marker.bucket_seconds * 1000
     if (minute is None) != (length_ms == 3_600_000) or start_ms % length_ms:
-        raise ValueError(f"the marker says {marker.bucket_seconds} s, which its path does not fit")
-    return Bucket(
+        raise ValueError(
+            f"the bucket length of {marker.bucket_seconds} s in the marker does not match its path"
+        )
+    return StoredBucket(
         type=event_type,
         path=path,
         start_ms=start_ms,
@@ -195,7 +202,7 @@ def read_bucket(hdfs: WebHdfs, root: str, path: str) -> Bucket:
     )
 
 
-def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
+def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
     """Return an iterator over all closed buckets, sorted by type and time.
 
     Args:
@@ -209,7 +216,7 @@ def closed_buckets(hdfs: WebHdfs, root: str) -> Iterator[Bucket]:
     return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))
 
 
-def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
+def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterator[str]:
     """Return an iterator over the paths of files and folders that no marker lists.
 
     Args:
@@ -221,7 +228,7 @@ def unlisted(tree: Tree, buckets: Mapping[str, Bucket]) -> Iterator[str]:
         for path, b in buckets.items()
         for name in (MARKER, *(f.name for f in b.marker.files))
     }
-    above = {folder for path in buckets for folder in _prefixes(path)}
+    above = {folder for path in buckets for folder in _path_prefixes(path)}
     above |= {
         path
         for path in tree.keys() - {path.rpartition("/")[0] for path in tree}

@@ -1,5 +1,5 @@
-"""The comparison: every event of every closed bucket against the line it claims, then every line
-against what was found.
+"""The verification of a site: every event of every closed bucket is compared with its source line,
+then every source line is checked for a missing event.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ import fastavro
 import httpx
 
 from hourmark_verify.judge.buckets import (
-    Bucket,
-    Tree,
+    HdfsTree,
+    StoredBucket,
     bucket_paths,
-    by_bucket,
-    changes,
+    find_changes,
+    find_unlisted,
+    group_by_bucket,
     read_bucket,
     read_tree,
-    unlisted,
 )
-from hourmark_verify.judge.destroyed import against_proofs
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.marker import File
-from hourmark_verify.judge.markers import (
-    Counted,
-    balance_faults,
-    chain_faults,
-    contradictions,
-    fingerprint,
-    offset_faults,
+from hourmark_verify.judge.marker import MarkerFile
+from hourmark_verify.judge.marker_checks import (
+    BucketContents,
+    find_balance_faults,
+    find_chain_faults,
+    find_contradictions,
+    find_destroyed_event_faults,
+    find_offset_faults,
+    schema_fingerprint,
 )
-from hourmark_verify.judge.matching import Event, Matcher
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.matching import Event, EventMatcher
+from hourmark_verify.judge.report import FindingKind, JudgeReport
 from hourmark_verify.judge.sources import open_sources
-from hourmark_verify.judge.values import plain
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.values import strip_annotations
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
-# The envelope below logical types: what every event begins with.
+# The first fields of every event, without their logical types.
 _ENVELOPE: Final = [
     {
         "name": "event_id",
@@ -68,22 +68,22 @@ _ENVELOPE: Final = [
 ]
 
 
-def judge(told: Expectations, hdfs: WebHdfs) -> Report:
-    """Compare all source files with all closed buckets and return the report.
+def verify_delivery(expectations: Expectations, hdfs: WebHdfsReader) -> JudgeReport:
+    """Compare all source files with all closed buckets and return a report of the discrepancies.
 
     Args:
-        told: expectations of the verification run.
-        hdfs: WebHDFS client.
+        expectations: source files, event types and settings to verify against.
+        hdfs: WebHDFS client; the caller closes it.
 
     Raises:
         OSError: if a source file cannot be read.
         httpx.HTTPError: if HDFS cannot be read.
     """
-    report = Report()
-    sources = open_sources(told, report)
+    report = JudgeReport()
+    sources = open_sources(expectations, report)
     report.digests_checked = all(source.host_ids for source in sources.values())
     try:
-        _Check(told, hdfs, Matcher(told, sources, report), report).run()
+        _Verification(expectations, hdfs, EventMatcher(expectations, sources, report), report).run()
     finally:
         for source in sources.values():
             source.close()
@@ -91,143 +91,158 @@ def judge(told: Expectations, hdfs: WebHdfs) -> Report:
 
 
 @dataclasses.dataclass
-class _Check:
-    told: Expectations
-    hdfs: WebHdfs
-    matcher: Matcher
-    report: Report
+class _Verification:
+    """One verification of all closed buckets; findings are added to the report."""
+
+    expectations: Expectations
+    hdfs: WebHdfsReader
+    matcher: EventMatcher
+    report: JudgeReport
 
     def __post_init__(self) -> None:
-        self._root = hdfs_path(self.told.root)
-        self._buckets: dict[str, Bucket] = {}
+        self._root = hdfs_path(self.expectations.root)
+        self._buckets: dict[str, StoredBucket] = {}
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
-        """All buckets, those too that are closed meanwhile, until a last look shows nothing that
-        was not judged.
+        """Check all closed buckets, including those that are closed during the check.
+
+        The tree is read again until it contains no bucket that was not checked.
         """
-        seen: Tree = {}
+        seen: HdfsTree = {}
         while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(
             bucket_paths(seen)
         ):
-            self._look_again(seen, tree)
+            self._report_changes(seen, tree)
             for path in sorted(new):
-                self._bucket(path)
+                self._check_bucket(path)
             seen = tree
-        self._look_again(seen, tree)
-        for path in unlisted(tree, self._buckets):
-            self.report.add(Kind.UNLISTED, path, "no marker speaks of it")
+        self._report_changes(seen, tree)
+        for path in find_unlisted(tree, self._buckets):
+            self.report.add(FindingKind.UNLISTED, path, "no marker lists it")
         for _, buckets in itertools.groupby(
             sorted(self._buckets.items()), key=lambda item: item[1].type
         ):
             chain = [bucket for _, bucket in buckets]
             for path, fault in itertools.chain(
-                chain_faults(chain), offset_faults(chain), balance_faults(chain)
+                find_chain_faults(chain), find_offset_faults(chain), find_balance_faults(chain)
             ):
-                self._object(path, fault)
-        gone = [row for row in self.told.destroyed if self.matcher.waive(row)]
+                self._add_marker_finding(path, fault)
+        gone = [row for row in self.expectations.destroyed if self.matcher.mark_destroyed(row)]
         self.report.destroyed = len(gone)
-        for kind, path, detail in against_proofs(gone, list(self._buckets.values())):
+        for kind, path, detail in find_destroyed_event_faults(gone, list(self._buckets.values())):
             self.report.add(kind, path, detail)
-        self.matcher.settle()
+        self.matcher.finish()
 
-    def _look_again(self, before: Tree, now: Tree) -> None:
-        for path, change in changes(by_bucket(before), by_bucket(now)):
-            self.report.add(Kind.CHANGED, path, change)
+    def _report_changes(self, before: HdfsTree, now: HdfsTree) -> None:
+        for path, change in find_changes(group_by_bucket(before), group_by_bucket(now)):
+            self.report.add(FindingKind.CHANGED, path, change)
 
-    def _bucket(self, path: str) -> None:
+    def _check_bucket(self, path: str) -> None:
         try:
             bucket = self._buckets[path] = read_bucket(self.hdfs, self._root, path)
         except ValueError as error:
-            return self._object(path, str(error))
-        marker, count = bucket.marker, self.report.of_type(bucket.type)
+            return self._add_marker_finding(path, str(error))
+        marker, count = bucket.marker, self.report.type_count(bucket.type)
         count.buckets += 1
         count.buckets_with_events += bool(marker.files)
         count.duplicates_removed += marker.duplicates_removed
         count.grades[marker.grade] = count.grades.get(marker.grade, 0) + 1
-        counted = Counted()
+        contents = BucketContents()
         for file in marker.files:
-            self._file(bucket, file, counted)
+            self._check_file(bucket, file, contents)
         grades = [
-            *self.told.grades,
-            *(["forced"] if bucket.hour in self.told.forced.get(bucket.type, ()) else []),
+            *self.expectations.grades,
+            *(["forced"] if bucket.hour in self.expectations.forced.get(bucket.type, ()) else []),
         ]
-        for fault in contradictions(bucket, counted, grades):
-            self._object(path, fault)
+        for fault in find_contradictions(bucket, contents, grades):
+            self._add_marker_finding(path, fault)
         return None
 
-    def _file(self, bucket: Bucket, file: File, counted: Counted) -> None:
+    def _check_file(self, bucket: StoredBucket, file: MarkerFile, contents: BucketContents) -> None:
         path = f"{bucket.path}/{file.name}"
         try:
             opened = self.hdfs.open(f"{self._root}/{path}")
         except httpx.HTTPStatusError as error:
-            return self._object(
-                path, f"the marker lists it, and it cannot be opened ({error.response.status_code})"
+            return self._add_marker_finding(
+                path,
+                f"listed in the marker, but cannot be opened (HTTP {error.response.status_code})",
             )
         records = 0
         with opened.content as content:
             if (opened.size, opened.blake2b) != (file.bytes, file.blake2b):
-                return self._object(path, "it has not the size and digest that the marker says")
+                return self._add_marker_finding(
+                    path, "size or digest differ from those in the marker"
+                )
             try:
-                reader, schema = self._opened(bucket, file, content)
-                made_by = self.matcher.readers(bucket.type, schema["fields"][len(_ENVELOPE) :])
-                for event in _events(reader, schema):
+                reader, schema = self._open_avro(bucket, file, content)
+                interpreters = self.matcher.interpreters_for(
+                    bucket.type, schema["fields"][len(_ENVELOPE) :]
+                )
+                for event in _decode_events(reader, schema):
                     records += 1
-                    self._event(bucket, path, event, counted)
-                    self.matcher.take(bucket.type, path, event, made_by)
-            # whatever decoders raise on what is no Avro of this type
+                    self._count_event(bucket, path, event, contents)
+                    self.matcher.match_event(bucket.type, path, event, interpreters)
+            # decoders raise exceptions of many types for invalid input
             except Exception as error:  # noqa: BLE001
-                self._object(
-                    path, f"it cannot be read to its end as Avro of {bucket.type}: {error!r}"
+                self._add_marker_finding(
+                    path, f"cannot be decoded completely as Avro of type {bucket.type}: {error!r}"
                 )
         if records != file.records:
-            self._object(path, f"it holds {records} events, the marker says {file.records}")
+            self._add_marker_finding(
+                path, f"holds {records} events, but the marker records {file.records}"
+            )
         return None
 
-    def _event(self, bucket: Bucket, path: str, event: Event, counted: Counted) -> None:
+    def _count_event(
+        self, bucket: StoredBucket, path: str, event: Event, contents: BucketContents
+    ) -> None:
         time_ms, late = event["event_time"], path.rpartition("/")[2].startswith("late-")
-        counted.tails += int.from_bytes(event["event_id"][8:], "big")
-        counted.origins[bucket.label(time_ms)] += 1
-        count = self.report.of_type(bucket.type)
+        contents.tails += int.from_bytes(event["event_id"][8:], "big")
+        contents.origins[bucket.label(time_ms)] += 1
+        count = self.report.type_count(bucket.type)
         count.in_buckets += 1
         count.late += late
         if not (time_ms < bucket.start_ms if late else bucket.start_ms <= time_ms < bucket.end_ms):
             self.report.add(
-                Kind.MISPLACED,
+                FindingKind.MISPLACED,
                 event["source"],
-                f"in {path}, with the time {time_ms} ms",
+                f"in {path}, with the event time {time_ms} ms, which is outside the bucket",
                 event["position"],
             )
 
-    def _opened(self, bucket: Bucket, file: File, content: IO[bytes]) -> tuple[Any, Any]:
-        """A reader of blocks, and the schema below logical types."""
+    def _open_avro(
+        self, bucket: StoredBucket, file: MarkerFile, content: IO[bytes]
+    ) -> tuple[Any, Any]:
         reader: Any = fastavro.block_reader(content)
         declared = json.loads(reader.metadata["avro.schema"])
-        mark = fingerprint(declared)
+        mark = schema_fingerprint(declared)
         if {mark} != {file.schema_fingerprint, self._fingerprints.setdefault(file.schema_id, mark)}:
-            self._object(
+            self._add_marker_finding(
                 bucket.path,
-                f"{file.name} has a schema of the fingerprint {mark}, not that of schema "
+                f"{file.name} has the schema fingerprint {mark}, which is not that of schema id "
                 f"{file.schema_id}",
             )
-        schema = plain(declared)
+        schema = strip_annotations(declared)
         if (
             schema["name"] != bucket.type.replace("-", "_")
             or schema["fields"][: len(_ENVELOPE)] != _ENVELOPE
         ):
-            raise ValueError("the schema is not that of this type, or has another envelope")
+            raise ValueError(
+                "the schema has another name or other envelope fields than this event type"
+            )
         return reader, schema
 
-    def _object(self, path: str, fault: str) -> None:
-        self.report.add(Kind.MANIFEST, path, fault)
+    def _add_marker_finding(self, path: str, fault: str) -> None:
+        self.report.add(FindingKind.MANIFEST, path, fault)
 
 
-def _events(reader: Any, plain_schema: Any) -> Iterator[Event]:
-    """Events as they stand below logical types: dates of any year are whole numbers."""
+def _decode_events(reader: Any, plain_schema: Any) -> Iterator[Event]:
+    # without logical types, so that dates of all years are integers
     schema = fastavro.parse_schema(plain_schema, named_schemas={})
     for block in reader:
         for _ in range(block.num_records):
             event: Any = fastavro.schemaless_reader(block.bytes_, schema, None)
             yield event
         if block.bytes_.read(1):
-            raise ValueError("a block holds more than its events")
+            raise ValueError("an Avro block contains bytes after its last event")

@@ -1,6 +1,6 @@
 """`hourmark judge check` and `hourmark judge snapshot`.
 
-Exit 0: content; 1: it found something; 2: wrong use.
+Exit codes: 0 without findings, 1 with findings, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 import click
 import httpx
 
-from hourmark_verify.judge.check import judge as compare
+from hourmark_verify.judge.check import verify_delivery
 from hourmark_verify.judge.expectations import Expectations, read_expectations
 from hourmark_verify.judge.snapshot import compare_snapshot, take_snapshot
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 _FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.group()
 def judge() -> None:
-    """Compare source files with buckets and dead letters, sharing no code with what made them.
+    """Compare source files with closed buckets and dead letters, independently of the pipeline.
 
-    EXPECTATIONS is a JSON file that names the source files, and HDFS by its WebHDFS address.
+    EXPECTATIONS is a JSON file that names the source files and the WebHDFS address.
     """
 
 
@@ -34,31 +34,32 @@ def judge() -> None:
 @click.option(
     "--snapshot",
     type=_FILE,
-    help="Taken before by `judge snapshot`: object to buckets that changed since.",
+    help="An earlier output of `judge snapshot`: report buckets that changed since.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 @click.pass_context
 def check(context: click.Context, expectations: Path, snapshot: Path | None, as_json: bool) -> None:
-    """Is each line of each source file exactly once in a closed bucket or in dead letters,
-    unaltered?
+    """Check that each source line is exactly once, and unaltered, in a bucket or a dead letter.
+
+    Exit 1 if there are findings, or nothing was compared.
     """
-    told = _read(expectations)
-    with _reading(told) as hdfs:
-        report = compare(told, hdfs)
+    parsed = _read(expectations)
+    with _connect(parsed) as hdfs:
+        report = verify_delivery(parsed, hdfs)
         if snapshot is not None:
-            compare_snapshot(hdfs, told.root, json.loads(snapshot.read_bytes()), report)
+            compare_snapshot(hdfs, parsed.root, json.loads(snapshot.read_bytes()), report)
     click.echo(json.dumps(report.as_dict()) if as_json else report.as_text())
-    context.exit(0 if report.content else 1)
+    context.exit(0 if report.passed else 1)
 
 
 @judge.command()
 @click.argument("expectations", type=_FILE)
 @click.argument("output", type=click.Path(path_type=Path, dir_okay=False))
 def snapshot(expectations: Path, output: Path) -> None:
-    """Record in OUTPUT the digests of all files of all buckets that are closed now."""
-    told = _read(expectations)
-    with _reading(told) as hdfs:
-        taken = take_snapshot(hdfs, told.root)
+    """Write the digests of all files in all closed buckets to OUTPUT, for `judge check --snapshot`."""
+    parsed = _read(expectations)
+    with _connect(parsed) as hdfs:
+        taken = take_snapshot(hdfs, parsed.root)
     output.write_text(json.dumps(taken, indent=1))
     click.echo(f"{len(taken)} closed buckets", err=True)
 
@@ -71,13 +72,13 @@ def _read(file: Path) -> Expectations:
 
 
 @contextmanager
-def _reading(told: Expectations) -> Iterator[WebHdfs]:
-    hdfs = WebHdfs(told.webhdfs, told.user)
+def _connect(expectations: Expectations) -> Iterator[WebHdfsReader]:
+    hdfs = WebHdfsReader(expectations.webhdfs, expectations.user)
     try:
         yield hdfs
     except (httpx.HTTPError, OSError) as error:
         raise click.ClickException(
-            f"something cannot be read, so there is no verdict: {error}"
+            f"the verification is incomplete, because a file cannot be read: {error}"
         ) from error
     finally:
         hdfs.close()

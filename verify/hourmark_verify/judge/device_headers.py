@@ -1,7 +1,7 @@
-"""Headers of syslog as daemons and devices write them (parser 3): read a second time, word by word.
+"""Parser of syslog headers as daemons and network devices write them (parser version 3).
 
-A line is text, a character a byte. The grammar is that of docs/event-types.md; nothing here comes
-from the service.
+It is independent of the parser in the delivery service and implements the grammar in
+docs/event-types.md. Lines are text with one character for each byte.
 """
 
 from __future__ import annotations
@@ -70,10 +70,18 @@ _NO_PROGRAM_CHARS: Final = set('"=<>[]{|}')
 _PRINTABLE: Final = set(map(chr, range(33, 127)))
 
 
-class When(NamedTuple):
-    """A time of a line.
+class HeaderTime(NamedTuple):
+    """The time in a syslog header, split into its parts but not validated.
 
-    `month` 0: no date that the calendar could have; None: Unix time in `seconds`.
+    Attributes:
+        year: year, or None if the header does not contain it.
+        month: 1 to 12; 0 for an invalid date; None for a Unix time.
+        day: day of the month.
+        clock: H:MM:SS or HH:MM:SS; for a Unix time, its seconds.
+        fraction: up to nine digits after the point; may be empty.
+        zone: time zone as written, or None.
+        has_t: whether a T separates date and time.
+        end: index after the time in the line.
     """
 
     year: int | None
@@ -86,12 +94,20 @@ class When(NamedTuple):
     end: int
 
 
-class Found(NamedTuple):
-    """`data`: pairs of structured data that the header stands for; `raw`: where a second
-    time was.
+class DeviceHeader(NamedTuple):
+    """The parts of a syslog header that a daemon or network device wrote.
+
+    Attributes:
+        when: time, or None.
+        host: host name or address, or None.
+        program: program name or Cisco message name, or None.
+        pid: process id, or None.
+        message: text after the header.
+        level: priority (facility times 8 plus severity) given as words, or None.
+        data: (name, value) pairs that are treated like structured data.
     """
 
-    when: When | None
+    when: HeaderTime | None
     host: str | None
     program: str | None
     pid: str | None
@@ -100,8 +116,12 @@ class Found(NamedTuple):
     data: tuple[tuple[str, str], ...] = ()
 
 
-def offset_s(zone: str) -> int | None:
-    """Seconds east of UTC of a zone that says them itself; None of a name."""
+def zone_offset_s(zone: str) -> int | None:
+    """Return the UTC offset of a numeric time zone such as +01:00, UTC+2 or Z.
+
+    Returns:
+        Seconds east of UTC, or None for any other text, such as a zone abbreviation.
+    """
     if zone in ("Z", "UTC", "GMT", "UCT"):
         return 0
     match = re.fullmatch(r"(?:UTC|GMT|TZ)?([+-])(\d\d?)(?::?(\d\d))?", zone, re.ASCII)
@@ -110,17 +130,28 @@ def offset_s(zone: str) -> int | None:
     return (int(match[2]) * 3600 + int(match[3] or 0) * 60) * (-1 if match[1] == "-" else 1)
 
 
-def usual_offset_s(zone: str) -> int | None:
-    """Of an abbreviation that stands for one offset."""
+def abbreviation_offset_s(zone: str) -> int | None:
+    """Return the seconds east of UTC for a zone abbreviation such as CET, or None if it is unknown."""
     return _HOURS[zone] * 3600 if zone in _HOURS else None
 
 
-def when_at(text: str, at: int, after_pri: bool) -> When | None:
-    """The time that begins here."""
+def parse_time(text: str, at: int, after_priority: bool) -> HeaderTime | None:
+    """Parse the time that starts at an index of a line.
+
+    Args:
+        text: line.
+        at: index of the first character of the time.
+        after_priority: whether a priority precedes it; some formats are accepted only then.
+
+    Returns:
+        The time, or None if no known format matches.
+    """
     rest = text[at:]
     iso = re.match(r"(\d{4})-(\d\d)-(\d\d)([T ])", rest, re.ASCII)
-    if iso is not None and (iso[4] == "T" or after_pri):
-        found = _clocked(text, at + iso.end(), int(iso[1]), int(iso[2]), int(iso[3]), iso[4] == "T")
+    if iso is not None and (iso[4] == "T" or after_priority):
+        found = _parse_clock(
+            text, at + iso.end(), int(iso[1]), int(iso[2]), int(iso[3]), iso[4] == "T"
+        )
         if found is not None and (
             iso[4] == " " or text[found.end : found.end + 1] in (" ", ":", "")
         ):
@@ -131,22 +162,22 @@ def when_at(text: str, at: int, after_pri: bool) -> When | None:
         )
         if length >= 5:
             token = rest[: 11 + length]
-            return When(None, 0, 0, "", "", None, True, at + len(token) - token.endswith(":"))
+            return HeaderTime(None, 0, 0, "", "", None, True, at + len(token) - token.endswith(":"))
     for form in (
         r"(?:[A-Z][a-z]{2},? )?(?P<m>[A-Z][a-z]{2})  ?(?P<d>\d\d?)(?: (?P<y>\d{4}))?  ?",
         r"(?P<y>\d{4}) (?P<m>[A-Z][a-z]{2})  ?(?P<d>\d\d?)  ?",
         r"(?P<d>\d\d?)[ -](?P<m>[A-Z][a-z]{2})[ -](?P<y>\d{4}) ",
     ):
-        for match in _dates(form, rest):
+        for match in _match_date(form, rest):
             year = None if match["y"] is None else int(match["y"])
             month = MONTHS.index(match["m"]) + 1 if match["m"] in MONTHS else 0
             if (
-                found := _clocked(text, at + match.end(), year, month, int(match["d"]), False)
+                found := _parse_clock(text, at + match.end(), year, month, int(match["d"]), False)
             ) is not None:
                 return found
     slashed = (
         re.match(r"(?:(\d\d)/(\d\d)/(\d{4})[: ]|(\d{4})/(\d\d)/(\d\d) )", rest, re.ASCII)
-        if after_pri
+        if after_priority
         else None
     )
     if slashed is None:
@@ -154,13 +185,13 @@ def when_at(text: str, at: int, after_pri: bool) -> When | None:
     numbers = (
         (slashed[3], slashed[1], slashed[2]) if slashed[3] else (slashed[4], slashed[5], slashed[6])
     )
-    return _clocked(
+    return _parse_clock(
         text, at + slashed.end(), int(numbers[0]), int(numbers[1]), int(numbers[2]), False
     )
 
 
-def _dates(form: str, rest: str) -> list[re.Match[str]]:
-    """As it is, and without a day of the week: what looks like one may be the month."""
+def _match_date(form: str, rest: str) -> list[re.Match[str]]:
+    # three letters can be a day of the week or a month, so both are tried
     found = [
         re.match(form, rest, re.ASCII),
         re.match(form.replace(r"(?:[A-Z][a-z]{2},? )?", ""), rest, re.ASCII),
@@ -168,9 +199,9 @@ def _dates(form: str, rest: str) -> list[re.Match[str]]:
     return [match for match in found if match is not None]
 
 
-def _clocked(
+def _parse_clock(
     text: str, at: int, year: int | None, month: int, day: int, has_t: bool
-) -> When | None:
+) -> HeaderTime | None:
     match = re.compile(r"\d\d?:\d\d:\d\d", re.ASCII).match(text, at)
     if match is None:
         return None
@@ -196,61 +227,82 @@ def _clocked(
         if (
             zone is None
             and follows is not None
-            and (offset_s(follows[1]) is not None or follows[1] in _HOURS)
+            and (zone_offset_s(follows[1]) is not None or follows[1] in _HOURS)
         ):
             zone, at = follows[1], follows.end()
-    return When(year, month, day, clock, fraction, zone, has_t, at)
+    return HeaderTime(year, month, day, clock, fraction, zone, has_t, at)
 
 
-def read(text: str, at: int, has_priority: bool) -> Found | None:
-    """What stands behind the priority."""
-    pairs = _pairs(text[at:], has_priority)
+def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader | None:
+    """Parse the header of a line after its priority.
+
+    Args:
+        text: line.
+        at: index after the priority, or 0 if there is none.
+        has_priority: whether the line starts with a priority; without one, fewer formats match.
+
+    Returns:
+        The parts of the header, or None if no known format matches.
+    """
+    pairs = _parse_key_values(text[at:], has_priority)
     if pairs is not None:
         return pairs
     if has_priority and text[at : at + 1] == ":":
-        at = _past(text, at + 1)
-    device = _device(text, at)
+        at = _skip_spaces(text, at + 1)
+    device = _parse_device_prefix(text, at)
     if device is not None and (has_priority or device.when is not None):
-        data = device.data(None)
+        data = device.structured_data(None)
         if device.when is None or device.closed:
-            return _tagged(text, device.end, device.when, device.origin, None, data)
-        return body(text, device.end, device.when, device.origin, data)
-    when = when_at(text, at, has_priority)
-    bare = _tagged(text, at, None, None, None, ()) if has_priority else None
+            return _parse_program_and_message(
+                text, device.end, device.when, device.origin, None, data
+            )
+        return parse_after_time(text, device.end, device.when, device.origin, data)
+    when = parse_time(text, at, has_priority)
+    bare = _parse_program_and_message(text, at, None, None, None, ()) if has_priority else None
     if when is None:
         return bare
     end = when.end + (text[when.end : when.end + 1] == ":")
     if text[end : end + 1] != " " and (end < len(text) or not has_priority):
         return bare
-    return body(text, end, when, None, ())
+    return parse_after_time(text, end, when, None, ())
 
 
-def body(
-    text: str, at: int, when: When | None, host: str | None, data: tuple[tuple[str, str], ...]
-) -> Found:
-    """What stands behind a time."""
-    level, at = _level(text, _past(text, at))
+def parse_after_time(
+    text: str, at: int, when: HeaderTime | None, host: str | None, data: tuple[tuple[str, str], ...]
+) -> DeviceHeader:
+    """Parse the rest of a header after its time: level, host, program and message.
+
+    Args:
+        text: line.
+        at: index after the time.
+        when: the time, or None.
+        host: host that is already known, or None.
+        data: pairs of structured data that are already known.
+    """
+    level, at = _parse_level(text, _skip_spaces(text, at))
     forwarded = re.compile(r"Message forwarded from ([^\x00-\x20]{1,255}): +")
     if not forwarded.match(text, at) and not _is_repeated(text, at):
-        word, end = _host(text, at)
+        word, end = _parse_host(text, at)
         if word is not None:
             host, at = host or word, end
-            at = _past(text, at + len(word)) if text.startswith(word + " ", at) else at
-        second, at = _level(text, at)
+            at = _skip_spaces(text, at + len(word)) if text.startswith(word + " ", at) else at
+        second, at = _parse_level(text, at)
         level = second if level is None else level
     if (match := forwarded.match(text, at)) is not None:
         host, at = match[1], match.end()
     if _is_repeated(text, at):
-        return Found(when, host, None, None, text[at:], level, data)
-    inner = _past(text, at + 1) if text.startswith(": ", at) else at
-    device = _device(text, inner)
+        return DeviceHeader(when, host, None, None, text[at:], level, data)
+    inner = _skip_spaces(text, at + 1) if text.startswith(": ", at) else at
+    device = _parse_device_prefix(text, inner)
     if device is not None and (device.numbers or device.when is not None):
-        host, data = host or device.origin, data + device.data(text)
-        return _tagged(text, device.end, when, host, level, data)
-    return _tagged(text, inner if _tag(text, inner) else at, when, host, level, data)
+        host, data = host or device.origin, data + device.structured_data(text)
+        return _parse_program_and_message(text, device.end, when, host, level, data)
+    return _parse_program_and_message(
+        text, inner if _parse_message_name(text, inner) else at, when, host, level, data
+    )
 
 
-def _past(text: str, at: int) -> int:
+def _skip_spaces(text: str, at: int) -> int:
     while text[at : at + 1] == " ":
         at += 1
     return at
@@ -263,15 +315,15 @@ def _is_repeated(text: str, at: int) -> bool:
     )
 
 
-def _word(text: str, at: int) -> str:
+def _word_at(text: str, at: int) -> str:
     end = at
     while end < len(text) and text[end] > " ":
         end += 1
     return text[at:end]
 
 
-def _host(text: str, at: int) -> tuple[str | None, int]:
-    word = _word(text, at)
+def _parse_host(text: str, at: int) -> tuple[str | None, int]:
+    word = _word_at(text, at)
     end = at + len(word)
     if text[end : end + 1] != " " or not 0 < len(word) < 256:
         return None, at
@@ -282,7 +334,7 @@ def _host(text: str, at: int) -> tuple[str | None, int]:
         and 2 <= len(inside) <= 45
         and set(inside) <= set(string.hexdigits + ".:")
     ):
-        return inside, _past(text, end)
+        return inside, _skip_spaces(text, end)
     named = any((char.isalnum() and char.isascii()) or char > "~" for char in word)
     if (
         set(word) & _NO_HOST_CHARS
@@ -294,11 +346,11 @@ def _host(text: str, at: int) -> tuple[str | None, int]:
         r"(?:[0-9A-Fa-f]{1,4}(?::[0-9A-Fa-f]{1,4}){0,6})?::", word, re.ASCII
     ):
         return None, at
-    return word, _past(text, end)
+    return word, _skip_spaces(text, end)
 
 
-def _level(text: str, at: int) -> tuple[int | None, int]:
-    word = _word(text, at)
+def _parse_level(text: str, at: int) -> tuple[int | None, int]:
+    word = _word_at(text, at)
     facility, point, severity = word.lower().partition(".")
     local = facility[5:] if facility.startswith("local") else ""
     number = 16 + int(local) if local in tuple("01234567") else None
@@ -311,24 +363,24 @@ def _level(text: str, at: int) -> tuple[int | None, int]:
         or text[at + len(word) : at + len(word) + 1] != " "
     ):
         return None, at
-    return number * 8 + _SEVERITIES[severity], _past(text, at + len(word))
+    return number * 8 + _SEVERITIES[severity], _skip_spaces(text, at + len(word))
 
 
-class _Device(NamedTuple):
+class _DevicePrefix(NamedTuple):
     numbers: list[str]
     origin: str | None
     mark: str
-    when: When | None
+    when: HeaderTime | None
     written: tuple[int, int]
     closed: bool
     end: int
 
-    def data(self, relayed: str | None) -> tuple[tuple[str, str], ...]:
-        said = [("meta sequenceId", self.numbers[-1])] if self.numbers else []
-        said += [("timeQuality isSynced", "0")] if self.mark in ("*", ".") else []
+    def structured_data(self, relayed: str | None) -> tuple[tuple[str, str], ...]:
+        pairs = [("meta sequenceId", self.numbers[-1])] if self.numbers else []
+        pairs += [("timeQuality isSynced", "0")] if self.mark in ("*", ".") else []
         if relayed is not None and self.when is not None:
-            said.append(("device time", relayed[self.written[0] : self.written[1]]))
-        return tuple(said)
+            pairs.append(("device time", relayed[self.written[0] : self.written[1]]))
+        return tuple(pairs)
 
 
 _NUMBER: Final = re.compile(r"(\d{1,10}): +", re.ASCII)
@@ -340,8 +392,8 @@ _ORIGIN: Final = re.compile(rf"({_NAME}|[0-9A-Fa-f:]{{2,39}}): +")
 _NODE: Final = re.compile(rf"(?:({_NAME}) )?[A-Za-z0-9]{{1,9}}(?:/[A-Za-z0-9]{{1,9}}){{2,4}}: *")
 
 
-def _tag(text: str, at: int) -> tuple[str, int] | None:
-    """Cisco's name of a message, and where its text begins."""
+def _parse_message_name(text: str, at: int) -> tuple[str, int] | None:
+    # Cisco, such as %SYS-5-CONFIG_I, with the index of its text
     if text[at : at + 1] != "%":
         return None
     end = at + 1
@@ -358,7 +410,7 @@ def _tag(text: str, at: int) -> tuple[str, int] | None:
     return tag, min(colon + 2, len(text))
 
 
-def _device(text: str, at: int) -> _Device | None:
+def _parse_device_prefix(text: str, at: int) -> _DevicePrefix | None:
     numbers, origin, node = [], None, False
     if (match := _NUMBER.match(text, at)) is not None:
         numbers, at = [match[1]], match.end()
@@ -370,9 +422,9 @@ def _device(text: str, at: int) -> _Device | None:
         then = match.end()
         marked = then + (text[then : then + 1] in ("*", "."))
         if (
-            _tag(text, then)
+            _parse_message_name(text, then)
             or any(one.match(text, then) for one in (_NUMBER, _NODE, _UPTIME))
-            or when_at(text, marked, False)
+            or parse_time(text, marked, False)
         ):
             origin, at = match[1], then
     if (match := _NODE.match(text, at)) is not None:
@@ -380,7 +432,7 @@ def _device(text: str, at: int) -> _Device | None:
     if (match := _NUMBER.match(text, at)) is not None:
         numbers, at = [*numbers, match[1]], match.end()
     mark = text[at : at + 1] if text[at : at + 1] in ("*", ".", "%") else ""
-    when, closed, written = when_at(text, at + len(mark), False), True, (at, at)
+    when, closed, written = parse_time(text, at + len(mark), False), True, (at, at)
     if when is None:
         mark = ""
         at = match.end() if (match := _UPTIME.match(text, at)) is not None else at
@@ -395,30 +447,32 @@ def _device(text: str, at: int) -> _Device | None:
         at = when.end + closed
         if text[at : at + 1] != " ":
             return None
-        at = _past(text, at)
+        at = _skip_spaces(text, at)
     sure = bool(numbers) or (when is not None and (mark != "" or node))
-    if sure or (_tag(text, at) and closed and (when is not None or origin is not None)):
-        return _Device(numbers, origin, mark, when, written, closed, at)
+    if sure or (
+        _parse_message_name(text, at) and closed and (when is not None or origin is not None)
+    ):
+        return _DevicePrefix(numbers, origin, mark, when, written, closed, at)
     return None
 
 
-def _tagged(
+def _parse_program_and_message(
     text: str,
     at: int,
-    when: When | None,
+    when: HeaderTime | None,
     host: str | None,
     level: int | None,
     data: tuple[tuple[str, str], ...],
-) -> Found:
+) -> DeviceHeader:
     if not _is_repeated(text, at):
-        if (tag := _tag(text, at)) is not None:
-            return Found(when, host, tag[0], None, text[tag[1] :], level, data)
-        program, pid, end = _program(text, at)
-        return Found(when, host, program, pid, text[end:], level, data)
-    return Found(when, host, None, None, text[at:], level, data)
+        if (tag := _parse_message_name(text, at)) is not None:
+            return DeviceHeader(when, host, tag[0], None, text[tag[1] :], level, data)
+        program, pid, end = _parse_program(text, at)
+        return DeviceHeader(when, host, program, pid, text[end:], level, data)
+    return DeviceHeader(when, host, None, None, text[at:], level, data)
 
 
-def _program(text: str, at: int) -> tuple[str | None, str | None, int]:
+def _parse_program(text: str, at: int) -> tuple[str | None, str | None, int]:
     none = (None, None, at)
     if re.compile(r"\d+[:\[]|(?:CEF|LEEF): ?\d", re.ASCII).match(text, at):
         return none
@@ -443,8 +497,8 @@ def _program(text: str, at: int) -> tuple[str | None, str | None, int]:
     return none
 
 
-def _pairs(text: str, has_priority: bool) -> Found | None:
-    said: dict[str, str] = {}
+def _parse_key_values(text: str, has_priority: bool) -> DeviceHeader | None:
+    pairs: dict[str, str] = {}
     rest = text
     for _ in range(16):
         match = re.match(
@@ -454,24 +508,24 @@ def _pairs(text: str, has_priority: bool) -> Found | None:
         )
         if match is None:
             break
-        said.setdefault(match[1].lower(), match[2] if match[3] is None else match[3])
+        pairs.setdefault(match[1].lower(), match[2] if match[3] is None else match[3])
         rest = rest[match.end() :]
-    if "time" not in said or (not has_priority and "date" not in said):
+    if "time" not in pairs or (not has_priority and "date" not in pairs):
         return None
-    time = said["time"] if "date" not in said else f"{said['date']} {said['time']}"
+    time = pairs["time"] if "date" not in pairs else f"{pairs['date']} {pairs['time']}"
     unix = re.fullmatch(r"(\d{9,10})(?:\.(\d{1,9}))?", time, re.ASCII)
     when = (
-        When(None, None, 0, unix[1], unix[2] or "", None, False, len(time))
+        HeaderTime(None, None, 0, unix[1], unix[2] or "", None, False, len(time))
         if unix
-        else when_at(time, 0, True)
+        else parse_time(time, 0, True)
     )
     if when is None or when.end != len(time):
         return None
-    zone = said.get("tz") or said.get("timezone")
+    zone = pairs.get("tz") or pairs.get("timezone")
     if zone and when.zone is None:
         when = when._replace(zone=zone)
     host = next(
-        (said[name] for name in ("devname", "device_name", "hostname", "fw") if said.get(name)),
+        (pairs[name] for name in ("devname", "device_name", "hostname", "fw") if pairs.get(name)),
         None,
     )
-    return Found(when, host, None, None, text)
+    return DeviceHeader(when, host, None, None, text)

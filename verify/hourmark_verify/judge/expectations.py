@@ -1,14 +1,15 @@
-"""What the judge is told: where HDFS is, which files are sources, what was declared, and what the
-writers say they wrote.
+"""The input of the judge: the HDFS address, source files, event types and writers' records.
+
+The input is a JSON file. An example:
 
 {"webhdfs": "http://127.0.0.1:9870", "root": "/hourmark/buckets", "user": "me", "host": "my-host", "host_id": "…",
  "files": [{"path": "/var/log/app/*.log"}, {"path": "/var/log/kafka.log", "form": "free", "type": "server-log", "size": 4711}],
  "types": {"lines": {"content": "msg-bytes", "field": "line"}, "server-log": {"content": "raw-line", "field": "line"},
            "track-played": {"content": "json", "fields": [{"name": "track", "type": "string"}]}}}
 
-Where a type was declared anew meanwhile, `earlier` holds the older revisions' types: {"1-0f3a…":
-{"lines": …}}. Where files are of several hosts, or a host's id changed, a file has its own:
-{"path": …, "host": "b", "host_id": ["…", "…"]}.
+If types were declared again during the period, `earlier` holds the types of the older revisions:
+{"1-0f3a…": {"lines": …}}. If the files are from several hosts, or the id of a host changed, each
+file has its own host: {"path": …, "host": "b", "host_id": ["…", "…"]}.
 """
 
 from __future__ import annotations
@@ -20,66 +21,79 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-# One, several of which each event has one, or (absent) none: then it is not checked.
-Several = Annotated[
-    tuple[str, ...], BeforeValidator(lambda said: (said,) if isinstance(said, str) else said or ())
+# A string or a list of strings, any of which an event may have; if absent, it is not checked.
+OneOrMore = Annotated[
+    tuple[str, ...],
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value or ()),
 ]
 
 
 _PLAIN: Final = frozenset(("content", "field", "fields", "pattern", "time_format", "time"))
 
 
-class _Told(BaseModel):
+class _ExpectationModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class FileExpectation(_Told):
-    """Source files of one kind."""
+class FileExpectation(_ExpectationModel):
+    """One or more source files with the same settings, as an entry of the expectations file.
 
-    path: str = Field(description="a path or a glob; a file that several name is taken once")
-    form: Literal["rfc5424", "syslog", "free"] = "rfc5424"
+    The settings say which events the lines must become; most equal those of the tailer. Unknown keys
+    are errors.
+    """
+
+    path: str = Field(
+        description="a path or a glob; a file that several entries match is read once"
+    )
+    form: Literal["rfc5424", "syslog", "free"] = Field("rfc5424", description="format of its lines")
     hosts: Literal["line", "tailer"] = Field(
-        "line", description="whether events bear the host that their line says"
+        "line", description="whether the host of an event comes from its line or from the tailer"
     )
     type: str | list[str] | None = Field(
-        None, description="its lines may carry; absent: all types if rfc5424, none if free"
+        None, description="types of its lines; absent: all types if rfc5424, otherwise none"
     )
-    catch_all: str | None = Field(None, description="the type of lines that fit nothing else")
+    catch_all: str | None = Field(None, description="the type of lines that match no other type")
     read_as: str | None = Field(
         None,
-        description="where it was while it was read, a path or a glob, if it lies elsewhere now",
+        description="path or glob of the file when the tailer read it, if it was moved since",
     )
     size: int | None = Field(
         None,
         ge=0,
-        description="lines after this byte need not be there; those that are must be right",
+        description="lines after this byte are optional, but are compared if they are present",
     )
-    generation: int = Field(0, ge=0, description="how often the file was truncated")
+    generation: int = Field(0, ge=0, description="number of times that the file was truncated")
     copied: bool = Field(
         False,
         description=(
-            "it is copied and truncated to rotate it: an event's id says which file has its line"
+            "whether rotation copies and truncates the file: then event ids decide which copy "
+            "has a line"
         ),
     )
     source: str | None = Field(None, description="the declared source; absent: not checked")
-    zone: str = Field("UTC", description="as the tailer is told")
+    zone: str = Field("UTC", description="time zone, as in the tailer's settings")
     record_start: str | None = Field(
-        None, description="as the tailer is told: records are this line and those it is not in"
+        None,
+        description="pattern of the first line of a multi-line record, as in the tailer's settings",
     )
     format: Literal["plain", "cri"] = Field(
-        "plain", description="as the tailer is told; its records are not in pieces"
+        "plain", description="as in the tailer's settings; cri records are never split into pieces"
     )
     flushed: list[int] = Field(
-        [], description="where a record begins because what is before it had been sent already"
+        [],
+        description="offsets at which a record starts because the bytes before had been sent",
     )
     fields: dict[str, str] = Field(
-        {}, description="as the tailer is told: of events whose line says nothing there"
+        {}, description="as in the tailer's settings: values of fields that a line does not set"
     )
-    host: Several = Field((), description="instead of that of all files")
-    host_id: Several = Field((), description="instead of that of all files")
+    host: OneOrMore = Field((), description="overrides the host of all files")
+    host_id: OneOrMore = Field((), description="overrides the host id of all files")
 
-    def extras(self) -> Iterator[str]:
-        """What else its ranges say: names and values."""
+    def range_settings(self) -> Iterator[str]:
+        """Yield the names and values of the optional settings that a range id includes.
+
+        These are `record_start`, `fields` (as JSON sorted by name) and `format`, if they are set.
+        """
         if self.record_start is not None:
             yield from ("record_start", self.record_start)
         if self.fields:
@@ -90,8 +104,16 @@ class FileExpectation(_Told):
         if self.format == "cri":
             yield from ("format", "cri")
 
-    def carries(self, types: Iterable[str]) -> list[str]:
-        """Those of these types that its lines may be of, in the order in which they are tried."""
+    def types_carried(self, types: Iterable[str]) -> list[str]:
+        """Return the types that lines of this file can have, in the order in which to try them.
+
+        Args:
+            types: names of all declared types.
+
+        Returns:
+            The declared types of this file; all of `types` for an RFC 5424 file without declared
+            types, and an empty list for another file without declared types.
+        """
         if self.type is None:
             return list(types) if self.form == "rfc5424" else []
         known = {*types}
@@ -102,39 +124,43 @@ class FileExpectation(_Told):
         ]
 
 
-class TypeExpectation(_Told):
-    """How an event follows from its line, as the type's declaration says.
+class TypeExpectation(_ExpectationModel):
+    """The declaration of an event type: how the fields of an event follow from its line.
 
-    What redacts or coerces is not read.
+    Declarations with redaction or coercion are not supported. Values of `content`:
 
-    raw-line   `field` is the whole line; the groups of `pattern` are fields, the group `time` is read by `time_format`
-    msg-bytes  `field` is the message: what follows the header
-    json       the message is a JSON object of the fields
-    logfmt, tsv    the message is pairs, or the columns
+    - raw-line: `field` is the whole line; the groups of `pattern` are fields, and `time_format`
+      applies to the group `time`
+    - msg-bytes: `field` is the message after the header
+    - json: the message is a JSON object with the fields
+    - logfmt, tsv: the message consists of key=value pairs, or of `columns` separated by tabs
     """
 
     content: Literal["raw-line", "msg-bytes", "json", "logfmt", "tsv"]
     field: str | None = None
     fields: list[dict[str, Any]] = Field(
-        [], description="Avro's, after the envelope; absent: `field`, of bytes"
+        [], description="Avro fields after the envelope; absent: `field`, of type bytes"
     )
     pattern: str | None = None
     columns: list[str] | None = None
     time_field: str | None = None
     time_format: str | None = Field(
-        None, description="with a whole date, in UTC; of a time_field also rfc3339 and unix…"
+        None, description="strptime format with a complete date, in UTC; or rfc3339 or unix…"
     )
     time: Literal["event", "observed"] = "event"
     host_field: str | None = None
-    header: dict[str, str] = Field({}, description="fields that take a part of the header")
-    programs: list[str] = Field([], description="that its lines are of")
+    header: dict[str, str] = Field({}, description="part of the syslog header, by field name")
+    programs: list[str] = Field([], description="only lines of these programs; absent: any")
     unknown: Literal["refuse", "ignore", "keep"] = "refuse"
     unknown_field: str | None = None
     null_text: str | None = None
 
     @property
     def is_plain(self) -> bool:
-        """Whether fields are filled by their names alone."""
+        """Whether the declaration sets only content, fields, pattern and time format.
+
+        False for the contents logfmt and tsv.
+        """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 
     @model_validator(mode="after")
@@ -144,110 +170,146 @@ class TypeExpectation(_Told):
             and self.pattern is None
             and self.field is None
         ):
-            raise ValueError("raw-line and msg-bytes need `field`")
+            raise ValueError("content raw-line and msg-bytes require `field`")
         if self.content in ("json", "logfmt", "tsv") and not self.fields:
-            raise ValueError(f"{self.content} needs `fields`")
+            raise ValueError(f"content {self.content} requires `fields`")
         return self
 
 
-class Written(_Told):
-    """The writer's own record of a file, whatever it is named by now."""
+class WriterRecord(_ExpectationModel):
+    """The size and digest of a source file, as recorded by the process that wrote it.
+
+    The record is matched with a file by content, because the file may have been renamed.
+
+    Attributes:
+        path: path of the file when it was written.
+        bytes: size of the file.
+        blake2b: BLAKE2b-128 digest in hexadecimal.
+        broken: start offsets of all lines that must become dead letters.
+    """
 
     path: str
     bytes: int
     blake2b: str
-    broken: list[int] = Field(
-        description="positions of the lines that must become dead letters, and no others"
-    )
+    broken: list[int]
 
 
-class ApiEvent(_Told):
-    """The sender's own record of an event that was acknowledged."""
+class ApiEvent(_ExpectationModel):
+    """An acknowledged event of the HTTP API, as recorded by the client that sent it.
+
+    Attributes:
+        type: event type.
+        client: name of the client.
+        event_id: id that the client assigned.
+        time_ms: event time in Unix milliseconds.
+        position: index in its batch.
+        fields: values by field name.
+    """
 
     type: str
     client: str
-    event_id: str = Field(description="the client's own")
+    event_id: str
     time_ms: int
-    position: int = Field(description="in its batch")
+    position: int
     fields: dict[str, Any]
 
 
-class Destroyed(_Told):
-    """An event that a service had written, and Kafka lost before anybody could copy it, as somebody
-    read it there.
+class DestroyedEvent(_ExpectationModel):
+    """An event that the delivery service wrote to Kafka and that Kafka lost before it was copied.
+
+    The test harness read the event from Kafka before it destroyed it.
+
+    Attributes:
+        type: event type.
+        event_id: event id, 32 hexadecimal digits.
+        time_ms: event time in Unix milliseconds.
+        file_id: id of its source file, or None for an event of the HTTP API.
+        generation: generation of its source file.
+        position: byte offset of its line in the source file.
+        written_ms: time at which the service wrote it, in Unix milliseconds. A bucket of its time
+            that was cut later must not have the grade proved.
     """
 
     type: str
     event_id: str = Field(pattern=r"^[0-9a-f]{32}$")
     time_ms: int
-    file_id: str | None = Field(None, description="absent: it came by the API")
+    file_id: str | None = None
     generation: int = 0
     position: int
-    written_ms: int = Field(
-        description=(
-            "when the service wrote it: a bucket of its time with a later cut cannot be proved"
-        )
-    )
+    written_ms: int
 
 
-class Expectations(_Told):
-    """See the module."""
+class Expectations(_ExpectationModel):
+    """The input of the judge: where the buckets are, which files are sources, and their types.
 
-    webhdfs: str
-    root: str = Field(description="of the buckets: a path in HDFS")
+    The fields are the keys of the expectations file, which `read_expectations` reads. Unknown keys
+    are errors.
+    """
+
+    webhdfs: str = Field(description="address of WebHDFS, such as http://127.0.0.1:9870")
+    root: str = Field(description="root of the buckets, a path in HDFS")
     user: str
     files: list[FileExpectation]
     types: dict[str, TypeExpectation]
     earlier: dict[str, dict[str, TypeExpectation]] = Field(
         {},
-        description=(
-            "by revision: all types as that declared them, where it did otherwise than `types`"
-        ),
+        description="the types of each rules revision that declared them differently, by revision",
     )
-    host: Several = Field((), description="of events whose line names none; absent: not checked")
-    host_id: Several = Field(
+    host: OneOrMore = Field(
+        (), description="host of events whose line names none; absent: not checked"
+    )
+    host_id: OneOrMore = Field(
         (), description="32 hex digits; absent: digests in event ids and range ids are not checked"
     )
     line_bytes_max: int = Field(
-        4 << 20, description="a longer line must be there in pieces, as dead letters"
+        4 << 20, description="a longer line must become several dead letters, one for each piece"
     )
     blank_lines: Literal["counted", "read", "either"] = Field(
         "counted",
         description=(
-            "a line of no byte but CR makes no record; `read`, as any other, where all rules "
-            "are of the first parser"
+            "counted: a line without bytes other than CR makes no event; read: it is read as any "
+            "other line, as parser 1 does; either: both are accepted"
         ),
     )
     other_files: Literal["unexpected", "ignore"] = Field(
-        "unexpected", description="events of files that are not listed"
+        "unexpected", description="how to treat events of files that are not listed"
     )
-    written: list[Written] | None = Field(
-        None, description="of every file without `size`; absent: not checked"
+    written: list[WriterRecord] | None = Field(
+        None, description="records of all files without `size`; absent: not checked"
     )
-    api: list[ApiEvent] = Field([], description="what was posted to the API, all of it")
+    api: list[ApiEvent] = Field([], description="all events that were sent to the HTTP API")
     observed_ms: tuple[int, int] = Field(
-        (0, (1 << 48) - 1), description="when all of it was delivered, at the earliest and latest"
+        (0, (1 << 48) - 1),
+        description="first and last time of delivery in Unix milliseconds, inclusive",
     )
     parser: Literal[1, 2, 3] = Field(
-        3, description="of the rules: before 3, lines of syslog had fewer forms"
+        3, description="parser version of the rules; before 3, fewer syslog formats are known"
     )
     rules: list[str] | None = Field(
-        None, description="revisions in force then; absent: not checked"
+        None, description="rules revisions in force; absent: not checked"
     )
-    future_seconds: int = Field(900, description="as the rules have it")
-    lateness_seconds: int = Field(7 * 86_400, description="as the rules have it")
-    grades: list[str] = Field(["proved"], description="that a bucket may have")
-    destroyed: list[Destroyed] = Field(
-        [], description="events that need not be in any bucket; all others must"
+    future_seconds: int = Field(900, description="as in the rules")
+    lateness_seconds: int = Field(7 * 86_400, description="as in the rules")
+    grades: list[str] = Field(["proved"], description="grades that a bucket may have")
+    destroyed: list[DestroyedEvent] = Field(
+        [], description="events that may be in no bucket; all other events must be in one"
     )
     forced: dict[str, list[str]] = Field(
-        {}, description="by type: hours that were closed by an override, besides those grades"
+        {}, description="hours that may have the grade forced, by type"
     )
 
 
 def read_expectations(file: Path) -> Expectations:
-    """Read and check the file; ValueError says what is wrong in it."""
+    """Read and validate an expectations file.
+
+    Args:
+        file: path of the JSON file.
+
+    Raises:
+        ValueError: if the content is not valid; the message lists the invalid fields.
+        OSError: if the file cannot be read.
+    """
     try:
         return Expectations.model_validate_json(file.read_bytes())
     except ValidationError as error:
-        raise ValueError(f"{file} holds no expectations: {error}") from error
+        raise ValueError(f"{file} is not a valid expectations file: {error}") from error

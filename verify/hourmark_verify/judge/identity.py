@@ -1,20 +1,50 @@
-"""File ids, event ids and range ids, read from the design's text and written a second time.
+"""File ids, event ids and range ids, implemented independently from the design.
 
-file id   32 hex digits of BLAKE2b-128 over device, inode and birth time in ns, 8 bytes big-endian each
-event id  UUID version 8: 48 bits of event time (Unix ms), then the first 74 bits of BLAKE2b-80 over the parts "line", host id,
-          file id, generation, offset, line without its LF; each part preceded by its length in 4
-          bytes, big-endian. Of an API event with an id of its own: over "client", type, that id
-range id  BLAKE2b-64 over "range", the range's fields as text, and its bytes, framed alike
+- file id: 32 hexadecimal digits of BLAKE2b-128 over device, inode and birth time in nanoseconds,
+  8 bytes big-endian each
+- event id: UUID version 8 of 48 bits of event time (Unix milliseconds) and the first 74 bits of
+  BLAKE2b-80 over the parts "line", host id, file id, generation, offset, and line without LF. Each
+  part follows its length in 4 bytes, big-endian. For an API event with an id of its client, the
+  parts are "client", event type and that id
+- range id: BLAKE2b-64 over the parts "range", the fields of the range as text, and its bytes
 """
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
+import struct
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark_verify.judge.statx import birth_ns
+_AT_EMPTY_PATH: Final = 0x1000
+_STATX_BTIME: Final = 0x800
+_BUFFER_SIZE: Final = 256
+# Python's os.stat does not give the birth time on Linux.
+_BTIME: Final = struct.Struct("=qI")  # struct statx, stx_btime: seconds, nanoseconds
+_BTIME_OFFSET: Final = 80
+
+
+def birth_ns(descriptor: int) -> int:
+    """Return the birth time of an open file in nanoseconds since the Unix epoch.
+
+    Args:
+        descriptor: descriptor of the open file.
+
+    Returns:
+        The birth time, or 0 if the kernel or the file system does not supply it.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(_BUFFER_SIZE)
+    if libc.statx(descriptor, b"", _AT_EMPTY_PATH, _STATX_BTIME, buffer) != 0:
+        return 0
+    (mask,) = struct.unpack_from("=I", buffer)
+    if not mask & _STATX_BTIME:
+        return 0
+    seconds, nanoseconds = _BTIME.unpack_from(buffer, _BTIME_OFFSET)
+    return int(seconds) * 1_000_000_000 + int(nanoseconds)
+
 
 _LOW: Final = (1 << 62) - 1  # of the 74 bits, those after the variant
 
@@ -34,7 +64,7 @@ def file_id(descriptor: int) -> str:
     return digest.hexdigest()
 
 
-def digest_bits(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
+def line_digest(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
     """Return the 74-bit digest that the event id of a line contains after its timestamp.
 
     Args:
@@ -52,17 +82,17 @@ def digest_bits(host_id: str, file: str, generation: int, offset: int, line: byt
         offset.to_bytes(8, "big"),
         line,
     )
-    return _bits(parts)
+    return _digest_74_bits(parts)
 
 
-def client_bits(event_type: str, client_id: str) -> int:
+def client_event_digest(event_type: str, client_id: str) -> int:
     """Return the 74-bit digest for the id of an API event whose client assigned its own id.
 
     Args:
         event_type: name of the event type.
         client_id: event id that the client assigned.
     """
-    return _bits((b"client", event_type.encode(), client_id.encode()))
+    return _digest_74_bits((b"client", event_type.encode(), client_id.encode()))
 
 
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
@@ -71,14 +101,14 @@ def range_id(fields: Iterable[object], content: bytes) -> bytes:
     Args:
         fields: host id, file id, generation, start, end, observation time in milliseconds, rules
             revision, zone, source, path, host and part, then the names and values of optional
-            settings (record_start; fields as JSON sorted by name).
+            settings, as `FileExpectation.range_settings` yields them.
         content: bytes of the range.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)
 
 
-def _bits(parts: Iterable[bytes]) -> int:
+def _digest_74_bits(parts: Iterable[bytes]) -> int:
     return (
         int.from_bytes(_digest(parts, 10), "big") // 64
     )  # 80 bits, of which the last 6 are not used
@@ -97,14 +127,14 @@ def event_id(time_ms: int, bits: int) -> bytes:
 
     Args:
         time_ms: event time in Unix milliseconds.
-        bits: 74-bit digest as returned by `digest_bits` or `client_bits`.
+        bits: 74-bit digest as returned by `line_digest` or `client_event_digest`.
     """
     return (
         time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
     ).to_bytes(16, "big")
 
 
-def digest_of(made: bytes) -> int:
+def digest_in_event_id(id_bytes: bytes) -> int:
     """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
-    number = int.from_bytes(made, "big")
+    number = int.from_bytes(id_bytes, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW

@@ -1,5 +1,7 @@
-"""Events matched with the lines they claim by (file id, generation, position), or with their API
-senders' records by id.
+"""Matching of events in HDFS with source lines and API records.
+
+An event of a file is matched by file id, generation and byte offset, an API event by its id.
+Detection of duplicate ids needs 16 bytes for each event.
 """
 
 from __future__ import annotations
@@ -9,74 +11,115 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import numpy as np
+
 from hourmark_verify.judge.buckets import DEAD_LETTERS
-from hourmark_verify.judge.expectations import Destroyed, Expectations
-from hourmark_verify.judge.identity import client_bits, digest_bits, digest_of, event_id, range_id
-from hourmark_verify.judge.ids import IdSet
-from hourmark_verify.judge.lines import Expected, LineReader
-from hourmark_verify.judge.report import FileCount, Kind, Report
-from hourmark_verify.judge.sources import Line, SourceFile
-from hourmark_verify.judge.values import same
+from hourmark_verify.judge.expectations import DestroyedEvent, Expectations
+from hourmark_verify.judge.identity import (
+    client_event_digest,
+    digest_in_event_id,
+    event_id,
+    line_digest,
+    range_id,
+)
+from hourmark_verify.judge.line_interpreter import ExpectedEvent, LineInterpreter
+from hourmark_verify.judge.report import FileCount, FindingKind, JudgeReport
+from hourmark_verify.judge.sources import SourceFile, SourceLine
+from hourmark_verify.judge.values import equal_values
+
+
+class IdSet:
+    """A collection of 16-byte ids that finds duplicates."""
+
+    def __init__(self) -> None:
+        self._ids = bytearray()
+
+    def add(self, event_id: bytes) -> None:
+        """Add an id of exactly 16 bytes."""
+        assert len(event_id) == 16
+        self._ids += event_id
+
+    def duplicates(self) -> Iterator[bytes]:
+        """Return an iterator over duplicate ids, in ascending order.
+
+        An id that was added n times occurs n - 1 times. The stored ids are sorted in place; do not
+        call `add` afterwards.
+        """
+        ids = np.frombuffer(self._ids, dtype="S16")
+        ids.sort()
+        # NumPy strips zero bytes at the end
+        return (again.ljust(16, b"\0") for again in ids[1:][ids[1:] == ids[:-1]])
+
 
 Event = Mapping[str, Any]
-Place = tuple[str, int]  # file id, generation
+FileKey = tuple[str, int]  # file id, generation
 ENVELOPE: Final = ("event_id", "event_time", "host", "source", "file", "position")
-_OF_DEAD: Final = ("detail", "range_id", "range_start", "range_end", "rules", "declared_source")
+_DEAD_LETTER_FIELDS: Final = (
+    "detail",
+    "range_id",
+    "range_start",
+    "range_end",
+    "rules",
+    "declared_source",
+)
 _DETAIL_CHARS_MAX: Final = 500
 
 
 @dataclasses.dataclass
-class Matcher:
+class EventMatcher:
     """One-pass comparison of bucket events with the source lines and API records they derive from.
 
-    Call `take` once for every event, then `waive` for every destroyed event, then `settle`. It adds
-    findings to `report`.
+    Call `match_event` once for every event, then `mark_destroyed` for every destroyed event, then
+    `finish`. Discrepancies are added to `report`.
 
     Attributes:
-        told: expectations of the verification run.
-        sources: source files by (file id, generation).
+        expectations: event types, API records and settings of the verification.
+        sources: open source files by (file id, generation).
         report: report that receives findings and counts.
     """
 
-    told: Expectations
+    expectations: Expectations
     sources: dict[tuple[str, int], SourceFile]
-    report: Report
+    report: JudgeReport
 
     def __post_init__(self) -> None:
-        told = self.told
-        self._newest = LineReader(told, told.types)
-        self._earlier = {rules: LineReader(told, types) for rules, types in told.earlier.items()}
-        self._places: list[
-            str
-        ] = []  # bucket files, by the number that SourceFile.where holds, less one
+        expectations = self.expectations
+        self._newest = LineInterpreter(expectations, expectations.types)
+        self._earlier = {
+            rules: LineInterpreter(expectations, types)
+            for rules, types in expectations.earlier.items()
+        }
+        self._bucket_files: list[str] = []  # by the number in SourceFile.found_in, less one
         self._ids = IdSet()
         self._api = {
-            (row.type, row.time_ms, client_bits(row.type, row.event_id)): row for row in told.api
+            (row.type, row.time_ms, client_event_digest(row.type, row.event_id)): row
+            for row in expectations.api
         }
-        self._posted: set[tuple[str, int, int]] = set()  # those of them that were found
-        self._waived: dict[str, set[int]] = {}  # by source: lines whose events were destroyed
+        self._posted: set[tuple[str, int, int]] = set()  # keys of _api that were found
+        self._waived: dict[str, set[int]] = {}  # by source: lines of destroyed events
         self._ranges: dict[tuple[object, ...], bytes] = {}
-        self._copied = [source for source in self.sources.values() if source.told.copied]
-        self._read_in: dict[
-            Place, SourceFile
-        ] = {}  # by file id and generation of a copied file: the last that its lines were in
+        self._copied = [source for source in self.sources.values() if source.expectation.copied]
+        # of copied files: the copy that contained the previous event
+        self._last_copy: dict[FileKey, SourceFile] = {}
 
-    def readers(self, event_type: str, fields: list[Any]) -> list[LineReader]:
-        """Return the line readers whose revision declares exactly these fields for the event type.
+    def interpreters_for(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
+        """Return the line interpreters whose rules revision declares exactly these fields for a type.
 
         Args:
             event_type: name of the event type.
-            fields: field declarations of the type as found in the bucket.
+            fields: Avro fields of the type in the bucket file, without logical types.
 
         Returns:
-            The matching readers, newest revision first; all readers if no revision matches.
+            Matching interpreters, newest revision first; all interpreters if no revision matches.
         """
         every = [self._newest, *self._earlier.values()]
         return [
-            r for r in every if event_type in r.types and r.types[event_type].declares(fields)
+            r for r in every if event_type in r.types and r.types[event_type].has_fields(fields)
         ] or every
 
-    def take(self, event_type: str, path: str, event: Event, readers: list[LineReader]) -> None:
+    def match_event(
+        self, event_type: str, path: str, event: Event, interpreters: list[LineInterpreter]
+    ) -> None:
         """Match one event of a bucket file with its source line or API record.
 
         Mismatches are added to the report; the method does not raise for them.
@@ -85,316 +128,359 @@ class Matcher:
             event_type: event type of the bucket, or the dead letter type.
             path: path of the bucket file that contains the event.
             event: decoded event, by field name.
-            readers: non-empty list of readers; the event may have been parsed under any of them.
+            interpreters: non-empty result of `interpreters_for`; the event matches if it is what
+                any of them makes of the line.
         """
         position = event["position"]
         if event["file"] is None:
-            return self._take_posted(event_type, path, event, readers)
-        source = self._source_of(event)
+            return self._match_api_event(event_type, path, event, interpreters)
+        source = self._find_source(event)
         if source is None:
-            return self._foreign(path, event)
+            return self._report_foreign(path, event)
         line = source.line_at(position)
         if line is None or line.start != position:
-            what = "but no terminated line is there" if line is None else "but no line starts there"
-            return self.report.add(Kind.UNEXPECTED, source.name, f"in {path}, {what}", position)
-        if line.blank and self.told.blank_lines == "counted":
-            return self.report.add(
-                Kind.UNEXPECTED, source.name, f"in {path}, but the line there is blank", position
+            what = (
+                "but the file has no terminated line at this offset"
+                if line is None
+                else "but no line starts at this offset"
             )
-        if (before := source.where[line.index]) != 0:
-            detail = f"in {path} again, after {self._places[before - 1]}"
-            return self.report.add(Kind.DOUBLED, source.name, detail, position)
-        if self._places[-1:] != [path]:
-            self._places.append(path)
-        source.where[line.index] = len(self._places)
-        self.report.beyond += line.index >= source.required
-        host_id, bits = _host_of(source, line, event)
-        observed = self.told.observed_ms
-        if event_type == DEAD_LETTERS:  # it says when it was made, and under which rules
-            observed, readers = (
+            return self.report.add(
+                FindingKind.UNEXPECTED, source.name, f"in {path}, {what}", position
+            )
+        if line.blank and self.expectations.blank_lines == "counted":
+            return self.report.add(
+                FindingKind.UNEXPECTED,
+                source.name,
+                f"in {path}, but the line at this offset is blank",
+                position,
+            )
+        if (before := source.found_in[line.index]) != 0:
+            detail = (
+                f"second event of this line in {path}, first in {self._bucket_files[before - 1]}"
+            )
+            return self.report.add(FindingKind.DOUBLED, source.name, detail, position)
+        if self._bucket_files[-1:] != [path]:
+            self._bucket_files.append(path)
+        source.found_in[line.index] = len(self._bucket_files)
+        self.report.beyond += line.index >= source.required_lines
+        host_id, bits = _find_host_id(source, line, event)
+        observed = self.expectations.observed_ms
+        if event_type == DEAD_LETTERS:  # it records its time and its rules revision
+            observed, interpreters = (
                 (event["event_time"],) * 2,
                 [self._earlier.get(event.get("rules", ""), self._newest)],
             )
         readings = (
-            reader.read(source.told, line.content, line.part, observed, line.container)
-            for reader in readers
+            interpreter.interpret(
+                source.expectation, line.content, line.part, observed, line.container
+            )
+            for interpreter in interpreters
         )
         faults = [
             *self._id_faults(event, bits),
-            *self._least_faults(event_type, event, readings, source.hosts),
+            *self._fewest_faults(event_type, event, readings, source.hosts),
         ]
-        if not source.names(event["source"]):
-            faults.append(f"its source is {event['source']!r}")
+        if not source.matches_path(event["source"]):
+            faults.append(f"its source path is {event['source']!r}")
         if event_type == DEAD_LETTERS and not faults:
             faults += self._range_faults(source, line, event, host_id)
-        return self._object(source.name, position, path, faults)
+        return self._report_altered(source.name, position, path, faults)
 
-    def _source_of(self, event: Event) -> SourceFile | None:
+    def _find_source(self, event: Event) -> SourceFile | None:
         """Return the source file that an event was read from, or None if it is unknown.
 
-        An event of a copied file may name any of the copies, so the content digest in its id decides.
+        An event of a copied file may name any of the copies, so the digest in its id decides.
         """
-        place = _place(event)
+        place = _file_key(event)
         source = self.sources.get(place)
-        if not self._copied or (source is not None and not source.told.copied):
+        if not self._copied or (source is not None and not source.expectation.copied):
             return source
-        likely = [self._read_in[place]] if place in self._read_in else []
+        likely = [self._last_copy[place]] if place in self._last_copy else []
         for copy in itertools.chain(likely, self._copied):
             line = copy.line_at(event["position"])
-            of_it = (
+            digest = (
                 line is not None
                 and line.start == event["position"]
-                and _host_of(copy, line, event)[1]
+                and _find_host_id(copy, line, event)[1]
             )
-            if of_it == digest_of(event["event_id"]):
-                self._read_in[place] = copy
+            if digest == digest_in_event_id(event["event_id"]):
+                self._last_copy[place] = copy
                 return copy
         return source
 
-    def waive(self, row: Destroyed) -> bool:
+    def mark_destroyed(self, row: DestroyedEvent) -> bool:
         """Mark the line or API record of a destroyed event as not lost.
 
-        Call this after the last `take`. If no line or API record matches, a finding is added to the
-        report.
+        Call this after the last `match_event`. If no line or API record matches, a finding is added
+        to the report.
 
         Args:
             row: the destroyed event.
 
         Returns:
-            True if the event was missing and had not been waived before, otherwise False.
+            True if the event is in no bucket and was not marked before, otherwise False.
         """
-        said = bytes.fromhex(row.event_id)
-        if event_id(row.time_ms, digest_of(said)) != said:
-            return self._of_nothing(row)
+        recorded_id = bytes.fromhex(row.event_id)
+        if event_id(row.time_ms, digest_in_event_id(recorded_id)) != recorded_id:
+            return self._report_unmatched_destroyed(row)
         if row.file_id is None:
-            key = row.type, row.time_ms, digest_of(said)
+            key = row.type, row.time_ms, digest_in_event_id(recorded_id)
             if key not in self._api:
-                return self._of_nothing(row)
+                return self._report_unmatched_destroyed(row)
             missing = key not in self._posted
             self._posted.add(key)
             return missing
         claim = {
-            "event_id": said,
+            "event_id": recorded_id,
             "file": {"id": row.file_id, "generation": row.generation},
             "position": row.position,
         }
-        source = self._source_of(claim)
+        source = self._find_source(claim)
         line = source.line_at(row.position) if source is not None else None
-        if source is None or line is None or source.type_of(line.index) != row.type:
-            return self._of_nothing(row)
-        if _host_of(source, line, claim)[1] not in (None, digest_of(said)):
-            return self._of_nothing(row)
+        if source is None or line is None or source.type_of_line(line.index) != row.type:
+            return self._report_unmatched_destroyed(row)
+        if _find_host_id(source, line, claim)[1] not in (None, digest_in_event_id(recorded_id)):
+            return self._report_unmatched_destroyed(row)
         waived = self._waived.setdefault(source.name, set())
-        missing = source.where[line.index] == 0 and line.index not in waived
+        missing = source.found_in[line.index] == 0 and line.index not in waived
         waived.add(line.index)
         return missing
 
-    def _of_nothing(self, row: Destroyed) -> bool:
+    def _report_unmatched_destroyed(self, row: DestroyedEvent) -> bool:
         self.report.add(
-            Kind.SOURCE,
+            FindingKind.SOURCE,
             row.type,
-            f"event {row.event_id} was destroyed, and is of no line or sender",
+            f"event {row.event_id} is listed as destroyed, but matches no line and no API record",
             row.position,
         )
         return False
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Report duplicate ids and lost lines, and count lines by file and type.
 
-        Call this once, after the last `take` and `waive`.
+        Call this once, after the last `match_event` and `mark_destroyed`.
         """
-        for twice in self._ids.twice():
+        for duplicate in self._ids.duplicates():
             self.report.add(
-                Kind.DOUBLED, self.told.root, f"more than one event has the id {twice.hex()}"
+                FindingKind.DOUBLED,
+                self.expectations.root,
+                f"several events have the id {duplicate.hex()}",
             )
         for source in self.sources.values():
-            self._settle_file(source)
+            self._count_file(source)
         for row in (row for key, row in self._api.items() if key not in self._posted):
-            detail = f"the event {row.event_id!r} of {row.type} is in no closed bucket"
-            self.report.add(Kind.LOST, row.client, detail, row.position)
+            detail = f"event {row.event_id!r} of type {row.type} is in no closed bucket"
+            self.report.add(FindingKind.LOST, row.client, detail, row.position)
 
-    def _take_posted(
-        self, event_type: str, path: str, event: Event, readers: list[LineReader]
+    def _match_api_event(
+        self, event_type: str, path: str, event: Event, interpreters: list[LineInterpreter]
     ) -> None:
-        bits = digest_of(event["event_id"])
+        bits = digest_in_event_id(event["event_id"])
         key = event_type, event["event_time"], bits
         row = self._api.get(key)
         if row is None:
-            return self._foreign(path, event)
+            return self._report_foreign(path, event)
         if key in self._posted:
-            return self.report.add(Kind.DOUBLED, row.client, f"in {path} again", row.position)
+            return self.report.add(
+                FindingKind.DOUBLED,
+                row.client,
+                f"second event of this API record in {path}",
+                row.position,
+            )
         self._posted.add(key)
         self.report.posted += 1
-        readings = (reader.posted(row) for reader in readers)
+        readings = (interpreter.interpret_api_event(row) for interpreter in interpreters)
         faults = [
             *self._id_faults(event, bits),
-            *self._least_faults(event_type, event, readings, ()),
+            *self._fewest_faults(event_type, event, readings, ()),
         ]
         if (event["source"], event["position"]) != (row.client, row.position):
-            faults.append(f"its sender is {row.client}, its position {row.position}")
-        return self._object(row.client, row.position, path, faults)
+            faults.append(f"expected source {row.client} and position {row.position}")
+        return self._report_altered(row.client, row.position, path, faults)
 
-    def _foreign(self, path: str, event: Event) -> None:
-        if self.told.other_files == "ignore":
+    def _report_foreign(self, path: str, event: Event) -> None:
+        if self.expectations.other_files == "ignore":
             self.report.others += 1
-            self._object(event["source"], event["position"], path, [*self._id_faults(event, None)])
+            self._report_altered(
+                event["source"], event["position"], path, [*self._id_faults(event, None)]
+            )
         else:
-            detail = f"in {path}, but no source file or sender knows of it"
-            self.report.add(Kind.UNEXPECTED, event["source"], detail, event["position"])
+            detail = f"in {path}, but it matches no source file and no API record"
+            self.report.add(FindingKind.UNEXPECTED, event["source"], detail, event["position"])
 
-    def _least_faults(
-        self, event_type: str, event: Event, readings: Iterable[Expected], hosts: tuple[str, ...]
+    def _fewest_faults(
+        self,
+        event_type: str,
+        event: Event,
+        readings: Iterable[ExpectedEvent],
+        hosts: tuple[str, ...],
     ) -> list[str]:
         by_reading = []
         for expected in readings:
-            by_reading.append([*self._faults(event_type, event, expected, hosts)])
+            by_reading.append([*self._find_faults(event_type, event, expected, hosts)])
             if not by_reading[-1]:
                 break
         return min(by_reading, key=len)
 
-    def _faults(
-        self, event_type: str, event: Event, expected: Expected, hosts: tuple[str, ...]
+    def _find_faults(
+        self, event_type: str, event: Event, expected: ExpectedEvent, hosts: tuple[str, ...]
     ) -> Iterator[str]:
         if expected.type != event_type:
-            yield f"its line is {expected}, not one of {event_type}"
+            yield f"its line must be {expected}, not an event of {event_type}"
             return
-        known = {*ENVELOPE, *expected.fields, *(_OF_DEAD if event_type == DEAD_LETTERS else ())}
+        known = {
+            *ENVELOPE,
+            *expected.fields,
+            *(_DEAD_LETTER_FIELDS if event_type == DEAD_LETTERS else ()),
+        }
         if event.keys() != known:
-            yield f"it has the fields {sorted(event.keys() ^ known)} too many or too few"
+            yield f"missing or additional fields: {sorted(event.keys() ^ known)}"
             return
-        earliest, latest = self.told.observed_ms
+        earliest, latest = self.expectations.observed_ms
         if expected.time_ms is not None and expected.time_ms != event["event_time"]:
-            yield f"its line has the time {expected.time_ms} ms, the event {event['event_time']} ms"
+            yield f"event time {event['event_time']} ms, expected {expected.time_ms} ms"
         elif expected.time_ms is None and not earliest <= event["event_time"] <= latest:
-            yield f"it was observed at {event['event_time']} ms, when nothing was delivered"
+            yield f"observed at {event['event_time']} ms, which is outside the time of delivery"
         hosts = hosts if expected.host is None else (expected.host,)
         if hosts and event["host"] not in hosts:
-            yield f"its host is {event['host']!r}, the line's {' or '.join(hosts)!r}"
+            yield f"host {event['host']!r}, expected {' or '.join(hosts)!r}"
         for name, value in expected.fields.items():
-            if not same(event[name], value):
-                yield f"field {name} is {_shown(event[name])}, by its line it is {_shown(value)}"
+            if not equal_values(event[name], value):
+                yield f"field {name} is {_abbreviate(event[name])}, expected {_abbreviate(value)}"
         if event_type == DEAD_LETTERS:
             detail = event["detail"]
-            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.says not in detail:
-                yield f"its detail {detail!r} does not say what is wrong ({expected.says})"
+            if not 0 < len(detail) <= _DETAIL_CHARS_MAX or expected.detail not in detail:
+                yield f"its detail {detail!r} does not contain {expected.detail!r}"
 
     def _id_faults(self, event: Event, bits: int | None) -> Iterator[str]:
-        said: bytes = event["event_id"]
-        expected = event_id(event["event_time"], digest_of(said) if bits is None else bits)
-        if said == expected:
-            self._ids.add(said)
+        recorded_id: bytes = event["event_id"]
+        expected = event_id(
+            event["event_time"], digest_in_event_id(recorded_id) if bits is None else bits
+        )
+        if recorded_id == expected:
+            self._ids.add(recorded_id)
         else:
-            yield f"its event id is {said.hex()}, by its time and what it is of {expected.hex()}"
+            yield f"event id {recorded_id.hex()}, expected {expected.hex()}"
 
     def _range_faults(
-        self, source: SourceFile, line: Line, event: Event, host_id: str | None
+        self, source: SourceFile, line: SourceLine, event: Event, host_id: str | None
     ) -> Iterator[str]:
-        start, end, told = event["range_start"], event["range_end"], self.told
+        start, end, expectations = event["range_start"], event["range_end"], self.expectations
         piece = line.start, line.start + len(line.content) + (line.part != "chunk")
         if not (start <= line.start and piece[1] <= end) or (
             line.part != "lines" and (start, end) != piece
         ):
-            yield f"its range, {start} to {end}, is not one that holds it"
-        if told.rules is not None and event["rules"] not in told.rules:
-            yield f"the rules {event['rules']} were never in force"
-        if source.told.source not in (None, event["declared_source"]):
-            yield f"its declared source is {event['declared_source']}"
+            yield f"its range, {start} to {end}, does not contain its line"
+        if expectations.rules is not None and event["rules"] not in expectations.rules:
+            yield f"the rules revision {event['rules']} was not in force"
+        if source.expectation.source not in (None, event["declared_source"]):
+            yield f"declared source {event['declared_source']}, expected {source.expectation.source}"
         if host_id is not None and event["range_id"] != self._range_id(
             host_id, source, line, event
         ):
-            yield "its range id is not that of this range"
+            yield "its range id is not the digest of its range"
 
-    def _range_id(self, host_id: str, source: SourceFile, line: Line, event: Event) -> bytes:
+    def _range_id(self, host_id: str, source: SourceFile, line: SourceLine, event: Event) -> bytes:
         start, end = event["range_start"], event["range_end"]
         fields = (
             host_id,
-            *_place(event),
+            *_file_key(event),
             start,
             end,
             event["event_time"],
             event["rules"],
-            source.told.zone,
+            source.expectation.zone,
             event["declared_source"],
             event["source"],
             event["host"],
             line.part,
-            *source.told.extras(),
+            *source.expectation.range_settings(),
         )
         if fields not in self._ranges:
             self._ranges[fields] = range_id(fields, source.read(start, max(start, end)))
         return self._ranges[fields]
 
-    def _object(self, of: str, position: int, path: str, faults: list[str]) -> None:
+    def _report_altered(
+        self, path_or_client: str, position: int, path: str, faults: list[str]
+    ) -> None:
         if faults:
-            self.report.add(Kind.ALTERED, of, f"in {path}: {'; '.join(faults)}", position)
+            self.report.add(
+                FindingKind.ALTERED, path_or_client, f"in {path}: {'; '.join(faults)}", position
+            )
 
-    def _settle_file(self, source: SourceFile) -> None:
-        count = FileCount(path=source.name, lines=source.required)
+    def _count_file(self, source: SourceFile) -> None:
+        count = FileCount(path=source.name, lines=source.required_lines)
         self.report.files.append(count)
         dead_places = {
             number
-            for number, path in enumerate(self._places, 1)
+            for number, path in enumerate(self._bucket_files, 1)
             if path.startswith(f"{DEAD_LETTERS}/")
         }
         dead, waived = set(), self._waived.get(source.name, ())
-        for index, place in enumerate(source.where[: source.required]):
+        for index, place in enumerate(source.found_in[: source.required_lines]):
             start = source.starts[index]
             if place == 0 and index in waived:
                 count.destroyed += 1
                 continue
-            if place == 0 and self._may_be_nowhere(source, start):
+            if place == 0 and self._is_optional_blank(source, start):
                 count.blanks += 1
                 continue
-            by_type = self.report.of_type(source.type_of(index))
+            by_type = self.report.type_count(source.type_of_line(index))
             by_type.expected += 1
             if place == 0:
                 count.lost += 1
                 by_type.lost += 1
                 self.report.add(
-                    Kind.LOST, source.name, "in no closed bucket and no dead letter", start
+                    FindingKind.LOST, source.name, "in no closed bucket and no dead letter", start
                 )
             elif place in dead_places:
                 count.dead_letters += 1
                 by_type.dead_letters += 1
-                if (
-                    source.part_of(index) == "lines"
-                ):  # how the others are cut is no word of their writer's
+                # pieces are cut by the tailer, so the writer cannot record them
+                if source.part_of_line(index) == "lines":
                     dead.add(start)
             else:
                 count.in_buckets += 1
         if source.record is not None:
             for position in sorted(dead ^ {*source.record.broken}):
                 what = (
-                    "whole, and it is a dead letter"
+                    "valid, but it is a dead letter"
                     if position in dead
-                    else "broken, and it is no dead letter"
+                    else "broken, but it is not a dead letter"
                 )
                 self.report.add(
-                    Kind.ALTERED, source.name, f"the writer wrote this line {what}", position
+                    FindingKind.ALTERED,
+                    source.name,
+                    f"the writer recorded this line as {what}",
+                    position,
                 )
 
-    def _may_be_nowhere(self, source: SourceFile, start: int) -> bool:
+    def _is_optional_blank(self, source: SourceFile, start: int) -> bool:
         line = source.line_at(start)
-        return self.told.blank_lines != "read" and line is not None and line.blank
+        return self.expectations.blank_lines != "read" and line is not None and line.blank
 
 
-def _place(event: Event) -> Place:
+def _file_key(event: Event) -> FileKey:
     return event["file"]["id"], event["file"]["generation"]
 
 
-def _host_of(source: SourceFile, line: Line, event: Event) -> tuple[str | None, int | None]:
-    """Return the host id that an event id was computed with, and the digest of that id.
+def _find_host_id(
+    source: SourceFile, line: SourceLine, event: Event
+) -> tuple[str | None, int | None]:
+    """Return the host id of a file that an event id was computed with, and the digest in that id.
 
-    If no host id of the file matches, the last one is returned; without host ids, (None, None).
+    Returns:
+        (host id, 74-bit digest); those of the file's last host id if none matches, and (None, None)
+        if the file has no host ids.
     """
     host_id = bits = None
     for host_id in source.host_ids:
-        bits = digest_bits(host_id, *_place(event), line.start, line.content)
-        if bits == digest_of(event["event_id"]):
+        bits = line_digest(host_id, *_file_key(event), line.start, line.content)
+        if bits == digest_in_event_id(event["event_id"]):
             break
     return host_id, bits
 
 
-def _shown(value: object) -> str:
+def _abbreviate(value: object) -> str:
     text = repr(value)
     return text if len(text) < 80 else f"{text[:80]}… ({len(text)} characters)"

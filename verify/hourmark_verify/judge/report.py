@@ -1,4 +1,4 @@
-"""What was found: counts of all, and the first of each kind by name."""
+"""The result of a verification: counts of all findings, and details of the first of each kind."""
 
 from __future__ import annotations
 
@@ -6,29 +6,39 @@ import dataclasses
 import enum
 from typing import Any, Final
 
-NAMED_MAX: Final = 20  # findings of a kind that are named; all are counted
+STORED_FINDINGS_MAX: Final = 20  # of each kind, with details; all findings are counted
 
 
-class Kind(enum.StrEnum):
-    """The kinds of findings that a verification can report."""
+class FindingKind(enum.StrEnum):
+    """The kinds of findings that a verification can report.
 
-    LOST = "lost"  # a terminated line, not blank, that is in no bucket and no dead letter
-    DOUBLED = "doubled"  # a line, or an id, that is there again
-    ALTERED = "altered"  # an event that says other than its line
-    UNEXPECTED = (
-        "unexpected"  # an event of no line: unterminated, between lines, of a file not listed
-    )
-    MISPLACED = "misplaced"  # an event in a bucket of another time
-    # a marker that says other than its bucket, than itself, or than the markers before it
+    Attributes:
+        LOST: a terminated, non-blank source line without an event or a dead letter.
+        DOUBLED: a second event with the same source line or the same id.
+        ALTERED: an event that differs from what its source line must become.
+        UNEXPECTED: an event without a source line, such as one of an unlisted file.
+        MISPLACED: an event in a bucket of another time interval.
+        MANIFEST: a marker that contradicts its bucket, itself or an earlier marker.
+        UNLISTED: a file or folder that no marker lists.
+        CHANGED: a bucket that was modified after it was closed.
+        FALSE_PROOF: a bucket with the grade `proved` although it lacks a known event.
+        SOURCE: a source file that differs from what its writer recorded.
+    """
+
+    LOST = "lost"
+    DOUBLED = "doubled"
+    ALTERED = "altered"
+    UNEXPECTED = "unexpected"
+    MISPLACED = "misplaced"
     MANIFEST = "manifest"
-    UNLISTED = "unlisted"  # a file or folder that no marker speaks of
-    CHANGED = "changed"  # a bucket that is not as it was when closed
-    FALSE_PROOF = "falsely proved"  # a bucket that is proved, and had an event that is nowhere
-    SOURCE = "source"  # a source file that is not what its writer wrote
+    UNLISTED = "unlisted"
+    CHANGED = "changed"
+    FALSE_PROOF = "falsely proved"
+    SOURCE = "source"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
+class JudgeFinding:
     """One discrepancy in a source file or a bucket.
 
     Attributes:
@@ -38,7 +48,7 @@ class Finding:
         detail: description for the user.
     """
 
-    kind: Kind
+    kind: FindingKind
     path: str
     position: int | None
     detail: str
@@ -53,11 +63,11 @@ class TypeCount:
     """Event counts of one event type.
 
     Attributes:
-        expected: source lines that claim this type.
+        expected: source lines of this type.
         in_buckets: events in closed buckets, including late events.
         late: events in closed buckets that arrived after their hour was closed.
-        dead_letters: lines that claim this type and became dead letters.
-        lost: lines that claim this type and were not found.
+        dead_letters: source lines of this type that became dead letters.
+        lost: source lines of this type without an event or a dead letter.
         duplicates_removed: duplicates removed when buckets were closed.
         buckets: closed buckets.
         buckets_with_events: closed buckets that contain at least one file.
@@ -77,7 +87,17 @@ class TypeCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FileCount:
-    """Line counts of one source file."""
+    """Line counts of one source file.
+
+    Attributes:
+        path: path of the file.
+        lines: lines that must be in HDFS, or be blank.
+        in_buckets: lines whose event is in a closed bucket.
+        dead_letters: lines that became dead letters.
+        blanks: blank lines, which make no event.
+        destroyed: lines whose event Kafka lost, as listed in the expectations.
+        lost: lines without an event or a dead letter.
+    """
 
     path: str
     lines: int
@@ -89,24 +109,34 @@ class FileCount:
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
-class Report:
-    """The result of a verification: counts, and the first findings of each kind."""
+class JudgeReport:
+    """The result of a verification: counts, and the first findings of each kind.
+
+    Attributes:
+        digests_checked: whether all host ids were known, so that event ids could be verified.
+        types: counts by event type.
+        files: counts by source file.
+        counts: number of findings by kind, 0 for kinds without findings.
+        findings: the first findings of each kind, sorted by kind.
+        destroyed: events that Kafka lost and that are in no bucket.
+        beyond: events of lines after the expected size of their file, which are optional.
+        posted: API events that were found.
+        others: events of files that the expectations do not list.
+    """
 
     digests_checked: bool = False
     types: dict[str, TypeCount] = dataclasses.field(default_factory=dict)
     files: list[FileCount] = dataclasses.field(default_factory=list)
-    counts: dict[Kind, int] = dataclasses.field(default_factory=lambda: dict.fromkeys(Kind, 0))
-    findings: list[Finding] = dataclasses.field(
-        default_factory=list
-    )  # the first of each kind, by kind
-    destroyed: int = 0  # events that Kafka lost, and that are nowhere
-    beyond: int = (
-        0  # events of lines after the recorded size of their file: right, but not demanded
+    counts: dict[FindingKind, int] = dataclasses.field(
+        default_factory=lambda: dict.fromkeys(FindingKind, 0)
     )
-    posted: int = 0  # events of the API, found as their senders say
-    others: int = 0  # events of files that were not to be judged
+    findings: list[JudgeFinding] = dataclasses.field(default_factory=list)
+    destroyed: int = 0
+    beyond: int = 0
+    posted: int = 0
+    others: int = 0
 
-    def add(self, kind: Kind, path: str, detail: str, position: int | None = None) -> None:
+    def add(self, kind: FindingKind, path: str, detail: str, position: int | None = None) -> None:
         """Count a finding, and store it unless 20 of its kind are already stored.
 
         Args:
@@ -116,11 +146,11 @@ class Report:
             position: byte offset in the source file; None for a bucket.
         """
         self.counts[kind] += 1
-        if self.counts[kind] <= NAMED_MAX:
-            self.findings.append(Finding(kind, path, position, detail))
-            self.findings.sort(key=lambda finding: [*Kind].index(finding.kind))
+        if self.counts[kind] <= STORED_FINDINGS_MAX:
+            self.findings.append(JudgeFinding(kind, path, position, detail))
+            self.findings.sort(key=lambda finding: [*FindingKind].index(finding.kind))
 
-    def of_type(self, event_type: str) -> TypeCount:
+    def type_count(self, event_type: str) -> TypeCount:
         """Return the mutable counts of an event type, created with zeros on first use."""
         return self.types.setdefault(event_type, TypeCount())
 
@@ -130,14 +160,19 @@ class Report:
         return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
 
     @property
-    def content(self) -> bool:
+    def passed(self) -> bool:
         """Whether at least one event was compared and there are no findings."""
         return self.compared > 0 and not any(self.counts.values())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as a JSON-serializable dictionary."""
-        told = dataclasses.asdict(self)
-        return {"content": self.content, "compared": self.compared, **told.pop("counts"), **told}
+        fields = dataclasses.asdict(self)
+        return {
+            "content": self.passed,
+            "compared": self.compared,
+            **fields.pop("counts"),
+            **fields,
+        }
 
     def as_text(self) -> str:
         """Return the report as a text table, followed by the findings and the totals."""
@@ -159,4 +194,4 @@ class Report:
             f"{sum(file.blanks for file in self.files):,} blank lines"
         )
         total = ", ".join(f"{count} {kind}" for kind, count in self.counts.items())
-        return "\n".join([*lines, f"{'content' if self.content else 'NOT content'}: {total}"])
+        return "\n".join([*lines, f"{'content' if self.passed else 'NOT content'}: {total}"])

@@ -1,6 +1,4 @@
-"""A very small splitter of RFC 5424 lines: timestamp, host, MSGID and MSG, in bytes, and nothing
-else.
-"""
+"""A minimal parser of RFC 5424 lines: timestamp, host, MSGID and MSG."""
 
 from __future__ import annotations
 
@@ -8,9 +6,7 @@ import datetime as dt
 import re
 from typing import Final, NamedTuple
 
-_NAME: Final = (
-    rb"[!#-<>-\\^-~]{1,255}"  # of structured data: printable ASCII without `=`, `]` and `"`
-)
+_NAME: Final = rb"[!#-<>-\\^-~]{1,255}"  # PRINTUSASCII without = ] and "
 _ELEMENT: Final = rb"\[" + _NAME + rb"(?: " + _NAME + rb'="(?:[^"\\\]]|\\.)*")*\]'
 _HEADER: Final = re.compile(
     rb"<(?P<pri>0|[1-9]\d{0,2})>1 (?P<time>[!-~]{1,64}) (?P<host>[!-~]{1,255}) [!-~]{1,255} "
@@ -25,8 +21,15 @@ _TIME: Final = re.compile(
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 
 
-class Split(NamedTuple):
-    """`time` is not read yet. `message` is what follows the header's last SP."""
+class Rfc5424Parts(NamedTuple):
+    """The parts of an RFC 5424 line that the judge needs.
+
+    Attributes:
+        time: TIMESTAMP as text, not validated; "-" if absent.
+        host: HOSTNAME.
+        msgid: MSGID.
+        message: MSG, after the space that ends the header.
+    """
 
     time: str
     host: str
@@ -35,23 +38,35 @@ class Split(NamedTuple):
 
     @property
     def time_ms(self) -> int | None:
-        """Unix milliseconds, rounded down; None where the timestamp is "-" or none."""
-        micros = unix_us(self.time)
+        """TIMESTAMP in Unix milliseconds, rounded down; None if it is "-" or not valid."""
+        micros = rfc3339_us(self.time)
         return None if micros is None else micros // 1000
 
 
-def split(line: bytes) -> Split | None:
-    """The parts of a line (without its LF), or None where it is no RFC 5424 line."""
+def split_rfc5424(line: bytes) -> Rfc5424Parts | None:
+    """Split a line into the parts of RFC 5424.
+
+    Args:
+        line: line without its line feed.
+
+    Returns:
+        The parts, or None if the line does not conform to RFC 5424 section 6.
+    """
     match = _HEADER.fullmatch(line)
     if match is None or int(match["pri"]) > 191:
         return None
     time, host, msgid = (match[name].decode("ascii") for name in ("time", "host", "msgid"))
-    return Split(time, host, msgid, match["msg"] or b"")
+    return Rfc5424Parts(time, host, msgid, match["msg"] or b"")
 
 
-def unix_us(text: str) -> int | None:
-    """Microseconds of an RFC 3339 time with at most six digits after the point; None where it is
-    none. No year is too far.
+def rfc3339_us(text: str) -> int | None:
+    """Parse an RFC 3339 timestamp with at most six fractional digits.
+
+    Args:
+        text: timestamp with time zone, such as 2026-11-21T05:07:09.25Z.
+
+    Returns:
+        Unix microseconds, negative before 1970, or None if the text is not such a timestamp.
     """
     match = _TIME.fullmatch(text)
     if match is None:

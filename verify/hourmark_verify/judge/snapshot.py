@@ -1,26 +1,29 @@
-"""Whether a closed bucket ever changed: all that is in closed buckets, taken at one time, compared
-at another.
+"""Snapshots of closed buckets, which show whether a bucket changed after it was closed.
 
-A file that was replaced by its equal has another file id or modification time.
+A snapshot holds the HDFS file id, modification time and digest of each entry, so that a file that
+was replaced by an identical one is found too.
 """
 
 from __future__ import annotations
 
-from hourmark_verify.judge.buckets import by_bucket, changes, read_tree
-from hourmark_verify.judge.report import Kind, Report
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.buckets import find_changes, group_by_bucket, read_tree
+from hourmark_verify.judge.report import FindingKind, JudgeReport
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
-Snapshot = dict[
-    str, dict[str, list[object]]
-]  # bucket's path below the root → path in it → file id, time, BLAKE2b-128
+# Bucket path below the root → path within the bucket → [file id, modification time in ms, BLAKE2b].
+Snapshot = dict[str, dict[str, list[object]]]
 
 
-def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
-    """Return the ids, modification times and digests of everything in all closed buckets.
+def take_snapshot(hdfs: WebHdfsReader, root: str) -> Snapshot:
+    """Return the ids, modification times and digests of all entries of all closed buckets.
 
     Args:
         hdfs: WebHDFS client.
         root: root of the buckets, as a path or as hdfs://host:port/path.
+
+    Returns:
+        Bucket path to path within the bucket to [HDFS file id, modification time in Unix
+        milliseconds, hexadecimal BLAKE2b-128 digest]; the digest of a folder is "".
 
     Raises:
         httpx.HTTPError: if HDFS cannot be read.
@@ -31,15 +34,17 @@ def take_snapshot(hdfs: WebHdfs, root: str) -> Snapshot:
             name: [
                 entry.id,
                 entry.modified_ms,
-                "" if entry.folder else _digest(hdfs, f"{base}/{bucket}/{name}"),
+                "" if entry.folder else _file_digest(hdfs, f"{base}/{bucket}/{name}"),
             ]
             for name, entry in entries.items()
         }
-        for bucket, entries in by_bucket(read_tree(hdfs, base)).items()
+        for bucket, entries in group_by_bucket(read_tree(hdfs, base)).items()
     }
 
 
-def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Report) -> None:
+def compare_snapshot(
+    hdfs: WebHdfsReader, root: str, snapshot: Snapshot, report: JudgeReport
+) -> None:
     """Report every bucket that changed since a snapshot was taken.
 
     Buckets that were closed later are ignored. An empty snapshot is reported as a finding.
@@ -54,12 +59,14 @@ def compare_snapshot(hdfs: WebHdfs, root: str, snapshot: Snapshot, report: Repor
         httpx.HTTPError: if HDFS cannot be read.
     """
     if not snapshot:
-        report.add(Kind.CHANGED, root, "the snapshot holds no bucket, so nothing was compared")
-    for path, fault in changes(snapshot, take_snapshot(hdfs, root)):
-        report.add(Kind.CHANGED, path, fault)
+        report.add(
+            FindingKind.CHANGED, root, "the snapshot contains no bucket, so nothing was compared"
+        )
+    for path, fault in find_changes(snapshot, take_snapshot(hdfs, root)):
+        report.add(FindingKind.CHANGED, path, fault)
 
 
-def _digest(hdfs: WebHdfs, file: str) -> str:
+def _file_digest(hdfs: WebHdfsReader, file: str) -> str:
     opened = hdfs.open(file)
     opened.content.close()
     return opened.blake2b

@@ -1,4 +1,7 @@
-"""The lines of the source files: where each starts, of which type it is, and where it was found."""
+"""Source files and their lines: the start offset, event type and match state of each line.
+
+A file is indexed once, and again when it grew. Line contents are not kept but read on demand.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import glob
 import hashlib
 import itertools
 import os
+import re
 from array import array
 from bisect import bisect_right
 from collections import defaultdict
@@ -15,69 +19,130 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from hourmark_verify.judge import rfc5424
-from hourmark_verify.judge.containers import Written, written
-from hourmark_verify.judge.expectations import Expectations, FileExpectation
-from hourmark_verify.judge.expectations import Written as WriterRecord
+from hourmark_verify.judge.container_logs import ContainerRecord, join_partial_lines
+from hourmark_verify.judge.expectations import Expectations, FileExpectation, WriterRecord
 from hourmark_verify.judge.identity import file_id
-from hourmark_verify.judge.records import Begins, pieces
-from hourmark_verify.judge.report import Kind, Report
+from hourmark_verify.judge.report import FindingKind, JudgeReport
 
-NO_TYPE = "(none)"  # of a line that names no type of the expectations
+
+class RecordStartMatcher:
+    """A predicate that decides whether a line starts a multi-line record.
+
+    Args:
+        record_start: regular expression that is searched in the first line of each record.
+        flushed: byte offsets at which a record starts whatever the line contains.
+    """
+
+    def __init__(self, record_start: str, flushed: list[int]) -> None:
+        self._pattern = re.compile(record_start.encode())
+        self._flushed = frozenset(flushed)
+
+    def __call__(self, start: int, line: bytes) -> bool:
+        """Return whether the line starts a record.
+
+        Args:
+            start: byte offset of the line in its file.
+            line: content of the line; a trailing line feed is ignored.
+        """
+        return start in self._flushed or self._pattern.search(line.removesuffix(b"\n")) is not None
+
+
+def split_record(start: int, size: int, size_max: int) -> Iterator[tuple[int, bool]]:
+    """Yield the start offset of each piece of a record and whether the piece is the last.
+
+    Args:
+        start: byte offset of the record in its file.
+        size: size of the record in bytes, including its last line feed.
+        size_max: maximum size of a piece in bytes, excluding the line feed.
+
+    Yields:
+        (offset, is_last); a record that fits within the limit yields exactly one pair.
+    """
+    if size <= size_max + 1:
+        yield start, True
+        return
+    for at in range(start, start + size, size_max):
+        yield at, at + size_max >= start + size
+
+
+NO_TYPE = "(none)"  # the type of lines that name no declared type
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Line:
-    """A terminated line of a source file, or a piece of one that is over-long, terminated or not;
-    `content` is without its LF.
+class SourceLine:
+    """A line or multi-line record of a source file, or a piece of an over-long one.
+
+    Attributes:
+        index: number of the line in its file, counting pieces as lines.
+        start: byte offset in the file.
+        content: bytes without the final line feed.
+        part: "lines"; for a piece of an over-long line "chunk" or, for the last, "last-chunk".
+        container: the container log record that the line is, or None for other files.
     """
 
     index: int
     start: int
     content: bytes
     part: str
-    container: Written | None = None  # where it is a record of a container's log
+    container: ContainerRecord | None = None
 
     @property
     def blank(self) -> bool:
-        """Whether it has no byte but CR, and LF within a record."""
+        """Whether the line consists only of CR and LF characters, or of none."""
         return self.part == "lines" and not self.content.strip(b"\r\n")
 
 
 class SourceFile:
-    """One file, held open, so that a rename does not matter.
+    """One open source file, with an index of its lines.
 
-    By line: `starts` holds where it starts, `where` 1 + the index of the place it was found in.
+    The file stays open, so that a rename does not matter. Its lines are indexed on construction,
+    and again when `line_at` is called with an offset past the indexed part.
+
+    Attributes:
+        name: path of the file when it was opened.
+        expectation: settings of the file.
+        hosts: hosts that its events may have; empty if hosts are not checked.
+        host_ids: ids of these hosts; empty if ids are not checked.
+        record: the writer's record of the file, or None.
+        id: file id, 32 hexadecimal digits.
+        starts: byte offset of each line.
+        found_in: for each line, 1 + the index of the bucket file that has its event, or 0 if no
+            event was found.
+        required_lines: number of lines, from the first, that must be in HDFS.
     """
 
     def __init__(
-        self, path: Path, file: FileExpectation, types: list[str], told: Expectations
+        self, path: Path, file: FileExpectation, types: list[str], expectations: Expectations
     ) -> None:
         self.name = str(path)
-        self.told = file
-        self.hosts, self.host_ids = file.host or told.host, file.host_id or told.host_id
-        self.record: WriterRecord | None = None  # the writer's
-        self._types, self._line_bytes_max = types, told.line_bytes_max
+        self.expectation = file
+        self.hosts, self.host_ids = (
+            file.host or expectations.host,
+            file.host_id or expectations.host_id,
+        )
+        self.record: WriterRecord | None = None
+        self._types, self._line_bytes_max = types, expectations.line_bytes_max
         self._file = path.open("rb")
         self.id = file_id(self._file.fileno())
         self.starts = array("Q")
         self._type_codes = bytearray()
-        self._end = 0  # of the last line, or piece of one, that can have been sent
-        self.where = array("I")
-        self._begins = (
-            Begins(file.record_start, file.flushed) if file.record_start is not None else None
+        self._end = 0  # of the last complete line or piece
+        self.found_in = array("I")
+        self._record_start = (
+            RecordStartMatcher(file.record_start, file.flushed)
+            if file.record_start is not None
+            else None
         )
-        self._pieces = set[int]()  # of over-long records, all but the last
-        self._extend()
+        self._pieces = set[int]()  # starts of the pieces of over-long records, except the last
+        self._index_new_lines()
         size = self._end if file.size is None else file.size
-        self.required = sum(
-            self._next(index) <= size for index in range(len(self.starts))
-        )  # the rest need not be there
+        self.required_lines = sum(self._end_of(index) <= size for index in range(len(self.starts)))
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
-    def line_at(self, position: int) -> Line | None:
+    def line_at(self, position: int) -> SourceLine | None:
         """Return the line, or piece of an over-long line, that contains a byte offset.
 
         Args:
@@ -87,22 +152,26 @@ class SourceFile:
             The line, or None if no complete line or piece contains the offset.
         """
         if position >= self._end:
-            self._extend()  # logs grow
+            self._index_new_lines()  # logs grow
         index = bisect_right(self.starts, position) - 1
         if index < 0 or position >= self._end:
             return None
         start = self.starts[index]
-        return Line(
+        return SourceLine(
             index,
             start,
-            self.read(start, self._next(index)).removesuffix(b"\n"),
-            self.part_of(index),
+            self.read(start, self._end_of(index)).removesuffix(b"\n"),
+            self.part_of_line(index),
         )
 
-    def part_of(self, index: int) -> str:
-        """What a range calls it: lines, or of an over-long line: chunk, last-chunk."""
-        start, end = self.starts[index], self._next(index)
-        if self._begins is not None:
+    def part_of_line(self, index: int) -> str:
+        """Return how the header of a range names the line at an index.
+
+        Returns:
+            "lines", or for a piece of an over-long line "chunk" or, for its last, "last-chunk".
+        """
+        start, end = self.starts[index], self._end_of(index)
+        if self._record_start is not None:
             before = index > 0 and self.starts[index - 1] in self._pieces
             return "chunk" if start in self._pieces else "last-chunk" if before else "lines"
         if self.read(end - 1, end) != b"\n":
@@ -113,13 +182,19 @@ class SourceFile:
         """Return the bytes from offset `start` to `end` (exclusive), or fewer at end of file."""
         return os.pread(self._file.fileno(), end - start, start)
 
-    def type_of(self, index: int) -> str:
-        """The type that a line says it is of; NO_TYPE where it says none that is known."""
+    def type_of_line(self, index: int) -> str:
+        """Return the event type that a line names, or `NO_TYPE` if it names no declared type."""
         return self._types[self._type_codes[index]]
 
-    def names(self, path: str) -> bool:
-        """Return whether lines of this file may have been read under this path."""
-        return path == self.name or fnmatchcase(path, self.told.read_as or self.told.path)
+    def matches_path(self, path: str) -> bool:
+        """Return whether the tailer may have read this file under a path.
+
+        Args:
+            path: path as an event reports it.
+        """
+        return path == self.name or fnmatchcase(
+            path, self.expectation.read_as or self.expectation.path
+        )
 
     def digest(self) -> tuple[int, str]:
         """Return the size in bytes and the hexadecimal BLAKE2b-128 digest of the file."""
@@ -127,21 +202,18 @@ class SourceFile:
         digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         return self._file.tell(), digest.hexdigest()
 
-    def _next(self, index: int) -> int:
+    def _end_of(self, index: int) -> int:
         return self.starts[index + 1] if index + 1 < len(self.starts) else self._end
 
-    def _extend(self) -> None:
-        """Index from `_end` on: terminated lines, and the full pieces of one that is over-long, be
-        it terminated or not.
-        """
-        if self._begins is not None:
-            return self._extend_records(self._begins)
+    def _index_new_lines(self) -> None:
+        if self._record_start is not None:
+            return self._index_new_records(self._record_start)
         in_line = self._end > 0 and self.read(self._end - 1, self._end) != b"\n"
         while True:
             self._file.seek(self._end)
             at_most = self._line_bytes_max + (
                 not in_line
-            )  # a line of the very limit is none of pieces
+            )  # a line of exactly the maximum size is not split
             piece = self._file.readline(at_most)
             terminated = piece.endswith(b"\n")
             if not terminated and len(piece) < at_most:
@@ -149,19 +221,16 @@ class SourceFile:
             code = (
                 self._type_codes[-1]
                 if in_line
-                else self._types.index(self._claimed(piece.removesuffix(b"\n")))
+                else self._types.index(self._claimed_type(piece.removesuffix(b"\n")))
             )
             self.starts.append(self._end)
             self._type_codes.append(code)
-            self.where.append(0)
+            self.found_in.append(0)
             self._end += len(piece) if terminated else self._line_bytes_max
             in_line = not terminated
 
-    def _extend_records(self, begins: Begins) -> None:
-        """The same of records; the last is taken to be whole.
-
-        One over the limit that has no end yet is not judged.
-        """
+    def _index_new_records(self, begins: RecordStartMatcher) -> None:
+        # the last record of the file is assumed to be complete
         self._file.seek(self._end)
         start, first = self._end, b""
         while (line := self._file.readline()).endswith(b"\n"):
@@ -174,98 +243,124 @@ class SourceFile:
             self._add_record(start, self._file.tell() - len(line), first)
 
     def _add_record(self, start: int, end: int, first: bytes) -> None:
-        code = self._types.index(self._claimed(first.removesuffix(b"\n")))
-        for at, last in pieces(start, end - start, self._line_bytes_max):
+        code = self._types.index(self._claimed_type(first.removesuffix(b"\n")))
+        for at, last in split_record(start, end - start, self._line_bytes_max):
             self.starts.append(at)
             self._type_codes.append(code)
-            self.where.append(0)
+            self.found_in.append(0)
             if not last:
                 self._pieces.add(at)
         self._end = end
 
-    def _claimed(self, line: bytes) -> str:
-        carried = self.told.carries(self._types[1:])
-        if self.told.form != "rfc5424":
+    def _claimed_type(self, line: bytes) -> str:
+        carried = self.expectation.types_carried(self._types[1:])
+        if self.expectation.form != "rfc5424":
             return carried[0] if carried else NO_TYPE
-        parts = rfc5424.split(line)
+        parts = rfc5424.split_rfc5424(line)
         return parts.msgid if parts is not None and parts.msgid in carried else NO_TYPE
 
 
 class ContainerFile(SourceFile):
-    """A container's log: its lines are records, which may stand in several, with others between."""
+    """A container log in CRI format, whose records can consist of several lines that are not adjacent."""
 
-    def _extend(self) -> None:
-        """Index all of it anew: what was partial may have gone on."""
+    def _index_new_lines(self) -> None:
+        # all of it again: a record whose last line was partial may have grown
         self._file.seek(0)
         lines, at = [], 0
         for line in self._file:
             if line.endswith(b"\n"):
                 lines.append((at, line))
             at += len(line)
-        self._records = [*written(lines, frozenset(self.told.flushed))]
+        self._records = [*join_partial_lines(lines, frozenset(self.expectation.flushed))]
         for record in self._records[len(self.starts) :]:
             self.starts.append(record.start)
-            self._type_codes.append(self._types.index(self._claimed(self._text(record))))
-            self.where.append(0)
+            self._type_codes.append(
+                self._types.index(self._claimed_type(self._record_text(record)))
+            )
+            self.found_in.append(0)
         self._end = sum(len(line) for _, line in lines)
 
-    def line_at(self, position: int) -> Line | None:
-        """The record whose first line holds this byte, or None where nothing that can have been
-        sent does.
+    def line_at(self, position: int) -> SourceLine | None:
+        """Return the record whose first line contains a byte offset.
+
+        Args:
+            position: byte offset in the file.
+
+        Returns:
+            The record, or None if no terminated line contains the offset.
         """
         if position >= self._end:
-            self._extend()
+            self._index_new_lines()
         index = bisect_right(self.starts, position) - 1
         if index < 0 or position >= self._end:
             return None
         record = self._records[index]
-        return Line(index, record.start, self._text(record), "lines", record)
+        return SourceLine(index, record.start, self._record_text(record), "lines", record)
 
-    def _text(self, record: Written) -> bytes:
+    def _record_text(self, record: ContainerRecord) -> bytes:
         return b"".join(self.read(*span) for span in record.spans)
 
 
-def open_sources(told: Expectations, report: Report) -> dict[tuple[str, int], SourceFile]:
-    """All source files by (file id, generation), each once by device and inode; objects to those
-    that are not as written.
+def open_sources(
+    expectations: Expectations, report: JudgeReport
+) -> dict[tuple[str, int], SourceFile]:
+    """Open and index all source files.
+
+    Files that are missing, or that differ from their writer's record, are added to the report.
+
+    Args:
+        expectations: expectations with the paths or globs of the files.
+        report: report that receives the findings.
+
+    Returns:
+        Open files by (file id, generation); the caller closes them.
+
+    Raises:
+        OSError: if a file cannot be read.
     """
-    types = [NO_TYPE, *sorted({*told.types}.union(*told.earlier.values()))]
+    types = [NO_TYPE, *sorted({*expectations.types}.union(*expectations.earlier.values()))]
     assert len(types) <= 256, "a type is kept in a byte"
     found: dict[tuple[int, int], SourceFile] = {}
-    for file in told.files:
+    for file in expectations.files:
         # absolute globs, which Path.glob refuses
         paths = sorted(glob.glob(file.path, recursive=True))  # noqa: PTH207
         if not paths:
-            report.add(Kind.SOURCE, file.path, "no file is there")
+            report.add(FindingKind.SOURCE, file.path, "no file has this path")
         for path in paths:
             status = Path(path).stat()
             inode = status.st_dev, status.st_ino
             if inode not in found:
                 found[inode] = (ContainerFile if file.format == "cri" else SourceFile)(
-                    Path(path), file, types, told
+                    Path(path), file, types, expectations
                 )
-    if told.written is not None:
-        for path, what in _unlike(told.written, found.values()):
-            report.add(Kind.SOURCE, path, what)
-    return {(file.id, file.told.generation): file for file in found.values()}
+    if expectations.written is not None:
+        for path, what in _unmatched_records(expectations.written, found.values()):
+            report.add(FindingKind.SOURCE, path, what)
+    return {(file.id, file.expectation.generation): file for file in found.values()}
 
 
-def _unlike(records: list[WriterRecord], files: Iterable[SourceFile]) -> Iterator[tuple[str, str]]:
-    """Writers' records without their file, and files without their writer's record.
+def _unmatched_records(
+    records: list[WriterRecord], files: Iterable[SourceFile]
+) -> Iterator[tuple[str, str]]:
+    """Yield path and description of each writer's record without a file, and of each file without
+    a record.
 
-    By content: files are renamed.
+    Files and records are matched by size and digest, because files may have been renamed.
     """
     by_content = defaultdict(list)
     for record in records:
         by_content[(record.bytes, record.blake2b)].append(record)
     for file in sorted(
-        files, key=lambda file: file.told.size is not None
-    ):  # of these there need not be a record
+        files, key=lambda file: file.expectation.size is not None
+    ):  # a file with a size needs no record, so it is matched last
         matching = by_content[file.digest()]
         its = matching.pop() if matching else None
-        if file.told.size is None:
+        if file.expectation.size is None:
             file.record = its
             if its is None:
-                yield file.name, "no writer says that it wrote this, and nothing else"
+                yield file.name, "no writer's record has the size and digest of this file"
     for record in itertools.chain(*by_content.values()):
-        yield record.path, f"its writer wrote {record.bytes} bytes, which no source file holds"
+        yield (
+            record.path,
+            f"no source file has the content that its writer recorded ({record.bytes} bytes)",
+        )

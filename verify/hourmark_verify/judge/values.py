@@ -1,7 +1,7 @@
-"""Values as Avro holds them, from what a line says: JSON, or the text of a pattern's group.
+"""Conversion of JSON values and texts to the values that Avro stores.
 
-Values are plain, as Avro writes them below its logical types: a timestamp is a whole number, a
-decimal is bytes. A whole number is no float and no boolean, and the other way round.
+Logical types are not applied: a timestamp is an integer, a decimal is bytes. Integers, floats and
+booleans are not converted into each other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from hourmark_verify.judge.rfc5424 import unix_us
+from hourmark_verify.judge.rfc5424 import rfc3339_us
 
 _DAYS: Final = (-719_162, 2_932_897)  # of the years 1 to 9999, since 1970
 _UNITS: Final = {"millis": 86_400_000, "micros": 86_400_000_000}  # to the day
@@ -21,183 +21,214 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,20}")
 _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
-class Refused(Exception):
-    """A line, or a value in it, is not of the type.
+class LineRejected(Exception):
+    """A line or value that does not match its type, so that the line becomes a dead letter.
 
-    `reason`: of the dead letter; `says` is part of its detail.
+    Attributes:
+        reason: expected reason of the dead letter.
+        detail: text that the detail of the dead letter must contain; may be empty.
+        claimed_type: expected claimed type of the dead letter, or None.
     """
 
     def __init__(
-        self, reason: str = "wrong_field", says: str = "", claimed: str | None = None
+        self, reason: str = "wrong_field", detail: str = "", claimed_type: str | None = None
     ) -> None:
         super().__init__(reason)
-        self.reason, self.says, self.claimed = reason, says, claimed
+        self.reason, self.detail, self.claimed_type = reason, detail, claimed_type
 
 
-Names = Mapping[str, Any]  # the schema's named types
+NamedTypes = Mapping[str, Any]  # named types of a schema, by full name
 
 
-def plain(schema: Any) -> Any:
+def strip_annotations(schema: Any) -> Any:
     """Return a copy of an Avro schema without `logicalType` and `doc` keys."""
     if isinstance(schema, dict):
         return {
-            key: plain(value) for key, value in schema.items() if key not in ("logicalType", "doc")
+            key: strip_annotations(value)
+            for key, value in schema.items()
+            if key not in ("logicalType", "doc")
         }
-    return [plain(item) for item in schema] if isinstance(schema, list) else schema
+    return [strip_annotations(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def same(a: object, b: object) -> bool:
+def equal_values(a: object, b: object) -> bool:
     """Return whether two values are equal in value and type, including the sign of zero."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict) and isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(value, b[key]) for key, value in a.items())
+        return a.keys() == b.keys() and all(equal_values(value, b[key]) for key, value in a.items())
     if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(equal_values, a, b))
     return repr(a) == repr(b) if isinstance(a, float) else a == b
 
 
-def from_json(avro: Any, value: Any, names: Names) -> Any:
+def avro_from_json(schema: Any, value: Any, named_types: NamedTypes) -> Any:
     """Convert a JSON value to the value that Avro stores for it.
 
     Args:
-        avro: Avro schema of the value.
+        schema: Avro schema of the value.
         value: parsed JSON value.
-        names: named types of the schema, by name.
+        named_types: named types that the schema refers to, by name.
 
     Raises:
-        Refused: if the value does not match the schema.
+        LineRejected: if the value does not match the schema.
     """
-    if isinstance(avro, list):
-        return _first(lambda branch: from_json(branch, value, names), avro)
-    kind, logical, avro = _kind(avro, names)
+    if isinstance(schema, list):
+        return _first_accepted(lambda branch: avro_from_json(branch, value, named_types), schema)
+    kind, logical, schema = _resolve_type(schema, named_types)
     match kind:
         case "array":
-            return [from_json(avro["items"], item, names) for item in _of(list, value)]
+            return [
+                avro_from_json(schema["items"], item, named_types)
+                for item in _require_type(list, value)
+            ]
         case "map":
             return {
-                key: from_json(avro["values"], item, names)
-                for key, item in _of(dict, value).items()
+                key: avro_from_json(schema["values"], item, named_types)
+                for key, item in _require_type(dict, value).items()
             }
         case "record" | "error":
-            return record(avro["fields"], _of(dict, value), names)
+            return record_from_json(schema["fields"], _require_type(dict, value), named_types)
         case "enum":
-            return _if(_of(str, value), value in avro["symbols"])
+            return _require(_require_type(str, value), value in schema["symbols"])
         case "bytes" | "fixed":
-            return _bytes(avro, value, kind, logical)
+            return _bytes_from_json(schema, value, kind, logical)
         case "float" | "double":
-            return _float(value, kind)
+            return _float_from_json(value, kind)
         case "int" | "long":
-            return _whole(value, kind, logical)
+            return _integer_from_json(value, kind, logical)
         case "string":
-            return _if(_of(str, value), logical != "uuid" or _UUID.fullmatch(value))
-    return _of(bool if kind == "boolean" else type(None), value)
+            return _require(_require_type(str, value), logical != "uuid" or _UUID.fullmatch(value))
+    return _require_type(bool if kind == "boolean" else type(None), value)
 
 
-def record(fields: list[dict[str, Any]], value: Mapping[str, Any], names: Names) -> dict[str, Any]:
-    """The same for an object of exactly these fields; those with a default may be missing."""
-    held = {}
+def record_from_json(
+    fields: list[dict[str, Any]], value: Mapping[str, Any], named_types: NamedTypes
+) -> dict[str, Any]:
+    """Convert a JSON object to the values of an Avro record.
+
+    Args:
+        fields: Avro fields; the object must contain no others.
+        value: parsed JSON object.
+        named_types: named types that the schema refers to, by name.
+
+    Returns:
+        Values by field name, with the default for absent fields.
+
+    Raises:
+        LineRejected: with reason `missing_field` if a field without default is absent,
+            `wrong_field` if a value has a wrong type, or `unknown_field` for another field.
+    """
+    converted = {}
     for field in fields:
         name = field["name"]
         if name not in value and "default" not in field:
-            raise Refused("missing_field", name)
+            raise LineRejected("missing_field", name)
         try:
-            held[name] = from_json(field["type"], value.get(name, field.get("default")), names)
-        except Refused:
-            raise Refused("wrong_field", name) from None
-    if unknown := sorted(value.keys() - held.keys()):
-        raise Refused("unknown_field", unknown[0][:100])
-    return held
+            converted[name] = avro_from_json(
+                field["type"], value.get(name, field.get("default")), named_types
+            )
+        except LineRejected:
+            raise LineRejected("wrong_field", name) from None
+    if unknown := sorted(value.keys() - converted.keys()):
+        raise LineRejected("unknown_field", unknown[0][:100])
+    return converted
 
 
-def from_text(avro: Any, text: bytes, names: Names) -> Any:
+def avro_from_text(schema: Any, text: bytes, named_types: NamedTypes) -> Any:
     """Convert the text of a field to the value that Avro stores for it.
 
     Args:
-        avro: Avro schema of the value.
+        schema: Avro schema of the value.
         text: raw bytes of the field.
-        names: named types of the schema, by name.
+        named_types: named types that the schema refers to, by name.
 
     Raises:
-        Refused: if the text cannot be converted.
+        LineRejected: if the text cannot be converted.
     """
-    if isinstance(avro, list):
-        return _first(
-            lambda branch: from_text(branch, text, names),
-            [branch for branch in avro if branch != "null"],
+    if isinstance(schema, list):
+        return _first_accepted(
+            lambda branch: avro_from_text(branch, text, named_types),
+            [branch for branch in schema if branch != "null"],
         )
-    kind, _, _ = _kind(avro, names)
+    kind, _, _ = _resolve_type(schema, named_types)
     if kind == "bytes":
         return text
     try:
-        told = text.decode()
+        decoded = text.decode()
     except UnicodeDecodeError:
-        raise Refused("not_utf8" if kind in ("string", "enum", "long") else "wrong_field") from None
-    if kind in ("string", "enum") or (kind == "long" and not _WHOLE.fullmatch(told)):
-        return from_json(avro, told, names)
+        raise LineRejected(
+            "not_utf8" if kind in ("string", "enum", "long") else "wrong_field"
+        ) from None
+    if kind in ("string", "enum") or (kind == "long" and not _WHOLE.fullmatch(decoded)):
+        return avro_from_json(schema, decoded, named_types)
     if kind in ("int", "long"):
-        return from_json(avro, int(_if(told, _WHOLE.fullmatch(told))), names)
+        return avro_from_json(
+            schema, int(_require(decoded, _WHOLE.fullmatch(decoded))), named_types
+        )
     if kind in ("float", "double"):
-        number = float(_if(told, _DECIMAL.fullmatch(told)))
-        return from_json(avro, _if(number, abs(number) != float("inf")), names)
-    return from_json(
-        avro, _if(told, kind == "boolean" and told in ("true", "false")) == "true", names
+        number = float(_require(decoded, _DECIMAL.fullmatch(decoded)))
+        return avro_from_json(schema, _require(number, abs(number) != float("inf")), named_types)
+    return avro_from_json(
+        schema,
+        _require(decoded, kind == "boolean" and decoded in ("true", "false")) == "true",
+        named_types,
     )
 
 
-def _kind(avro: Any, names: Names) -> tuple[str, str | None, Any]:
-    """The type below names and annotations, its logical type, and its own declaration."""
+def _resolve_type(schema: Any, named_types: NamedTypes) -> tuple[str, str | None, Any]:
+    # returns (type, logical type, declaration)
     logical = None
-    while not isinstance(avro, str) or avro in names:
-        avro = names[avro] if isinstance(avro, str) else avro
-        logical = logical or avro.get("logicalType")
-        if avro["type"] in ("array", "map", "record", "error", "enum", "fixed"):
-            return avro["type"], logical, avro
-        avro = avro["type"]
-    return avro, logical, avro
+    while not isinstance(schema, str) or schema in named_types:
+        schema = named_types[schema] if isinstance(schema, str) else schema
+        logical = logical or schema.get("logicalType")
+        if schema["type"] in ("array", "map", "record", "error", "enum", "fixed"):
+            return schema["type"], logical, schema
+        schema = schema["type"]
+    return schema, logical, schema
 
 
-def _first(read: Callable[[Any], Any], branches: list[Any]) -> Any:
-    refused = Refused()
+def _first_accepted(read: Callable[[Any], Any], branches: list[Any]) -> Any:
+    refused = LineRejected()
     for branch in branches:
         try:
             return read(branch)
-        except Refused as error:
+        except LineRejected as error:
             refused = error
     raise refused
 
 
-def _if(value: Any, holds: object) -> Any:
+def _require(value: Any, holds: object) -> Any:
     if not holds:
-        raise Refused
+        raise LineRejected
     return value
 
 
-def _of(kind: type, value: Any) -> Any:
-    return _if(value, type(value) is kind)
+def _require_type(kind: type, value: Any) -> Any:
+    return _require(value, type(value) is kind)
 
 
-def _bytes(avro: Any, value: Any, kind: str, logical: str | None) -> bytes:
-    if kind == "fixed" and logical == "uuid" and _UUID.fullmatch(_of(str, value)):
+def _bytes_from_json(schema: Any, value: Any, kind: str, logical: str | None) -> bytes:
+    if kind == "fixed" and logical == "uuid" and _UUID.fullmatch(_require_type(str, value)):
         return uuid.UUID(value).bytes
     try:
-        raw: bytes = _of(str, value).encode("latin-1")
+        raw: bytes = _require_type(str, value).encode("latin-1")
     except UnicodeEncodeError:
-        raise Refused from None
-    return bytes(_if(raw, kind == "bytes" or len(raw) == avro["size"]))
+        raise LineRejected from None
+    return bytes(_require(raw, kind == "bytes" or len(raw) == schema["size"]))
 
 
-def _float(value: Any, kind: str) -> float:
-    _if(value, type(value) in (int, float))
+def _float_from_json(value: Any, kind: str) -> float:
+    _require(value, type(value) in (int, float))
     try:
         number = float(value)
-        held = struct.unpack("<f", struct.pack("<f", number))[0] if kind == "float" else number
+        converted = struct.unpack("<f", struct.pack("<f", number))[0] if kind == "float" else number
     except OverflowError:
-        raise Refused from None
-    return float(_if(held, type(value) is float or held == value))
+        raise LineRejected from None
+    return float(_require(converted, type(value) is float or converted == value))
 
 
-def _whole(value: Any, kind: str, logical: str | None) -> int:
+def _integer_from_json(value: Any, kind: str, logical: str | None) -> int:
     low, end = (-(1 << 31), 1 << 31) if kind == "int" else (-(1 << 63), 1 << 63)
     what, _, unit = (logical or "").rpartition("-")
     if logical == "date" and kind == "int":
@@ -207,6 +238,6 @@ def _whole(value: Any, kind: str, logical: str | None) -> int:
     elif what in ("timestamp", "local-timestamp") and kind == "long" and unit in _UNITS:
         low, end = (day * _UNITS[unit] for day in _DAYS)
         if what == "timestamp" and type(value) is str:
-            micros, each = unix_us(value), _UNITS["micros"] // _UNITS[unit]
-            value = _if(micros, micros is not None and micros % each == 0) // each
-    return int(_if(value, type(value) is int and low <= value < end))
+            micros, each = rfc3339_us(value), _UNITS["micros"] // _UNITS[unit]
+            value = _require(micros, micros is not None and micros % each == 0) // each
+    return int(_require(value, type(value) is int and low <= value < end))

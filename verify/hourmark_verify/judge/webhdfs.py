@@ -1,4 +1,4 @@
-"""The two operations of WebHDFS that reading takes, by plain HTTP: LISTSTATUS and OPEN."""
+"""A read-only WebHDFS client with the two operations LISTSTATUS and OPEN."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 _TIMEOUT_SECONDS = 60.0
-_IN_MEMORY_BYTES = 8 << 20  # a larger file is read by way of a temporary one
+_IN_MEMORY_BYTES = 8 << 20  # larger files are stored in a temporary file
 
 
-class Entry(NamedTuple):
+class HdfsEntry(NamedTuple):
     """One file or folder in a folder listing.
 
     Attributes:
@@ -30,7 +30,7 @@ class Entry(NamedTuple):
     modified_ms: int
 
 
-class Opened(NamedTuple):
+class DownloadedFile(NamedTuple):
     """The content of a file, positioned at its start; the caller closes it.
 
     Attributes:
@@ -44,13 +44,18 @@ class Opened(NamedTuple):
     blake2b: str
 
 
-class WebHdfs:
-    """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`."""
+class WebHdfsReader:
+    """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`.
+
+    Args:
+        address: address of the NameNode, such as http://127.0.0.1:9870.
+        user: HDFS user name for all requests.
+    """
 
     def __init__(self, address: str, user: str) -> None:
         self._address = address.rstrip("/")
         self._user = user
-        # The servers are named by their addresses; a proxy of the environment has no business here.
+        # The addresses are those of the servers, so a proxy in the environment must not be used.
         self._client = httpx.Client(
             timeout=_TIMEOUT_SECONDS, follow_redirects=True, trust_env=False
         )
@@ -59,25 +64,25 @@ class WebHdfs:
         """Close all HTTP connections."""
         self._client.close()
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[HdfsEntry]:
         """Return the entries of a folder, sorted by name.
 
         Args:
             folder: absolute path in HDFS.
 
         Returns:
-            The entries; an empty list if the path does not exist or is a file.
+            The entries; an empty list if the path is a file or does not exist.
 
         Raises:
             httpx.HTTPError: if the request fails.
         """
-        answer = self._client.get(self._url(folder), params=self._params("LISTSTATUS"))
-        if answer.status_code == httpx.codes.NOT_FOUND:
+        response = self._client.get(self._url(folder), params=self._params("LISTSTATUS"))
+        if response.status_code == httpx.codes.NOT_FOUND:
             return []
-        answer.raise_for_status()
-        rows = answer.json()["FileStatuses"]["FileStatus"]
+        response.raise_for_status()
+        rows = response.json()["FileStatuses"]["FileStatus"]
         return sorted(
-            Entry(
+            HdfsEntry(
                 row["pathSuffix"],
                 row["type"] == "DIRECTORY",
                 row["fileId"],
@@ -87,7 +92,7 @@ class WebHdfs:
             if row["pathSuffix"]
         )
 
-    def open(self, file: str) -> Opened:
+    def open(self, file: str) -> DownloadedFile:
         """Download a file and return its content, size and digest.
 
         Args:
@@ -101,15 +106,17 @@ class WebHdfs:
             content = on_error.enter_context(
                 tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)
             )
-            with self._client.stream("GET", self._url(file), params=self._params("OPEN")) as answer:
-                answer.raise_for_status()
-                for block in answer.iter_bytes():
+            with self._client.stream(
+                "GET", self._url(file), params=self._params("OPEN")
+            ) as response:
+                response.raise_for_status()
+                for block in response.iter_bytes():
                     digest.update(block)
                     content.write(block)
             on_error.pop_all()  # from here on the caller closes it
         size = content.tell()
         content.seek(0)
-        return Opened(content, size, digest.hexdigest())
+        return DownloadedFile(content, size, digest.hexdigest())
 
     def _url(self, path: str) -> str:
         return f"{self._address}/webhdfs/v1{quote(path)}"

@@ -17,7 +17,7 @@ from tests.support.spark_python import kill_pythons
 
 from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark_infra.stack.layout import CENTRAL_NAMES, DATANODES, EDGE_NAMES
-from hourmark_verify.demo.leader_kill import leader_of
+from hourmark_verify.demo.demo import leading_broker
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -35,12 +35,12 @@ Names = Callable[["World", float], Sequence[str]]  # whom a fault hits, by its p
 
 def _edge_leader(world: World, pick: float) -> Sequence[str]:
     """The broker that leads a topic."""
-    return [leader_of(world.config, events_topic(_one(world.types, pick)))]
+    return [leading_broker(world.config, events_topic(_one(world.types, pick)))]
 
 
 def _central_leader(world: World, pick: float) -> Sequence[str]:
     topic = central_topic(events_topic(_one(world.types, pick)), world.config.kafka.edge_alias)
-    return [leader_of(world.config, topic, "central")]
+    return [leading_broker(world.config, topic, "central")]
 
 
 def _another(leader: Names, brokers: Sequence[str]) -> Names:

@@ -14,7 +14,7 @@ from tests.faults.chaos.faults.processes import CLIENTS
 from tests.faults.chaos.flows import ALL, Flow
 from tests.support.servers import dfsadmin, set_safe_mode
 
-from hourmark_verify.judge.webhdfs import WebHdfs, hdfs_path
+from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 
 if TYPE_CHECKING:
     from tests.faults.chaos.world import World
@@ -101,7 +101,7 @@ def _full(world: World, _pick: float) -> Heal:
     return lambda: dfsadmin(world.stack, "-clrSpaceQuota", root)
 
 
-def _files(hdfs: WebHdfs, folder: str) -> list[tuple[str, int]]:
+def _files(hdfs: WebHdfsReader, folder: str) -> list[tuple[str, int]]:
     """All files below, with when they were written."""
     found: list[tuple[str, int]] = []
     for entry in hdfs.list(folder):

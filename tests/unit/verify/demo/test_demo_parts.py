@@ -22,18 +22,28 @@ from hourmark.records.ranges import RangeId
 from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import Components, environment, wait_for
 from hourmark_verify.demo import outcome
+from hourmark_verify.demo.bucket_progress import (
+    ClosingWatch,
+    TypeClosing,
+    closing_states,
+    is_closed_enough,
+)
 from hourmark_verify.demo.cli import demo
-from hourmark_verify.demo.closing import Progress, TypeClosing, closed_enough, summarize
-from hourmark_verify.demo.declarations import SERVER_LOG, TYPES, told, write_declarations
-from hourmark_verify.demo.demo import alone, next_minute_ms, span_seconds
-from hourmark_verify.demo.live_log import Due, LiveLog
-from hourmark_verify.demo.promised import count_promises
-from hourmark_verify.demo.settings import demo_settings
-from hourmark_verify.demo.verdict import Inputs, settled_verdict, write_expectations
-from hourmark_verify.judge.buckets import Bucket
+from hourmark_verify.demo.configuration import (
+    SERVER_LOG,
+    TYPES,
+    declarations_for_judge,
+    demo_settings,
+    write_declarations,
+)
+from hourmark_verify.demo.demo import lock_home, next_minute_ms, traffic_seconds
+from hourmark_verify.demo.outcome import count_promises
+from hourmark_verify.demo.traffic import DueLine, LiveLog
+from hourmark_verify.demo.verdict import JudgeInputs, judge_until_settled, write_expectations
+from hourmark_verify.judge.buckets import StoredBucket
 from hourmark_verify.judge.marker import Marker
-from hourmark_verify.judge.report import FileCount, Kind, Report
-from hourmark_verify.judge.webhdfs import WebHdfs
+from hourmark_verify.judge.report import FileCount, FindingKind, JudgeReport
+from hourmark_verify.judge.webhdfs import WebHdfsReader
 
 _STACK = {
     "kafka": {"edge": {"bootstrap": "127.0.0.1:1,127.0.0.1:2", "replication_factor": 3}},
@@ -53,7 +63,7 @@ def test_the_declarations_are_valid_and_the_judge_knows_all_of_them(tmp_path: Pa
     write_declarations(tmp_path)
     types, sources, _ = read_declarations(tmp_path)
     assert {t.name for t in types} == {*TYPES, "dead-letters"}
-    told_types, told_sources, limits = told(tmp_path)
+    told_types, told_sources, limits = declarations_for_judge(tmp_path)
     assert limits == {"future_seconds": 900, "lateness_seconds": 7 * 86400}
     assert set(told_types) == set(TYPES)
     assert {name for source in told_sources.values() for name in source["type"]} == set(TYPES)
@@ -141,14 +151,14 @@ def test_settings_of_the_shell_do_not_reach_the_components(monkeypatch: pytest.M
 )
 def test_the_span_covers_so_many_minutes(second: int, buckets: int, span: float) -> None:
     now_ms = 1_800_000_000_000 + second * 1000
-    assert span_seconds(now_ms, buckets) == span
+    assert traffic_seconds(now_ms, buckets) == span
     end_ms = now_ms + span * 1000
     assert (end_ms // 60_000) - (now_ms // 60_000) >= buckets - 1
     assert next_minute_ms(int(end_ms)) - end_ms == 10_000
 
 
-def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "proved") -> Bucket:
-    return Bucket(
+def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "proved") -> StoredBucket:
+    return StoredBucket(
         type="t",
         path=f"t/date=1970-01-01/hour=00/minute={minute:02d}",
         start_ms=minute * 60_000,
@@ -160,22 +170,22 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
 
 
 def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
-    found = summarize([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
+    found = closing_states([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
     assert found == {"t": TypeClosing(2, 240_000, "1970-01-01T00:02")}
-    assert closed_enough(found, {"t": 2}, 240_000)
-    assert not closed_enough(found, {"t": 3}, 240_000)
-    assert not closed_enough(found, {"t": 2}, 240_001)
-    assert not closed_enough(found, {"t": 2, "other": 0}, 240_000)
+    assert is_closed_enough(found, {"t": 2}, 240_000)
+    assert not is_closed_enough(found, {"t": 3}, 240_000)
+    assert not is_closed_enough(found, {"t": 2}, 240_001)
+    assert not is_closed_enough(found, {"t": 2, "other": 0}, 240_000)
 
 
 def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
     clock = FakeClock()
-    progress = Progress(clock)
-    assert progress.note({})
+    progress = ClosingWatch(clock)
+    assert progress.update({})
     clock.advance(100)
-    assert not progress.note({})
+    assert not progress.update({})
     assert progress.stalled_s == 100
-    assert progress.note({"t": TypeClosing(1, 60_000)})
+    assert progress.update({"t": TypeClosing(1, 60_000)})
     assert progress.stalled_s == 0
 
 
@@ -213,9 +223,9 @@ def test_a_component_that_dies_is_named_with_the_end_of_its_log(tmp_path: Path) 
 
 
 def test_two_demos_of_one_home_do_not_mix(tmp_path: Path) -> None:
-    with alone(tmp_path), pytest.raises(UsageError, match="another demo"), alone(tmp_path):
+    with lock_home(tmp_path), pytest.raises(UsageError, match="another demo"), lock_home(tmp_path):
         pass
-    with alone(tmp_path):
+    with lock_home(tmp_path):
         pass
 
 
@@ -250,15 +260,15 @@ def test_a_range_sent_twice_was_acknowledged_once() -> None:
     }
 
 
-def report(**counts: int) -> Report:
-    made = Report()
+def report(**counts: int) -> JudgeReport:
+    made = JudgeReport()
     for name, count in counts.items():
-        made.counts[Kind(name)] = count
-    of = made.of_type("lines")
+        made.counts[FindingKind(name)] = count
+    of = made.type_count("lines")
     of.expected, of.in_buckets, of.late, of.dead_letters, of.grades = 100, 99, 2, 1, {"proved": 3}
-    of = made.of_type("(none)")
+    of = made.type_count("(none)")
     of.dead_letters = 4
-    made.of_type("dead-letters").in_buckets = 5
+    made.type_count("dead-letters").in_buckets = 5
     made.files.append(
         FileCount(path="/s/named-lines/1-a.log", lines=100, in_buckets=99, dead_letters=1)
     )
@@ -304,30 +314,30 @@ def test_the_outcome_has_the_documented_form(tmp_path: Path) -> None:
     assert "lines" in outcome.as_text(shown)
 
 
-@pytest.mark.parametrize("kind", [kind.value for kind in Kind])
+@pytest.mark.parametrize("kind", [kind.value for kind in FindingKind])
 def test_any_finding_fails_the_demo_and_shows_in_the_outcome(tmp_path: Path, kind: str) -> None:
     found = report(**{kind: 2})
-    assert outcome.faults(found, {}) == [f"2 {kind}"]
+    assert outcome.find_faults(found, {}) == [f"2 {kind}"]
     shown = outcome.as_json(found, {}, demo_config(tmp_path), 1)
     assert shown["lost"] + shown["doubled"] + shown["altered"] == 2
 
 
 def test_more_acknowledged_than_in_buckets_fails_the_demo() -> None:
-    assert outcome.faults(report(), {"lines": 99}) == []
-    assert outcome.faults(report(), {"lines": 100}) == [
+    assert outcome.find_faults(report(), {"lines": 99}) == []
+    assert outcome.find_faults(report(), {"lines": 100}) == [
         "100 events of lines were acknowledged, 99 are in buckets"
     ]
 
 
 def test_nothing_compared_fails_the_demo() -> None:
-    assert outcome.faults(Report(), {}) == ["nothing was compared"]
+    assert outcome.find_faults(JudgeReport(), {}) == ["nothing was compared"]
 
 
 def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path) -> None:
     log = LiveLog(
         tmp_path / "named-lines" / "1-a.log",
         "lines",
-        iter([Due(0.0, lambda _: b"a line", True)]),
+        iter([DueLine(0.0, lambda _: b"a line", True)]),
         FakeClock(),
     )
     log.write_due(1.0)
@@ -341,7 +351,7 @@ def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path
         known = write_expectations(
             tmp_path / "e.json",
             config,
-            Inputs(
+            JudgeInputs(
                 logs=[log],
                 server_sizes={},
                 host_id="0" * 32,
@@ -350,18 +360,18 @@ def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path
                 posted=[],
             ),
         )
-        hdfs = WebHdfs(address, "me")
+        hdfs = WebHdfsReader(address, "me")
         asked: list[int] = []
 
-        def more(found: Report) -> bool:
-            asked.append(found.counts[Kind.LOST])
+        def more(found: JudgeReport) -> bool:
+            asked.append(found.counts[FindingKind.LOST])
             return len(asked) < 3
 
-        verdict = settled_verdict(known, hdfs, more)
+        verdict = judge_until_settled(known, hdfs, more)
         hdfs.close()
     assert asked == [1, 1, 1]
-    assert verdict.counts[Kind.LOST] == 1
-    assert verdict.counts[Kind.SOURCE] == 0
+    assert verdict.counts[FindingKind.LOST] == 1
+    assert verdict.counts[FindingKind.SOURCE] == 0
     assert json.loads((tmp_path / "e.json").read_text())["written"][0]["broken"] == [0]
 
 

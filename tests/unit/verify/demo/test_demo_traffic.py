@@ -16,13 +16,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.clock import FakeClock
 
-from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED, events
-from hourmark_verify.demo.live_log import Due, LiveLog
-from hourmark_verify.demo.named_lines import named_lines, own_lines
-from hourmark_verify.demo.recorded_log import RecordedLog
-from hourmark_verify.demo.rendering import app_name, rfc5424
-from hourmark_verify.demo.traffic import Traffic
-from hourmark_verify.judge.rfc5424 import split
+from hourmark_verify.demo.log_lines import (
+    AD_SHOWN,
+    TRACK_PLAYED,
+    app_name,
+    named_lines,
+    rfc5424_line,
+    structured_lines,
+    write_sample_file,
+)
+from hourmark_verify.demo.traffic import DueLine, LiveLog, RecordedLog, Traffic
+from hourmark_verify.judge.rfc5424 import split_rfc5424
 
 _NOW_MS = 1_795_222_825_123
 
@@ -35,7 +39,7 @@ _NOW_MS = 1_795_222_825_123
 def test_the_message_of_a_rendered_line_is_the_line_itself(
     time_ms: int, name: str, message: bytes
 ) -> None:
-    parts = split(rfc5424(time_ms, app_name(name), "lines", message))
+    parts = split_rfc5424(rfc5424_line(time_ms, app_name(name), "lines", message))
     assert parts is not None
     assert (parts.time_ms, parts.msgid, parts.message) == (time_ms, "lines", message)
 
@@ -48,7 +52,7 @@ def written(path: Path) -> list[bytes]:
     return content.split(b"\n")[:-1]
 
 
-def play(path: Path, lines: itertools.chain[Due] | list[Due], steps: int = 7) -> LiveLog:
+def play(path: Path, lines: itertools.chain[DueLine] | list[DueLine], steps: int = 7) -> LiveLog:
     clock = FakeClock(_NOW_MS)
     log = LiveLog(path, "lines", iter(lines), clock)
     for step in range(steps + 1):
@@ -80,14 +84,14 @@ def test_a_named_file_is_written_line_by_line_byte_for_byte_through_a_rotation(
     expected = content.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
-    parts = [split(line) for line in written(log.path)]
+    parts = [split_rfc5424(line) for line in written(log.path)]
     assert [part.message for part in parts if part] == expected
     assert log.written == len(expected)
     assert (tmp_path / "live.log.1").exists() == (len(expected) > 1)
 
 
 def test_the_rotated_file_keeps_its_inode_and_the_new_one_has_another(tmp_path: Path) -> None:
-    lines = [Due(0.1, lambda _: b"a"), Due(0.9, lambda _: b"b")]
+    lines = [DueLine(0.1, lambda _: b"a"), DueLine(0.9, lambda _: b"b")]
     log = LiveLog(tmp_path / "x.log", "lines", iter(lines), FakeClock())
     log.write_due(0.2)
     inode = (tmp_path / "x.log").stat().st_ino
@@ -120,20 +124,23 @@ def test_lines_carry_the_time_of_their_writing(tmp_path: Path) -> None:
     source = tmp_path / "f"
     source.write_bytes(b"x\n" * 4)
     log = play(tmp_path / "live.log", list(named_lines(source)), steps=3)
-    assert [part.time_ms for line in written(log.path) if (part := split(line))] == [
+    assert [part.time_ms for line in written(log.path) if (part := split_rfc5424(line))] == [
         _NOW_MS + n * 60_000 for n in range(4)
     ]
     assert len(log.minutes) == 4
 
 
 def rendered(count: int, seed: int, broken_each: int) -> list[bytes]:
-    return [due.render(_NOW_MS) for due in events(count, seed, broken_at_least_each=broken_each)]
+    return [
+        due.render(_NOW_MS)
+        for due in structured_lines(count, seed, broken_at_least_each=broken_each)
+    ]
 
 
 def test_events_are_seeded_seven_to_three_and_a_few_are_broken() -> None:
     lines = rendered(20_000, 5, 2000)
     assert lines == rendered(20_000, 5, 2000) != rendered(20_000, 6, 2000)
-    parts = [split(line) for line in lines]
+    parts = [split_rfc5424(line) for line in lines]
     kinds = Counter(part.msgid if part else None for part in parts)
     assert 2.1 < kinds[TRACK_PLAYED] / kinds[AD_SHOWN] < 2.6
     assert kinds["no-such-type"] > 0 and kinds[None] > 0
@@ -151,14 +158,14 @@ def test_even_a_slow_stream_has_a_broken_event_in_time() -> None:
 def test_the_writer_s_record_is_that_of_the_files_and_names_the_broken_lines(
     tmp_path: Path,
 ) -> None:
-    due = list(events(400, 3, broken_at_least_each=50))
+    due = list(structured_lines(400, 3, broken_at_least_each=50))
     records = play(tmp_path / "player.log", due).records
     files = [tmp_path / "player.log.1", tmp_path / "player.log"]
     positions: list[list[int]] = []
     for file in files:
         lines = file.read_bytes().split(b"\n")[:-1]
         starts = itertools.accumulate((len(line) + 1 for line in lines), initial=0)
-        times = {part.time_ms for line in lines if (part := split(line))}
+        times = {part.time_ms for line in lines if (part := split_rfc5424(line))}
         real = {time_ms for time_ms in times if time_ms and abs(time_ms - _NOW_MS) < 10**9}
         positions.append(
             [at for at, line in zip(starts, lines, strict=False) if _is_broken(line, real)]
@@ -171,7 +178,7 @@ def test_the_writer_s_record_is_that_of_the_files_and_names_the_broken_lines(
 
 
 def test_the_record_is_what_was_written_though_the_file_is_cut_short(tmp_path: Path) -> None:
-    log = play(tmp_path / "x.log", [Due(0.1, lambda _: b"a"), Due(0.2, lambda _: b"b")])
+    log = play(tmp_path / "x.log", [DueLine(0.1, lambda _: b"a"), DueLine(0.2, lambda _: b"b")])
     (tmp_path / "x.log").write_bytes(b"a\n")
     assert [record.bytes for record in log.records] == [4]
 
@@ -181,7 +188,7 @@ def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Pa
 
     clock = SystemClock()
     # n is bound now
-    due = [Due(n / 50, lambda _ms, n=n: b"%d" % n) for n in range(50)]  # type: ignore[misc]
+    due = [DueLine(n / 50, lambda _ms, n=n: b"%d" % n) for n in range(50)]  # type: ignore[misc]
     traffic = Traffic([LiveLog(tmp_path / "a.log", None, iter(due), clock)], 0.3, clock)
     traffic.start()
     traffic._thread.join(10)
@@ -192,7 +199,7 @@ def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Pa
         raise OSError("disk full")
 
     failing = Traffic(
-        [LiveLog(tmp_path / "b.log", None, iter([Due(0.0, broken)]), clock)], 0.1, clock
+        [LiveLog(tmp_path / "b.log", None, iter([DueLine(0.0, broken)]), clock)], 0.1, clock
     )
     failing.start()
     failing._thread.join(10)
@@ -205,7 +212,7 @@ def test_a_traffic_that_is_stopped_before_its_start_ends_at_once(tmp_path: Path)
 
 
 def test_the_demo_s_own_file_holds_the_odd_lines_of_real_ones(tmp_path: Path) -> None:
-    content = own_lines(tmp_path / "own.log").read_bytes()
+    content = write_sample_file(tmp_path / "own.log").read_bytes()
     assert not content.endswith(b"\n")
     lines = set(content.split(b"\n"))
     assert {b"", b"\r", b"\xff\xfe no UTF-8", b"a NUL \x00 within", b"x" * 100_000} <= lines
@@ -221,7 +228,7 @@ def _is_whole(message: bytes) -> bool:
 
 
 def _is_broken(line: bytes, times: Collection[int] = (_NOW_MS,)) -> bool:
-    part = split(line)
+    part = split_rfc5424(line)
     return (
         part is None
         or part.msgid not in (TRACK_PLAYED, AD_SHOWN)

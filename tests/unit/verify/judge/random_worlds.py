@@ -19,7 +19,7 @@ from tests.unit.verify.judge.values_of_types import VALUES
 from hourmark.avro.framing import event_schema
 from hourmark.records.ranges import Part
 from hourmark_delivery_service.parsing import Batch, BatchParser
-from hourmark_verify.judge.webhdfs import Entry, Opened, WebHdfs
+from hourmark_verify.judge.webhdfs import DownloadedFile, HdfsEntry, WebHdfsReader
 
 LINE_BYTES_MAX = 400
 PATTERN = {
@@ -31,19 +31,19 @@ PATTERN = {
 _MINUTES = 4
 
 
-class LocalHdfs(WebHdfs):
+class LocalHdfs(WebHdfsReader):
     """A folder, looked at without a server between."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__("http://unused", "me")
         self._folder = folder
 
-    def list(self, folder: str) -> list[Entry]:
+    def list(self, folder: str) -> list[HdfsEntry]:
         path = self._folder / folder.strip("/")
         found = sorted(path.iterdir()) if path.is_dir() else []
-        return [Entry(p.name, p.is_dir(), p.stat().st_ino, p.stat().st_mtime_ns) for p in found]
+        return [HdfsEntry(p.name, p.is_dir(), p.stat().st_ino, p.stat().st_mtime_ns) for p in found]
 
-    def open(self, file: str) -> Opened:
+    def open(self, file: str) -> DownloadedFile:
         path = self._folder / file.strip("/")
         if not path.is_file():
             request = httpx.Request("GET", "http://unused")
@@ -51,7 +51,7 @@ class LocalHdfs(WebHdfs):
                 "there is none", request=request, response=httpx.Response(404, request=request)
             )
         content = path.read_bytes()
-        return Opened(
+        return DownloadedFile(
             io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest()
         )
 

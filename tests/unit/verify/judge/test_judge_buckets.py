@@ -40,8 +40,8 @@ def test_a_file_that_the_marker_does_not_list_is_named_and_does_not_count(world:
         ({"events": 1}, "number of events"),
         ({"late": {"2025-11-21T00:00": 7}}, "late events"),
         ({"id_sum": "00" * 8}, "sum of ids"),
-        ({"type": "other"}, "type: it says 'other'"),
-        ({"hour": "2025-11-21T01"}, "hour: it says '2025-11-21T01'"),
+        ({"type": "other"}, "type: recorded 'other'"),
+        ({"hour": "2025-11-21T01"}, "hour: recorded '2025-11-21T01'"),
     ],
 )
 def test_a_marker_that_lies_is_named(world: World, changes: dict[str, Any], what: str) -> None:

@@ -72,8 +72,8 @@ def test_right_logs_are_not_objected_to(tmp_path: Path, seed: int) -> None:
     world = container_world(tmp_path, seed)
     world.write()
     report = verdict(world)
-    assert report.content, report.as_text()
-    assert report.of_type("server-log").in_buckets > 3
+    assert report.passed, report.as_text()
+    assert report.type_count("server-log").in_buckets > 3
     assert sum(file.dead_letters for file in report.files) == 2
 
 
@@ -82,7 +82,7 @@ def test_a_fault_in_such_a_log_is_objected_to(tmp_path: Path, name: str) -> None
     for seed in range(3):
         world = container_world(tmp_path / str(seed), seed)
         if FAULTS[name](world, random.Random(seed)):
-            assert not verdict(world).content, f"fault {name}, seed {seed}"
+            assert not verdict(world).passed, f"fault {name}, seed {seed}"
 
 
 def remade(row: Row, line: bytes, time_ms: int | None = None) -> None:
@@ -121,7 +121,7 @@ def test_a_fault_of_containers_is_objected_to(tmp_path: Path, fault: Callable[[R
     rows = [row for plan in world.plans for row in plan.rows if plan.event_type == "server-log"]
     fault(max(rows, key=lambda row: len(row["line"])))
     world.write()
-    assert not verdict(world).content
+    assert not verdict(world).passed
 
 
 @pytest.mark.parametrize(
@@ -132,6 +132,6 @@ def test_a_log_read_otherwise_than_was_configured_is_objected_to(
 ) -> None:
     world = container_world(tmp_path, 2)
     world.write()
-    assert verdict(world).content
+    assert verdict(world).passed
     world.files[-1] |= told
-    assert not verdict(world).content
+    assert not verdict(world).passed

@@ -67,7 +67,7 @@ def test_an_hour_that_nobody_forced_must_not_be(world: World, destroyed: Row) ->
         destroyed=[told(destroyed)],
         forced={TYPE: ["2025-11-21T00:01"], "lines": FORCED[TYPE]},
     )
-    assert "its grade is forced" in verdict["findings"][0]["detail"]
+    assert "grade forced is not expected" in verdict["findings"][0]["detail"]
 
 
 def test_an_event_that_was_not_destroyed_is_lost_all_the_same(world: World, destroyed: Row) -> None:
@@ -88,7 +88,7 @@ def test_a_bucket_of_its_time_that_is_cut_later_and_proved_is_proved_falsely(
         "minute=00" if before_ms > 5_000 else "minute=01"
     )  # else it may have come after its own bucket's cut
     assert findings(verdict) == [("manifest", TYPE, None), ("falsely proved", accused, None)]
-    assert "0 events are missing, and 1 were destroyed" in verdict["findings"][0]["detail"]
+    assert "0 missing events, but 1 were destroyed" in verdict["findings"][0]["detail"]
 
 
 @pytest.mark.parametrize(
@@ -193,4 +193,4 @@ def test_lines_of_a_log_that_lies_elsewhere_were_read_where_it_was(world: World)
     world.write()
     files = vanished(world, (world.sources / "app.log").stat().st_size)
     verdict = run(world, files=files, written=written)
-    assert "its source is" in verdict["findings"][0]["detail"], "nobody says where it was"
+    assert "its source path is" in verdict["findings"][0]["detail"], "nobody says where it was"

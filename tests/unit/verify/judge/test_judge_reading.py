@@ -14,7 +14,7 @@ from hourmark.records.event_id import LineIds
 from hourmark_delivery_service.parsing.syslog.rfc5424 import parse_rfc5424_line
 from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 from hourmark_verify.judge import identity, rfc5424
-from hourmark_verify.judge.statx import birth_ns
+from hourmark_verify.judge.identity import birth_ns
 
 _HEX = st.text("0123456789abcdef", min_size=32, max_size=32)
 
@@ -31,10 +31,10 @@ def test_event_ids_agree(
     host: str, file: str, generation: int, time_ms: int, offset: int, line: bytes
 ) -> None:
     made = LineIds(host, file, generation).make(time_ms, offset, line)
-    bits = identity.digest_bits(host, file, generation, offset, line)
+    bits = identity.line_digest(host, file, generation, offset, line)
     assert identity.event_id(time_ms, bits) == bytes(made)
     assert identity.event_id(time_ms, bits ^ 1) != bytes(made)
-    assert identity.digest_of(bytes(made)) == bits
+    assert identity.digest_in_event_id(bytes(made)) == bits
 
 
 def test_a_file_keeps_its_id_when_it_is_renamed_and_grows(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ _HEADER = b"<134>1 2026-11-21T01:00:25Z h a - lines "
 def test_rfc_5424_lines_are_split(
     line: bytes, expected: tuple[str, str, str, bytes] | None
 ) -> None:
-    assert rfc5424.split(line) == expected
+    assert rfc5424.split_rfc5424(line) == expected
 
 
 _PART = st.sampled_from
@@ -105,7 +105,7 @@ def test_headers_are_split_as_the_service_splits_them(
 ) -> None:
     pri, host, msgid, data, message = parts
     line = f"{pri}2026-11-21T01:00:25Z {host} a - {msgid} {data}{message}".encode()
-    service, found = parse_rfc5424_line(line), rfc5424.split(line)
+    service, found = parse_rfc5424_line(line), rfc5424.split_rfc5424(line)
     assert (found and (found.host.encode(), found.msgid.encode(), found.message)) == (
         service and service[1:]
     )
@@ -123,4 +123,4 @@ def test_times_are_read_as_the_service_reads_them(
     y: str, day: str, h: str, s: str, fraction: str, zone: str
 ) -> None:
     text = f"{y}-{day}T{h}:00:{s}{fraction}{zone}"
-    assert rfc5424.unix_us(text) == rfc3339_us(text.encode(), 6)
+    assert rfc5424.rfc3339_us(text) == rfc3339_us(text.encode(), 6)

@@ -97,9 +97,9 @@ def test_right_worlds_of_records_are_not_objected_to(tmp_path: Path, seed: int) 
     world = record_world(tmp_path, seed, flushed=seed % 2 == 0)
     world.write()
     report = verdict(world)
-    assert report.content, report.as_text()
+    assert report.passed, report.as_text()
     assert report.files[0].lines >= len(RECORDS) + 2
-    assert (report.of_type("lines").in_buckets, report.files[0].lost) == (4, 0)
+    assert (report.type_count("lines").in_buckets, report.files[0].lost) == (4, 0)
 
 
 @pytest.mark.parametrize("name", sorted(FAULTS.keys() - FAULTS_OF_LINES))
@@ -107,7 +107,7 @@ def test_a_fault_in_such_a_world_is_objected_to(tmp_path: Path, name: str) -> No
     for seed in range(3):
         world = record_world(tmp_path / str(seed), seed)
         if FAULTS[name](world, random.Random(seed)):
-            assert not verdict(world).content, f"fault {name}, seed {seed}"
+            assert not verdict(world).passed, f"fault {name}, seed {seed}"
 
 
 def split_into_lines(world: World, rows: list[Row], row: Row) -> None:
@@ -156,7 +156,7 @@ def test_a_fault_of_records_is_objected_to(
     )
     fault(world, rows, next(row for row in rows if b"\n" in row["line"]))
     world.write()
-    assert not verdict(world).content
+    assert not verdict(world).passed
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,9 @@ def test_records_read_otherwise_than_was_configured_are_objected_to(
 ) -> None:
     world = record_world(tmp_path, 2, flushed=True)
     world.write()
-    assert verdict(world).content
+    assert verdict(world).passed
     world.files[-1] |= told
-    assert not verdict(world).content
+    assert not verdict(world).passed
 
 
 def test_a_range_id_made_without_the_pattern_is_objected_to(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_range_id_made_without_the_pattern_is_objected_to(tmp_path: Path) -> N
     )
     row["range_id"] = bytes(bare.range_id(body))
     world.write()
-    assert not verdict(world).content
+    assert not verdict(world).passed
 
 
 FIELDS: list[dict[str, Any]] = [
@@ -236,7 +236,7 @@ def test_fields_are_those_that_the_tailer_was_told(tmp_path: Path, told: dict[st
     world.write()
     world.files[-1]["fields"] = told
     report = verdict(world)
-    assert report.content == (told == {"team": "pay", "env": "prod"}), report.as_text()
+    assert report.passed == (told == {"team": "pay", "env": "prod"}), report.as_text()
 
 
 @pytest.mark.parametrize(
@@ -248,4 +248,4 @@ def test_a_field_that_is_not_the_tailers_is_objected_to(tmp_path: Path, change: 
     (row,) = [row for plan in world.plans for row in plan.rows if "line" in row]
     row |= change
     world.write()
-    assert not verdict(world).content
+    assert not verdict(world).passed

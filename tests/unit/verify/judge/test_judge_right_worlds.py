@@ -17,7 +17,7 @@ from tests.unit.verify.judge.test_judge_worlds import verdict
 from hourmark.records.event_id import LineIds
 from hourmark.records.ranges import Part
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.report import NAMED_MAX, Report
+from hourmark_verify.judge.report import STORED_FINDINGS_MAX, JudgeReport
 from hourmark_verify.judge.sources import open_sources
 
 LIMIT = 10
@@ -29,7 +29,7 @@ def found(world: World) -> list[tuple[str, int | None]]:
     """What the judge finds: kinds and positions."""
     world.write()
     report = verdict(world)
-    assert len(report.findings) < NAMED_MAX
+    assert len(report.findings) < STORED_FINDINGS_MAX
     return [(finding.kind.value, finding.position) for finding in report.findings]
 
 
@@ -229,7 +229,7 @@ def test_pieces_of_an_unterminated_tail_that_are_missing_doubled_or_short_are_ob
 def test_a_tail_that_is_terminated_meanwhile_goes_on_where_its_pieces_end(tmp_path: Path) -> None:
     world = tailed(tmp_path, 25)
     told = Expectations.model_validate(world.expectations())
-    source = next(iter(open_sources(told, Report()).values()))
+    source = next(iter(open_sources(told, JudgeReport()).values()))
     with Path(source.name).open("ab") as file:
         file.write(b"z\nnext\n")
     spans = [

@@ -18,8 +18,8 @@ from tests.unit.verify.judge.values_of_types import VALUES
 from hourmark.avro.framing import event_schema
 from hourmark.records.ranges import Part
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.lines import LineReader
-from hourmark_verify.judge.values import same
+from hourmark_verify.judge.line_interpreter import LineInterpreter
+from hourmark_verify.judge.values import equal_values
 
 _HEADER = b"<134>1 2025-11-21T00:00:25Z h a - "
 
@@ -32,7 +32,7 @@ def compare(
     path = world.source("a.log", line + b"\n", **told)
     ((event_type, row),) = world.parse(path, 0, len(line) + 1, START_MS + MINUTE, Part.LINES)
     said = Expectations.model_validate(world.expectations())
-    expected = LineReader(said, said.types).read(
+    expected = LineInterpreter(said, said.types).interpret(
         said.files[0], line, "lines", (row["event_time"], row["event_time"])
     )
     assert expected.type == event_type, (line, expected, row)
@@ -41,8 +41,8 @@ def compare(
     ] or event_type == "dead-letters"
     assert (expected.host or "host") == row["host"]
     for name, value in expected.fields.items():
-        assert same(value, row[name]), (line, name, value, row[name])
-    assert expected.says in row.get("detail", "")
+        assert equal_values(value, row[name]), (line, name, value, row[name])
+    assert expected.detail in row.get("detail", "")
     return event_type
 
 

@@ -18,26 +18,26 @@ from tests.support.judged.world import World, small_world
 from tests.unit.verify.judge.false_worlds import FAULTS
 from tests.unit.verify.judge.random_worlds import LocalHdfs, random_world
 
-from hourmark_verify.judge.check import judge
+from hourmark_verify.judge.check import verify_delivery
 from hourmark_verify.judge.expectations import Expectations
-from hourmark_verify.judge.report import Kind, Report
-from hourmark_verify.judge.webhdfs import Opened
+from hourmark_verify.judge.report import FindingKind, JudgeReport
+from hourmark_verify.judge.webhdfs import DownloadedFile
 
 WORLDS = 60
 WORLDS_LONG = int(os.environ.get("HOURMARK_WORLDS", "3000"))
 
 
-def verdict(world: World, hdfs: LocalHdfs | None = None) -> Report:
+def verdict(world: World, hdfs: LocalHdfs | None = None) -> JudgeReport:
     """The judge's, of a world as it is written."""
     with contextlib.closing(hdfs or LocalHdfs(world.hdfs)) as asked:
-        return judge(Expectations.model_validate(world.expectations()), asked)
+        return verify_delivery(Expectations.model_validate(world.expectations()), asked)
 
 
 def right(folder: Path, seed: int) -> None:
     world = random_world(folder, seed)
     world.write()
     report = verdict(world)
-    assert report.content, f"seed {seed}\n{report.as_text()}"
+    assert report.passed, f"seed {seed}\n{report.as_text()}"
     assert report.posted == len(world.api)
 
 
@@ -47,7 +47,7 @@ def planted(folder: Path, name: str, seed: int) -> bool:
     if not FAULTS[name](world, random.Random(seed)):
         return False
     report = verdict(world)
-    assert not report.content, f"fault {name}, seed {seed}\n{report.as_text()}"
+    assert not report.passed, f"fault {name}, seed {seed}\n{report.as_text()}"
     assert sum(report.counts.values()) > 0, "for the fault, and not for having compared nothing"
     return True
 
@@ -72,7 +72,7 @@ class Busy(LocalHdfs):
         super().__init__(world.hdfs)
         self._happens: Callable[[], None] | None = happens
 
-    def open(self, file: str) -> Opened:
+    def open(self, file: str) -> DownloadedFile:
         opened = super().open(file)
         if file.endswith(".avro") and self._happens is not None:
             happens, self._happens = self._happens, None
@@ -90,7 +90,7 @@ def test_a_bucket_that_is_closed_while_the_judge_looks_is_judged_too(
     newest.late *= times
     world.write()
     report = verdict(world, Busy(world, lambda: world.write_bucket(newest)))
-    assert (report.content, report.counts[Kind.DOUBLED]) == (times == 1, times - 1)
+    assert (report.passed, report.counts[FindingKind.DOUBLED]) == (times == 1, times - 1)
 
 
 def test_a_bucket_that_is_replaced_while_the_judge_looks_is_named(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_bucket_that_is_replaced_while_the_judge_looks_is_named(tmp_path: Path
         (folder / "_SUCCESS").unlink()
         (folder / "_SUCCESS").write_bytes(marker)
 
-    assert verdict(world, Busy(world, replace)).counts[Kind.CHANGED] > 0
+    assert verdict(world, Busy(world, replace)).counts[FindingKind.CHANGED] > 0
 
 
 @pytest.mark.long

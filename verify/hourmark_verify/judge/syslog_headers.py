@@ -1,7 +1,7 @@
-"""Headers of syslog in their older forms, and the parts of any: a reader of its own, character by
-character.
+"""Parser of syslog headers in all supported formats: RFC 5424, RFC 3164 and those of devices.
 
-A line is text here, a character a byte.
+It is independent of the parser in the delivery service. Lines are text with one character for each
+byte.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 from hourmark_verify.judge import device_headers
-from hourmark_verify.judge.device_headers import When, offset_s, usual_offset_s
-from hourmark_verify.judge.rfc5424 import unix_us
+from hourmark_verify.judge.device_headers import HeaderTime, abbreviation_offset_s, zone_offset_s
+from hourmark_verify.judge.rfc5424 import rfc3339_us
 
 _MONTHS: Final = (
     "jan",
@@ -36,11 +36,16 @@ _PROGRAM_CHARS: Final = _PRINTABLE - {"[", "]"}
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
-class Header(NamedTuple):
-    """`parts`: those that are there, by the names of declarations; `data`: structured data by `id
-    param`.
+class ParsedHeader(NamedTuple):
+    """The parts of a syslog header.
 
-    `when`: the time taken apart, of a form that only parser 3 knows.
+    Attributes:
+        time: time as text; empty if `when` has it, None if the header has no time.
+        host: host, or None.
+        parts: parts that are present, such as `facility`, `program` and `msgid`, by name.
+        data: structured data values by "SD-ID PARAM-NAME".
+        message: text after the header.
+        when: time, split into its parts, if only parser 3 can read it; otherwise None.
     """
 
     time: str | None
@@ -48,23 +53,30 @@ class Header(NamedTuple):
     parts: dict[str, str]
     data: dict[str, str]
     message: str
-    when: When | None = None
+    when: HeaderTime | None = None
 
 
-def read(line: bytes, *, older: bool, parser: int = 3) -> Header | None:
-    """The header of a line; None where it has none. `older`: forms before RFC 5424 count as
-    well.
+def parse_header(line: bytes, *, accept_older: bool, parser: int = 3) -> ParsedHeader | None:
+    """Parse the syslog header of a line.
+
+    Args:
+        line: line without its line feed.
+        accept_older: whether to accept the formats before RFC 5424 too.
+        parser: parser version, 1 to 3; version 3 accepts more formats than 1 and 2.
+
+    Returns:
+        The header, or None if the line has no header in an accepted format.
     """
     text = line.decode("latin-1")
-    priority, rest = _priority(text)
+    priority, rest = _parse_priority(text)
     found = None
     if priority is not None and rest.startswith("1 "):
-        found = _newer(priority, rest[2:])
-    if not older or (parser < 3 and found is not None):
+        found = _parse_rfc5424(priority, rest[2:])
+    if not accept_older or (parser < 3 and found is not None):
         return found
     if parser < 3:
-        return _older(priority, rest)
-    found = _of_devices(priority, rest, found)
+        return _parse_rfc3164(priority, rest)
+    found = _parse_with_parser_3(priority, rest, found)
     return (
         None
         if found is None
@@ -74,12 +86,13 @@ def read(line: bytes, *, older: bool, parser: int = 3) -> Header | None:
     )
 
 
-def _of_devices(priority: int | None, rest: str, newer: Header | None) -> Header | None:
-    """As parser 3 reads it. `newer`: as RFC 5424 has it."""
+def _parse_with_parser_3(
+    priority: int | None, rest: str, newer: ParsedHeader | None
+) -> ParsedHeader | None:
     if newer is not None and newer.time is not None:
-        when = device_headers.when_at(rest, 2, True)
+        when = device_headers.parse_time(rest, 2, True)
         if "T" in newer.time or when is None or when.end <= 2 + len(newer.time):
-            own = device_headers.when_at(newer.time, 0, True)
+            own = device_headers.parse_time(newer.time, 0, True)
             is_read = (
                 own is not None and own.end == len(newer.time) and not newer.time.endswith("Z")
             )
@@ -87,18 +100,18 @@ def _of_devices(priority: int | None, rest: str, newer: Header | None) -> Header
     elif newer is not None:
         return newer
     rest = rest if priority is None else rest.lstrip(" ")
-    if rest.startswith("1 ") and (loose := _loose(priority, rest)) is not None:
+    if rest.startswith("1 ") and (loose := _parse_loose_version_1(priority, rest)) is not None:
         return loose
-    found = device_headers.read(rest, 0, priority is not None)
-    return None if found is None else _header(priority, found)
+    found = device_headers.parse_device_header(rest, 0, priority is not None)
+    return None if found is None else _from_device_header(priority, found)
 
 
-def _header(priority: int | None, found: device_headers.Found) -> Header:
+def _from_device_header(priority: int | None, found: device_headers.DeviceHeader) -> ParsedHeader:
     number = found.level if priority is None else priority
     host = None if found.host == "-" else found.host
-    parts = {} if number is None else _of_priority(number)
-    named = _there({"host": host, "program": found.program, "pid": found.pid})
-    return Header(
+    parts = {} if number is None else _priority_parts(number)
+    named = _without_empty({"host": host, "program": found.program, "pid": found.pid})
+    return ParsedHeader(
         "" if found.when else None,
         host,
         {**parts, **named},
@@ -108,8 +121,8 @@ def _header(priority: int | None, found: device_headers.Found) -> Header:
     )
 
 
-def _loose(priority: int | None, rest: str) -> Header | None:
-    """Version 1, and a time or structured data of its own."""
+def _parse_loose_version_1(priority: int | None, rest: str) -> ParsedHeader | None:
+    # version 1 whose time or structured data deviates from RFC 5424
     when, at = None, 3
     if rest.startswith("1 - ") and priority is not None:
         takes_words = True
@@ -118,19 +131,19 @@ def _loose(priority: int | None, rest: str) -> Header | None:
         and (unix := re.compile(r"(\d{9,10})(?:\.(\d{1,9}))? +", re.ASCII).match(rest, 2))
         is not None
     ):
-        words = _words(rest, unix.end(), 2)
+        words = _take_words(rest, unix.end(), 2)
         host, program = ([word for word, _ in words] + [None, None])[:2]
         end = words[-1][1] if words else unix.end()
-        found = device_headers.Found(
-            When(None, None, 0, unix[1], unix[2] or "", None, False, 0),
+        found = device_headers.DeviceHeader(
+            HeaderTime(None, None, 0, unix[1], unix[2] or "", None, False, 0),
             host,
             program,
             None,
             rest[end:],
         )
-        return _header(priority, found)
+        return _from_device_header(priority, found)
     else:
-        when = device_headers.when_at(rest, 2, priority is not None)
+        when = device_headers.parse_time(rest, 2, priority is not None)
         if (
             when is None
             or rest[when.end : when.end + 1] != " "
@@ -138,19 +151,21 @@ def _loose(priority: int | None, rest: str) -> Header | None:
         ):
             return None
         takes_words, at = when.has_t, when.end
-    words = _words(rest, at + len(rest[at:]) - len(rest[at:].lstrip(" ")), 4)
+    words = _take_words(rest, at + len(rest[at:]) - len(rest[at:].lstrip(" ")), 4)
     tail = rest[words[-1][1] :] if words else ""
     if len(words) < 4 or not (takes_words or tail[:1] == "[" or tail[:2] in ("-", "- ")):
-        return _header(priority, device_headers.body(rest, at, when, None, ()))
-    data, message = _prefix_data(tail)
+        return _from_device_header(
+            priority, device_headers.parse_after_time(rest, at, when, None, ())
+        )
+    data, message = _parse_leading_structured_data(tail)
     host, program, pid, msgid = (None if word == "-" else word for word, _ in words)
-    parts = {} if priority is None else _of_priority(priority)
-    named = _there({"host": host, "program": program, "pid": pid, "msgid": msgid})
-    return Header("" if when else None, host, {**parts, **named}, data, message, when)
+    parts = {} if priority is None else _priority_parts(priority)
+    named = _without_empty({"host": host, "program": program, "pid": pid, "msgid": msgid})
+    return ParsedHeader("" if when else None, host, {**parts, **named}, data, message, when)
 
 
-def _words(text: str, at: int, most: int) -> list[tuple[str, int]]:
-    """Words, each with where the next begins."""
+def _take_words(text: str, at: int, most: int) -> list[tuple[str, int]]:
+    # each with the index of the next word
     found: list[tuple[str, int]] = []
     while (
         len(found) < most
@@ -161,8 +176,8 @@ def _words(text: str, at: int, most: int) -> list[tuple[str, int]]:
     return found
 
 
-def _prefix_data(tail: str) -> tuple[dict[str, str], str]:
-    """Structured data where there is some, as many elements as are right, and the message."""
+def _parse_leading_structured_data(tail: str) -> tuple[dict[str, str], str]:
+    # as many elements as are valid
     if tail[:2] in ("-", "- "):
         return {}, tail[2:]
     end, depth = 0, 0
@@ -174,36 +189,55 @@ def _prefix_data(tail: str) -> tuple[dict[str, str], str]:
             elif tail[stop] == '"':
                 quoted = not quoted
             stop += 1
-        if _data(tail[end : stop + 1]) is None:
+        if _parse_structured_data(tail[end : stop + 1]) is None:
             break
         end, depth = stop + 1, depth + 1
-    read = _data(tail[:end]) if depth else None
-    if read is None:
+    parse_header = _parse_structured_data(tail[:end]) if depth else None
+    if parse_header is None:
         return {}, tail
-    return read[0], tail[end:].removeprefix(" ")
+    return parse_header[0], tail[end:].removeprefix(" ")
 
 
-def time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -> int | None:
-    """Unix milliseconds of a header's time, cut; without a year the latest that is not after
-    `latest_ms`.
+def header_time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -> int | None:
+    """Return the time of a header in Unix milliseconds, rounded down.
+
+    Args:
+        text: time as in `ParsedHeader.time`, in RFC 3339 or RFC 3164 format.
+        zone: IANA time zone for a time without one.
+        latest_ms: a time without a year gets the latest year in which it is not after this time.
+        strict: whether to allow six fractional digits, as RFC 5424 does, instead of nine.
+
+    Returns:
+        The time, or None if it is not valid.
     """
-    if text[0].isdigit() or " " not in text:  # a month is followed by its day
+    if text[0].isdigit() or " " not in text:  # a month name is followed by a space
         whole, point, rest = text.partition(".")
         digits = rest[: len(rest) - len(rest.lstrip(string.digits))]
         if point and not 0 < len(digits) <= (6 if strict else 9):
             return None
-        micros = unix_us(whole + point + digits[:6] + rest[len(digits) :])
+        micros = rfc3339_us(whole + point + digits[:6] + rest[len(digits) :])
         return None if micros is None else micros // 1000
     month, rest = text[:3].lower(), text[4:]
     day, *years, clock = rest.split()
     number = _MONTHS.index(month) + 1 if month in _MONTHS else 0
     clock, _, fraction = clock.partition(".")
     year = int(years[0]) if years else None
-    return moment_ms(When(year, number, int(day), clock, fraction, None, False, 0), zone, latest_ms)
+    return resolve_time_ms(
+        HeaderTime(year, number, int(day), clock, fraction, None, False, 0), zone, latest_ms
+    )
 
 
-def moment_ms(when: When, zone: str, latest_ms: int) -> int | None:
-    """Unix milliseconds of a time of parser 3's forms; None where there is no such time."""
+def resolve_time_ms(when: HeaderTime, zone: str, latest_ms: int) -> int | None:
+    """Return the time of a header in a format of parser 3, in Unix milliseconds.
+
+    Args:
+        when: time, split into its parts.
+        zone: IANA time zone for a time without one.
+        latest_ms: a time without a year gets the latest year in which it is not after this time.
+
+    Returns:
+        The time, or None if there is no such date or time of day.
+    """
     ms = int(when.fraction[:3].ljust(3, "0"))
     if when.month is None:
         return int(when.clock) * 1000 + ms
@@ -213,30 +247,43 @@ def moment_ms(when: When, zone: str, latest_ms: int) -> int | None:
     if hours > 23 or minutes > 59 or seconds > 59:
         return None
     named = when.zone or ""
-    offset = offset_s(named)
+    offset = zone_offset_s(named)
     if offset is not None:
         digits = re.search(r"(\d\d?)(?::?(\d\d))?$", named, re.ASCII)
         if digits is not None and (int(digits[1]) > 23 or int(digits[2] or 0) > 59):
             return None
-        return _latest(
-            _locals(when, latest_ms), dt.timezone(dt.timedelta(seconds=offset)), latest_ms, ms, None
+        return _latest_not_after(
+            _possible_local_times(when, latest_ms),
+            dt.timezone(dt.timedelta(seconds=offset)),
+            latest_ms,
+            ms,
+            None,
         )
     found = (
-        _latest(_locals(when, latest_ms), ZoneInfo(zone), latest_ms, ms, named) if named else None
+        _latest_not_after(
+            _possible_local_times(when, latest_ms), ZoneInfo(zone), latest_ms, ms, named
+        )
+        if named
+        else None
     )
-    if found is None and (usual := usual_offset_s(named)) is not None:
-        found = _latest(
-            _locals(when, latest_ms), dt.timezone(dt.timedelta(seconds=usual)), latest_ms, ms, None
+    if found is None and (usual := abbreviation_offset_s(named)) is not None:
+        found = _latest_not_after(
+            _possible_local_times(when, latest_ms),
+            dt.timezone(dt.timedelta(seconds=usual)),
+            latest_ms,
+            ms,
+            None,
         )
     return (
-        _latest(_locals(when, latest_ms), ZoneInfo(zone), latest_ms, ms, None)
+        _latest_not_after(
+            _possible_local_times(when, latest_ms), ZoneInfo(zone), latest_ms, ms, None
+        )
         if found is None
         else found
     )
 
 
-def _locals(when: When, latest_ms: int) -> list[dt.datetime]:
-    """Local times that it may be, the latest first."""
+def _possible_local_times(when: HeaderTime, latest_ms: int) -> list[dt.datetime]:
     latest = _EPOCH + dt.timedelta(milliseconds=latest_ms)
     hours, minutes, seconds = map(int, when.clock.split(":"))
     found = []
@@ -250,11 +297,20 @@ def _locals(when: When, latest_ms: int) -> list[dt.datetime]:
     return found
 
 
-def _latest(
+def _latest_not_after(
     times: list[dt.datetime], zone: dt.tzinfo, latest_ms: int, ms: int, named: str | None
 ) -> int | None:
-    """The latest that is not ahead, else the earliest; `named`: only where the zone's abbreviation
-    is this.
+    """Return the latest of several local times that is not after a limit, else the earliest.
+
+    Args:
+        times: local times, latest first.
+        zone: their time zone.
+        latest_ms: limit in Unix milliseconds.
+        ms: milliseconds to add to the result.
+        named: if set, only times at which the zone has this abbreviation are considered.
+
+    Returns:
+        Unix milliseconds, or None if `named` excludes all times.
     """
     found: int | None = None
     for local in times:
@@ -273,7 +329,7 @@ def _unix_ms(moment: dt.datetime) -> int:
     return (moment - _EPOCH) // dt.timedelta(milliseconds=1)
 
 
-def _priority(text: str) -> tuple[int | None, str]:
+def _parse_priority(text: str) -> tuple[int | None, str]:
     number, end, rest = text[1:].partition(">")
     if (
         text[:1] == "<"
@@ -287,7 +343,7 @@ def _priority(text: str) -> tuple[int | None, str]:
     return None, text
 
 
-def _newer(priority: int, rest: str) -> Header | None:
+def _parse_rfc5424(priority: int, rest: str) -> ParsedHeader | None:
     words = rest.split(" ", 5)
     if (
         len(words) < 6
@@ -295,7 +351,7 @@ def _newer(priority: int, rest: str) -> Header | None:
         or len(words[0]) > 64
     ):
         return None
-    read_data = _data(words[5])
+    read_data = _parse_structured_data(words[5])
     if read_data is None:
         return None
     data, message = read_data
@@ -303,21 +359,22 @@ def _newer(priority: int, rest: str) -> Header | None:
         return None
     time, host, program, pid, msgid = (None if word == "-" else word for word in words[:5])
     named = {"host": host, "program": program, "pid": pid, "msgid": msgid}
-    return Header(time, host, {**_of_priority(priority), **_there(named)}, data, message[1:])
+    return ParsedHeader(
+        time, host, {**_priority_parts(priority), **_without_empty(named)}, data, message[1:]
+    )
 
 
-def _data(text: str) -> tuple[dict[str, str], str] | None:
-    """Structured data, and what follows it."""
+def _parse_structured_data(text: str) -> tuple[dict[str, str], str] | None:
     if text.startswith("-"):
         return {}, text[1:]
     data: dict[str, str] = {}
     at, elements = 0, 0
     while text[at : at + 1] == "[":
-        name, at = _while(text, at + 1, _NAME_CHARS)
+        name, at = _take_while(text, at + 1, _NAME_CHARS)
         params = 0
         while text[at : at + 1] == " ":
-            param, at = _while(text, at + 1, _NAME_CHARS)
-            value, end = _quoted(text, at)
+            param, at = _take_while(text, at + 1, _NAME_CHARS)
+            value, end = _parse_quoted_value(text, at)
             if not param or not name or end < 0:
                 return None
             data[f"{name} {param}"], at, params = value, end, params + 1
@@ -329,8 +386,8 @@ def _data(text: str) -> tuple[dict[str, str], str] | None:
     return (data, text[at:]) if elements else None
 
 
-def _quoted(text: str, at: int) -> tuple[str, int]:
-    """The value behind `="`, and where it ends; -1 where it is none."""
+def _parse_quoted_value(text: str, at: int) -> tuple[str, int]:
+    # returns (value, index of its end), or an end of -1
     if text[at : at + 2] != '="':
         return "", -1
     value, at = "", at + 2
@@ -347,8 +404,8 @@ def _quoted(text: str, at: int) -> tuple[str, int]:
     return value, at + 1 if text[at : at + 1] == '"' else -1
 
 
-def _older(priority: int | None, text: str) -> Header | None:
-    time, rest = _time(text)
+def _parse_rfc3164(priority: int | None, text: str) -> ParsedHeader | None:
+    time, rest = _parse_rfc3164_time(text)
     if time is None:
         return None
     if rest[:1] == ":":
@@ -356,27 +413,34 @@ def _older(priority: int | None, text: str) -> Header | None:
     if rest[:1] != " ":
         return None
     rest = rest[1:]
-    parts = {} if priority is None else _of_priority(priority)
+    parts = {} if priority is None else _priority_parts(priority)
     host, space, after = rest.partition(" ")
     if space and 0 < len(host) < 256 and not host.endswith(":") and min(host) > " ":
         parts["host"], rest = host, after
-    program, pid, rest = _program(rest)
-    return Header(
-        time, parts.get("host"), {**parts, **_there({"program": program, "pid": pid})}, {}, rest
+    program, pid, rest = _parse_program(rest)
+    return ParsedHeader(
+        time,
+        parts.get("host"),
+        {**parts, **_without_empty({"program": program, "pid": pid})},
+        {},
+        rest,
     )
 
 
-def _time(text: str) -> tuple[str | None, str]:
-    """A time, and what follows it."""
-    if _like(text[:11], "0000-00-00T"):
+def _parse_rfc3164_time(text: str) -> tuple[str | None, str]:
+    if _has_shape(text[:11], "0000-00-00T"):
         end = next((at for at, char in enumerate(text) if char not in _PRINTABLE), len(text))
         return (text[:end], text[end:]) if 11 + 8 <= end <= 11 + 32 else (None, text)
-    day = text[4:6] if text[4:5] in " 0123" and _like(text[5:6], "0") else text[4:5]
+    day = text[4:6] if text[4:5] in " 0123" and _has_shape(text[5:6], "0") else text[4:5]
     at = 4 + len(day)
-    if not _like(text[:4], "Aaa ") or not _like(day[-1:], "0") or text[at : at + 1] != " ":
+    if (
+        not _has_shape(text[:4], "Aaa ")
+        or not _has_shape(day[-1:], "0")
+        or text[at : at + 1] != " "
+    ):
         return None, text
-    at = at + 6 if _like(text[at + 1 : at + 6], "0000 ") else at + 1
-    if not _like(text[at : at + 8], "00:00:00"):
+    at = at + 6 if _has_shape(text[at + 1 : at + 6], "0000 ") else at + 1
+    if not _has_shape(text[at : at + 8], "00:00:00"):
         return None, text
     at += 8
     if text[at : at + 1] == ".":
@@ -387,13 +451,13 @@ def _time(text: str) -> tuple[str | None, str]:
     return text[:at], text[at:]
 
 
-def _program(text: str) -> tuple[str | None, str | None, str]:
-    """Program, pid and message. The program ends at the first colon that can be its end."""
+def _parse_program(text: str) -> tuple[str | None, str | None, str]:
+    # the program ends at the first colon that can be its end
     for at in range(1, min(len(text), 256)):
         if text[at] == ":" and text[at + 1 : at + 2] in ("", " "):
             return text[:at], None, text[at + 2 :]
         if text[at] == "[":
-            pid, end = _while(text, at + 1, _PROGRAM_CHARS)
+            pid, end = _take_while(text, at + 1, _PROGRAM_CHARS)
             if len(pid) <= 64 and text[end : end + 2] == "]:" and text[0] in _PROGRAM_CHARS:
                 return text[:at], pid or None, text[end + 2 :].removeprefix(" ")
             return None, None, text
@@ -402,16 +466,20 @@ def _program(text: str) -> tuple[str | None, str | None, str]:
     return None, None, text
 
 
-def _while(text: str, at: int, allowed: frozenset[str]) -> tuple[str, int]:
+def _take_while(text: str, at: int, allowed: frozenset[str]) -> tuple[str, int]:
     end = at
     while end < len(text) and text[end] in allowed:
         end += 1
     return text[at:end], end
 
 
-def _like(text: str, form: str) -> bool:
-    """Whether each character is as in the form: 0 a digit, A a capital, a a small letter, others
-    themselves.
+def _has_shape(text: str, form: str) -> bool:
+    """Return whether a text has the shape of a template, character by character.
+
+    Args:
+        text: text to compare.
+        form: template: 0 stands for a digit, A for an upper case letter, a for a lower case letter,
+            and all other characters for themselves.
     """
     kinds = {"0": string.digits, "A": string.ascii_uppercase, "a": string.ascii_lowercase}
     return len(text) == len(form) and all(
@@ -419,9 +487,9 @@ def _like(text: str, form: str) -> bool:
     )
 
 
-def _of_priority(priority: int) -> dict[str, str]:
+def _priority_parts(priority: int) -> dict[str, str]:
     return {"facility": str(priority // 8), "severity": str(priority % 8)}
 
 
-def _there(parts: dict[str, str | None]) -> dict[str, str]:
+def _without_empty(parts: dict[str, str | None]) -> dict[str, str]:
     return {name: part for name, part in parts.items() if part}

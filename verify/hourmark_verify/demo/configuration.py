@@ -1,13 +1,16 @@
-"""The demo's event types and sources, as files for `hourmark types apply`."""
+"""The configuration of the demo: event types and sources for `hourmark types apply`, and the
+settings of all components, with buckets of one minute and frequent reports.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from hourmark.rules.event_types import DEAD_LETTERS, read_declarations
-from hourmark_verify.demo.events import AD_SHOWN, TRACK_PLAYED
-from hourmark_verify.demo.named_lines import TYPE as LINES
+from hourmark_verify.demo.log_lines import AD_SHOWN, HOST, TRACK_PLAYED
+from hourmark_verify.demo.log_lines import LINES_TYPE as LINES
 
 SERVER_LOG: Final = "server-log"
 SERVER_SOURCE: Final = "server-logs"
@@ -45,7 +48,7 @@ fields = [{ name = "line", type = "bytes" }]
 line = { payload = "text", field = "line" }
 """,
     # Kafka writes `[time] LEVEL message (logger)`, Hadoop `time LEVEL logger: message`; what is
-    # neither (stack traces, banners) is taken whole, at the time it was seen.
+    # neither (stack traces, banners) becomes an event of the whole line at its time of delivery.
     f"{SERVER_LOG}.toml": """\
 name = "server-log"
 doc = "A line of a server's log."
@@ -90,15 +93,25 @@ _CONTENT: Final = {
     "pattern": "raw-line",
     "logfmt": "logfmt",
     "tsv": "tsv",
-}  # by payload: see hourmark_verify.judge.expectations
+}  # by payload; values as in hourmark_verify.judge.expectations
 
 
-def told(
+def declarations_for_judge(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
-    """Types, sources and limits of a folder, as the judge is told them."""
+    """Return the declarations of a folder in the format of the judge's expectations.
+
+    Args:
+        folder: folder of type and source declarations.
+
+    Returns:
+        Types by name, settings of the source files by source name, and the time limits.
+
+    Raises:
+        TypeFileError: if a declaration is not valid.
+    """
     types, sources, limits = read_declarations(folder)
-    told_types = {
+    judge_types = {
         t.name: {
             **t.line.model_dump(exclude={"payload"}),
             "content": _CONTENT[t.line.payload],
@@ -107,7 +120,7 @@ def told(
         for t in types
         if t.name != DEAD_LETTERS.name
     }
-    told_sources = {
+    judge_sources = {
         s.name: {
             "source": s.name,
             "form": s.format,
@@ -117,11 +130,61 @@ def told(
         }
         for s in sources
     }
-    return told_types, told_sources, limits.model_dump()
+    return judge_types, judge_sources, limits.model_dump()
 
 
 def write_declarations(folder: Path) -> None:
-    """Write all files."""
+    """Write the type and source declarations of the demo as files.
+
+    Args:
+        folder: folder to write to; it is created if it does not exist.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in _FILES.items():
         (folder / name).write_text(content)
+
+
+BUCKET_SECONDS: Final = 60
+SERVER_LOGS: Final = (
+    "edge-*.log",
+    "central-*.log",
+    "namenode.log",
+    "datanode.log",
+    "mirror.log",
+    "registry.log",
+)
+ZONE: Final = "UTC"  # the demo starts its servers with TZ=UTC
+
+
+def demo_settings(
+    stack: Mapping[str, Any], server_logs: Path, sources: Path, types: Path
+) -> dict[str, Any]:
+    """Return the settings of all components for the demo.
+
+    Args:
+        stack: settings of the local stack, parsed from its hourmark.toml.
+        server_logs: folder of the logs of the stack's servers.
+        sources: folder of the log files that the demo writes.
+        types: folder of the type declarations.
+    """
+    tailed = [
+        {
+            "name": SERVER_SOURCE,
+            "paths": [str(server_logs / pattern) for pattern in SERVER_LOGS],
+            "zone": ZONE,
+        },
+        {"name": LINES_SOURCE, "paths": [str(sources / LINES_SOURCE / "*")]},
+        {"name": EVENTS_SOURCE, "paths": [str(sources / EVENTS_SOURCE / "*")]},
+    ]
+    return {
+        **stack,
+        "parsing": {"bucket_seconds": BUCKET_SECONDS},
+        "types": {"dir": str(types)},
+        "service": {**stack["service"], "report_seconds": 1.0},
+        "etl": {
+            **stack["etl"],
+            # even a small batch takes seconds of CPU time, which the closer needs too
+            "trigger_seconds": 4.0,
+        },
+        "tailer": {**stack["tailer"], "host_name": HOST, "report_seconds": 1.0, "sources": tailed},
+    }
