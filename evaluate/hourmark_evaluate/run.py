@@ -32,9 +32,9 @@ from hourmark_evaluate.world import Wish, World
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.stack.control import purge_stack
+from hourmark_infra.stack.kafka import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
-from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
 
 GIVE_UP_SECONDS: Final = (

@@ -29,7 +29,7 @@ from hourmark_evaluate.trials import TRIALS
 from hourmark_evaluate.verdicts import Property, Verdict, verdicts
 from hourmark_evaluate.world import Wish, World
 from hourmark_infra.stack import Stack
-from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.stack.kafka import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
 from hourmark_infra.stack.process import marked
 

@@ -23,7 +23,7 @@ from tests.support.debian_packages import made
 from tests.support.debian_programs import program
 from tools.uv import Done, run_uv, uv
 
-from hourmark_infra.tar_files import extract
+from hourmark_infra.stack.registry import extract
 
 BUILD_LOCK: Final = ROOT / "infra" / "launcher" / "build.lock"
 OTHERS: Final = tuple(room.folder.name for room in ROOMS.values())

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hourmark_infra.tar_files import extract
+from hourmark_infra.stack.registry import extract
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # Where a version was released. Tags are not in every clone, commits are; a shallow one has neither.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -19,7 +22,6 @@ from hourmark.errors import UsageError
 from hourmark.process.durable import write_durably
 from hourmark_infra import jars
 from hourmark_infra.containers import first
-from hourmark_infra.containers.application import write_for_ever
 from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, WATCH_PORT, render_settings
 from hourmark_infra.containers.site import SPARK_PORT, Site
 from hourmark_infra.containers.whole import run_whole
@@ -30,6 +32,59 @@ from hourmark_infra.stack.layout import Layout
 from hourmark_infra.stack.registry import unpacked
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
+
+LINES_A_SECOND: Final = 5
+ROTATE_BYTES: Final = 1 << 20
+_KEPT: Final = 99  # rotated files; a day's worth, at these rates
+
+
+def write_for_ever(log: Path, clock: Clock) -> None:
+    """Append line by line; each is one write of whole bytes."""
+    draw = random.Random(clock.now_ms())  # noqa: S311  # what is shown to nobody need not be secret
+    number = 0
+    while True:
+        rotate(log)
+        with log.open("ab", buffering=0) as file:
+            while file.tell() < ROTATE_BYTES:
+                number += 1
+                file.write(line(number, clock.now_ms(), draw))
+                clock.sleep(1 / LINES_A_SECOND)
+
+
+def line(number: int, now_ms: int, draw: random.Random) -> bytes:
+    """A line with its LF: nine of ten are pages that were viewed, one is plain text."""
+    now = (
+        datetime.fromtimestamp(now_ms / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+    head = f"<14>1 {now} application program {number}"
+    if number % 10 == 0:
+        return f"{head} app-log - {number} pages were shown\n".encode()
+    page = {
+        "page": f"/page/{draw.randrange(100)}",
+        "milliseconds": draw.randrange(500),
+        "user": f"user-{draw.randrange(1000)}",
+    }
+    return f"{head} page-viewed - {json.dumps(page)}\n".encode()
+
+
+def rotate(log: Path) -> None:
+    """Where the file is full, rename it, and those before it; the oldest is removed."""
+    if not log.exists() or log.stat().st_size < ROTATE_BYTES:
+        return
+    for path, to in _renames(log):
+        if path.exists():
+            path.replace(to)
+
+
+def _renames(log: Path) -> Iterator[tuple[Path, Path]]:
+    for number in range(_KEPT, 0, -1):
+        yield (
+            log.with_name(f"{log.name}.{number - 1}" if number > 1 else log.name),
+            log.with_name(f"{log.name}.{number}"),
+        )
+
 
 _WAIT_S: Final = 1.0
 _AGAIN_S: Final = 5.0  # between tries to apply the types, while servers come up

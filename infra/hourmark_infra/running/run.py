@@ -24,14 +24,88 @@ from hourmark.records.hours import Hour
 from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
-from hourmark_infra.running.one_log import OneLog
-from hourmark_infra.running.settings import beginning, has_servers, run_settings
 from hourmark_infra.running.supervising import LOOK_S, Supervisor
 from hourmark_infra.stack.control import Stack
 from hourmark_infra.stack.layout import WATCH
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
+
+_WHOLE = ("storage",)  # groups of which a part makes no sense with parts of the stack's
+
+
+def run_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of all components.
+
+    Each setting of the user's is taken; of `storage` the whole group, or nothing.
+    """
+    groups = {
+        name: {**stack.get(name, {}), **group}
+        if isinstance(group, Mapping) and name not in _WHOLE
+        else group
+        for name, group in own.items()
+    }
+    return {**stack, **groups}
+
+
+def beginning(config: Config, now_ms: int) -> tuple[str, ...]:
+    """Options of `types apply`: types that are new begin where the configuration says, so that
+    lines that are there come into the hours of their own, while that is not too many buckets ago.
+    What is no hour is for `types apply` to name.
+    """
+    first, length_s = config.types.first_hour, config.parsing.bucket_seconds
+    if first is None:
+        return ()
+    try:
+        begins = Hour.parse(first, length_s)
+    except ValueError:
+        return ()
+    return (
+        ("--first-hour", first)
+        if begins >= Hour.containing(now_ms, length_s).earliest_chain_start()
+        else ()
+    )
+
+
+def has_servers(own: Mapping[str, Any]) -> bool:
+    """Whether the file names servers of its own, so that no local stack is needed."""
+    return "kafka" in own
+
+
+_PIECE: Final = 1 << 16  # read of one at a time; a line that is longer comes in pieces
+
+
+class OneLog:
+    """A merged view of lines appended to several log files after its creation."""
+
+    def __init__(self, files: Mapping[str, Path], say: Callable[[str], None]) -> None:
+        self._files, self._say = files, say
+        self._at = {
+            name: file.stat().st_size if file.exists() else 0 for name, file in files.items()
+        }
+        self._width = max(map(len, files), default=0)
+
+    def follow(self) -> None:
+        """Output all complete lines written since the last call, prefixed with the name of their file.
+
+        An incomplete last line is kept for a later call. A missing file is skipped.
+        """
+        for name, file in self._files.items():
+            while lines := self._next(name, file):
+                for line in lines.splitlines():
+                    self._say(f"{name:<{self._width}} | {line.decode(errors='replace')}")
+
+    def _next(self, name: str, file: Path) -> bytes:
+        try:
+            with file.open("rb") as opened:
+                opened.seek(self._at[name])
+                piece = opened.read(_PIECE)
+        except FileNotFoundError:  # it was not started yet
+            return b""
+        whole = piece[: piece.rfind(b"\n") + 1] or (piece if len(piece) == _PIECE else b"")
+        self._at[name] += len(whole)
+        return whole
+
 
 _READY_S: Final = 600.0  # as servers
 _APPLY_S: Final = 600.0

@@ -17,10 +17,9 @@ from hourmark.errors import UsageError
 from hourmark.kafka.clients import librdkafka_logger
 from hourmark.printing import json_option, print_json
 from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack.control import Stack
+from hourmark_infra.stack.control import Stack, purge_stack
 from hourmark_infra.stack.layout import SERVICE
 from hourmark_infra.stack.options import Clusters, clusters_option
-from hourmark_infra.stack.purge import purge_stack
 from hourmark_infra.stack.servers import mirror_is_there
 
 

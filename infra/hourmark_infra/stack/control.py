@@ -1,12 +1,10 @@
-"""The local stack of servers, used by the command line, the demo and the tests.
-
-A lock file next to the stack's folder serializes processes that change the same stack. The
-operating system releases the lock when its holder dies.
-"""
+"""Deletion of a stack's data; a deletion interrupted by kill -9 is completed by the next call."""
 
 from __future__ import annotations
 
 import getpass
+import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -37,14 +35,15 @@ from hourmark_infra.stack.layout import (
     Layout,
     free_ports,
     is_free,
+    stack_root,
 )
+from hourmark_infra.stack.lifecycle import check_own_name
 from hourmark_infra.stack.options import Clusters, Workers
-from hourmark_infra.stack.own_name import check_own_name
 from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, send, spawn
 from hourmark_infra.stack.registry import unpacked
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
-from hourmark_infra.stack.state import State, load_state, new_state, save_state
+from hourmark_infra.stack.state import State, load_state, new_state, save_state, state_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,3 +432,21 @@ def _one_at_a_time(home: Path, say: Say) -> AbstractContextManager[None]:
     return one_at_a_time(
         home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack")
     )
+
+
+def purge_stack(home: Path, say: Say) -> bool:
+    """Stop the stack in the folder `home` and delete its data.
+
+    The stack's folder is deleted only if it contains a state file. It is renamed first, so that a
+    partly deleted stack is never used.
+
+    Returns:
+        True if data was deleted, false if there was nothing to delete.
+    """
+    if state_file(home).exists():
+        Stack.load(home, say).down()
+        stack_root(home).rename(home / f"stack.purged-{os.getpid()}")
+    purged = [*home.glob("stack.purged-*")]
+    for rest in purged:
+        shutil.rmtree(rest)
+    return bool(purged)

@@ -3,8 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from hourmark_infra.stack.layout import Layout, replication
+
+ROLE: Final = "hourmark"
+PASSWORD: Final = "reads-only"  # noqa: S105  # see above
+
+ACCESS_FILE: Final = "jmx.access"
+# a name; Java wants the file to be its owner's alone
+PASSWORD_FILE: Final = "jmx.password"  # noqa: S105
+FILES: Final = {ACCESS_FILE: f"{ROLE} readonly\n", PASSWORD_FILE: f"{ROLE} {PASSWORD}\n"}
+
+_PREFIX: Final = "-Dcom.sun.management.jmxremote"
+
+
+def jmx_options(settings: Path, port: int) -> tuple[str, ...]:
+    """Return the JVM options that enable read-only JMX on the loopback interface.
+
+    Args:
+        settings: Folder with the access and password files of `FILES`.
+        port: TCP port of JMX and RMI.
+    """
+    return (
+        f"{_PREFIX}.port={port}",
+        f"{_PREFIX}.rmi.port={port}",
+        f"{_PREFIX}.host=127.0.0.1",
+        "-Djava.rmi.server.hostname=127.0.0.1",
+        f"{_PREFIX}.ssl=false",
+        f"{_PREFIX}.authenticate=true",
+        f"{_PREFIX}.access.file={settings / ACCESS_FILE}",
+        f"{_PREFIX}.password.file={settings / PASSWORD_FILE}",
+    )
+
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # as hourmark.config.loading's kafka.max_message_bytes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,6 +20,25 @@ from hourmark.process.durable import write_durably
 from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
 from hourmark_infra.stack.servers import Server
+
+
+def check_own_name() -> None:
+    """Check that this machine's host name resolves to an address.
+
+    Raises:
+        Unavailable: The name does not resolve. The message contains the line to add to
+            `/etc/hosts`.
+    """
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError as error:
+        raise Unavailable(
+            f"this machine's own name, {name}, has no address ({error}), and HDFS and Spark do "
+            "not start without: "
+            f"add the line `127.0.1.1 {name}` to /etc/hosts, then repeat the command"
+        ) from error
+
 
 READY_SECONDS = (
     600.0  # far above the 20 s it takes: a loaded machine is slow, not broken (180 s were seen)

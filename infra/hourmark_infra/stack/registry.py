@@ -9,7 +9,19 @@ from pathlib import Path
 
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.stack.layout import Layout
-from hourmark_infra.tar_files import extract
+
+
+def extract(archive: tarfile.TarFile, folder: Path) -> None:
+    """Extract all members of a trusted `archive` into `folder`.
+
+    The caller must have verified or created the archive: Python versions before 3.11.4 extract it
+    without the `data` filter.
+    """
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:  # before Python 3.11.4
+        archive.extractall(folder)  # noqa: S202
+
 
 CONFLUENT_PATH = "/apis/ccompat/v7"
 

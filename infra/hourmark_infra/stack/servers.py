@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from hourmark_infra.stack import hadoop, health
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.jmx import jmx_options
+from hourmark_infra.stack.kafka import jmx_options
 from hourmark_infra.stack.layout import CLUSTERS, JMX, MIRRORS, WATCH, Layout
 from hourmark_infra.stack.options import Clusters
 from hourmark_infra.stack.registry import registry_options, runner_jar

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hourmark.process.durable import write_durably
-from hourmark_infra.stack import config_file, hadoop, jmx, kafka
+from hourmark_infra.stack import config_file, hadoop, kafka
 from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
@@ -28,7 +28,7 @@ def write_settings(layout: Layout, config_text: str, datanode: str = "datanode")
         "hadoop/log4j.properties": hadoop.LOG4J,
         layout.config_file: config_text,
     }
-    texts.update(jmx.FILES)
+    texts.update(kafka.FILES)
     for cluster in CLUSTERS:
         for node in layout.nodes(cluster):
             properties = kafka.broker_properties(layout, cluster, node)

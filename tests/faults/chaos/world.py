@@ -51,8 +51,8 @@ from hourmark.records.wire import CLOCK_HEADER
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import COMMANDS, Components, wait_for
 from hourmark_infra.jars.cache import Say
+from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
-from hourmark_infra.stack.purge import purge_stack
 from hourmark_verify.demo.settings import ZONE
 from hourmark_verify.judge.webhdfs import WebHdfs
 

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from hourmark.errors import Unavailable
-from hourmark_infra.stack.own_name import check_own_name
+from hourmark_infra.stack.lifecycle import check_own_name
 
 
 def test_a_name_without_an_address_is_named_with_what_to_do(

@@ -29,8 +29,8 @@ from hourmark_infra.components import Components, wait_for
 from hourmark_infra.jars.cache import Say
 from hourmark_infra.locks import one_at_a_time
 from hourmark_infra.stack import Stack
+from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.options import SERVERS, Clusters
-from hourmark_infra.stack.purge import purge_stack
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.closing import Progress, TypeClosing, closed_enough, look, short
 from hourmark_verify.demo.declarations import (

@@ -17,7 +17,7 @@ from tests.support.clock import FakeClock
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, UsageError
 from hourmark_declare.cli import types
-from hourmark_infra.containers import application, first, roles
+from hourmark_infra.containers import first, roles
 from hourmark_infra.containers.roles import Container
 from hourmark_infra.containers.settings import connections, render_settings
 from hourmark_infra.containers.site import Site, site_of
@@ -181,7 +181,7 @@ def test_a_role_that_there_is_not_is_named(tmp_path: Path) -> None:
 
 def test_what_the_application_logs_is_events_of_the_example_types(tmp_path: Path) -> None:
     draw = random.Random(7)
-    lines = b"".join(application.line(number, 1_790_000_000_000, draw) for number in range(1, 21))
+    lines = b"".join(roles.line(number, 1_790_000_000_000, draw) for number in range(1, 21))
     arguments = [
         "try",
         "--dir",
@@ -199,8 +199,8 @@ def test_what_the_application_logs_is_events_of_the_example_types(tmp_path: Path
 def test_a_full_log_is_renamed_and_none_is_lost(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     for number in range(3):
-        log.write_bytes(b"%d" % number + b"x" * application.ROTATE_BYTES)
-        application.rotate(log)
+        log.write_bytes(b"%d" % number + b"x" * roles.ROTATE_BYTES)
+        roles.rotate(log)
     assert not log.exists()
     assert [tmp_path.joinpath(f"app.log.{number}").read_bytes()[:1] for number in (1, 2, 3)] == [
         b"2",
@@ -208,5 +208,5 @@ def test_a_full_log_is_renamed_and_none_is_lost(tmp_path: Path) -> None:
         b"0",
     ]
     log.write_bytes(b"small")
-    application.rotate(log)
+    roles.rotate(log)
     assert log.read_bytes() == b"small"

@@ -21,9 +21,14 @@ from hourmark.records.hours import Hour
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
 from hourmark_infra.running.closed import as_text, closed_since, next_hours, told, waiting
-from hourmark_infra.running.one_log import OneLog
-from hourmark_infra.running.run import Run, run_awaited
-from hourmark_infra.running.settings import beginning, has_servers, run_settings
+from hourmark_infra.running.run import (
+    OneLog,
+    Run,
+    beginning,
+    has_servers,
+    run_awaited,
+    run_settings,
+)
 from hourmark_infra.running.supervising import PAUSE_MAX_S, STEADY_S, Supervisor
 from hourmark_infra.stack.process import Process, spawn
 
