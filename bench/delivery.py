@@ -43,7 +43,7 @@ from hourmark_declare.apply import apply_declarations
 from hourmark_declare.servers import open_targets, read_applied_rules
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
 from hourmark_delivery_service.queue.kafka_queue import producer_settings
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.state import load_state
 
 CONNECTIONS = 4  # what fills the service: more add no events a second
@@ -57,9 +57,9 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         stack = (
-            Stack.load(stack_state_dir())
+            LocalStack.load(stack_state_dir())
             if load_state(stack_state_dir())
-            else Stack.load_or_make(stack_state_dir(), mirror=False)
+            else LocalStack.load_or_make(stack_state_dir(), mirror=False)
         )
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)

@@ -23,7 +23,7 @@ from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark_declare.apply import apply_declarations
 from hourmark_declare.servers import open_targets
 from hourmark_etl.storage import open_storage
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.state import load_state
 
 BUCKET_SECONDS = 60
@@ -37,7 +37,9 @@ class Site:
     def __init__(self, home_folder: Path | None = None, *, local: bool = False) -> None:
         folder = home_folder or stack_state_dir()
         stack = (
-            Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
+            LocalStack.load(folder)
+            if load_state(folder)
+            else LocalStack.load_or_make(folder, mirror=False)
         )
         stack.up()
         self.stack_config = stack.layout.config_file

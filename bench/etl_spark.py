@@ -28,7 +28,7 @@ from bench.etl_site import BUCKET_SECONDS, Site
 from bench.etl_traffic import Delivered
 from bench.process_tree import ProcessTree
 from hourmark.kafka.topic_names import EVENTS_PREFIX, events_topic
-from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, say_on_stderr
+from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, print_progress
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.java.find import java_executable
 
@@ -169,7 +169,7 @@ def _jars() -> list[str]:
     """Of Spark's Kafka connector, which Hourmark itself does not use."""
     locked = read_lock("spark", JARS_LOCK)
     folder = ensure_jars(
-        "spark", locked, cache_root() / "jars", IvyFetch(java_executable), say_on_stderr
+        "spark", locked, cache_root() / "jars", IvyFetch(java_executable), print_progress
     )
     return [str(folder / jar.file_name) for jar in locked]
 

@@ -40,8 +40,8 @@ from hourmark_evaluate.sizing.coefficients import Measured
 from hourmark_evaluate.sizing.fitting import Measurement
 from hourmark_evaluate.sizing.model import COMPONENTS, Load
 from hourmark_infra.components import Components, wait_for
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.process import marked
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.process import find_by_mark_prefix
 from hourmark_producer.send.file_shipper import ZSTD_LEVEL
 from hourmark_verify.demo.closing import look
 from hourmark_verify.demo.rendering import rfc5424
@@ -87,7 +87,7 @@ class World:
 
     def start(self, ending: ExitStack) -> Config:
         self.logs.mkdir()
-        stack = Stack.load_or_make(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
+        stack = LocalStack.load_or_make(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
         ending.callback(stack.down)
         stack.up()
         settings = tomllib.loads(stack.layout.config_file.read_text())
@@ -122,7 +122,7 @@ class World:
     def cpu_s(self) -> dict[str, float]:
         """So far, by component; the ETL's are watched apart."""
         used = dict[str, float]()
-        for mark, processes in marked(f"{self.home}/").items():
+        for mark, processes in find_by_mark_prefix(f"{self.home}/").items():
             name = mark.rpartition("::")[2]
             component = _COMPONENTS.get(name, name.partition("-")[0])
             for process in processes if component in COMPONENTS and component != "etl" else ():

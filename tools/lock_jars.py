@@ -19,8 +19,8 @@ from tools.jar_sets import PEER, SETS, YARN, JarSet
 
 from hourmark.errors import Unavailable
 from hourmark.process.durable import write_durably
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.jars.ivy import dependency, last_words, start_ivy
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.jars.ivy import read_log_tail, render_dependency, start_ivy
 from hourmark_infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
 from hourmark_infra.java.find import java_executable
 
@@ -39,17 +39,17 @@ def _lock(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
     write_durably(lock_file, render_lock(jars).encode(), mode=0o644)
     for jar_set in jar_sets:
         chosen = [jar for jar in jars if jar.set == jar_set.name]
-        say_on_stderr(
+        print_progress(
             f"{jar_set.name}: {len(chosen)} files, {sum(jar.size for jar in chosen) / 1e6:.1f} MB"
         )
 
 
 def _resolve(jar_set: JarSet) -> Iterator[Jar]:
-    say_on_stderr(f"{jar_set.name}: resolving")
+    print_progress(f"{jar_set.name}: resolving")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         dependencies = "\n".join(
-            dependency(
+            render_dependency(
                 root.organisation,
                 root.module,
                 root.revision,
@@ -64,7 +64,7 @@ def _resolve(jar_set: JarSet) -> Iterator[Jar]:
         )
         if process.wait() != 0:
             raise Unavailable(
-                f"{jar_set.name} cannot be resolved; see Ivy's words:\n{last_words(folder, 30)}"
+                f"{jar_set.name} cannot be resolved; see Ivy's words:\n{read_log_tail(folder, 30)}"
             )
         for path in sorted(path for path in out.rglob("*") if path.is_file()):
             jar = _described(jar_set.name, path, out)

@@ -31,7 +31,7 @@ from hourmark_evaluate.trials import TRIALS
 from hourmark_evaluate.verdicts import Verdict, verdicts
 from hourmark_evaluate.world import Wish, World
 from hourmark_infra import jars
-from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.java.find import java_executable
 
 QUICK_SECONDS = 10.0
@@ -244,10 +244,10 @@ def _write(result: Evaluation, report: Path | None, markdown: Path | None) -> No
     if report is not None:
         _keep(report, result)
         write_durably(report / "evaluation.html", as_html(result).encode(), mode=0o644)
-        say_on_stderr(f"written: {report / 'evaluation.html'} and evaluation.json")
+        print_progress(f"written: {report / 'evaluation.html'} and evaluation.json")
     if markdown is not None:
         write_durably(markdown.absolute(), as_markdown(result).encode(), mode=0o644)
-        say_on_stderr(f"written: {markdown}")
+        print_progress(f"written: {markdown}")
 
 
 def _read(path: Path) -> Evaluation:
@@ -281,7 +281,7 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
                 f"{', '.join(named)}: of clusters of yours, so --bootstrap must name the "
                 "edge; the local stack needs none"
             )
-        with local_world(stack_state_dir() / "evaluate", wish, clock, say_on_stderr) as world:
+        with local_world(stack_state_dir() / "evaluate", wish, clock, print_progress) as world:
             yield world
         return
     hands.check(commands)
@@ -298,7 +298,7 @@ def _world(given: dict[str, Any]) -> Iterator[World]:
         jmx,
         wish,
         clock,
-        say_on_stderr,
+        print_progress,
     )
 
 
@@ -308,7 +308,7 @@ def _jmx(addresses: tuple[str, ...], user: str) -> Jmx:
     return Jmx(
         addresses=addresses,
         java=java_executable,
-        jars=lambda: jars.ensure("kafka", java_executable, say_on_stderr),
+        jars=lambda: jars.ensure("kafka", java_executable, print_progress),
         user=user,
         password=os.environ.get(JMX_PASSWORD, ""),
     )

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from hourmark.kafka.clients import TIMEOUT_S
 from hourmark_evaluate.brokers import Brokers
 from hourmark_evaluate.hands import Hands
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.servers import MIRROR
 
 _LIMIT: Final = "max.message.bytes"
@@ -25,12 +25,12 @@ _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 _TOO_SMALL: Final = "100"
 
 
-def servers(stack: Stack) -> tuple[str, ...]:
+def servers(stack: LocalStack) -> tuple[str, ...]:
     """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 
-def hands(stack: Stack, central: Brokers | None) -> Hands:
+def hands(stack: LocalStack, central: Brokers | None) -> Hands:
     """Return the operations on the servers of a local stack.
 
     Args:
@@ -73,7 +73,7 @@ def hands(stack: Stack, central: Brokers | None) -> Hands:
     )
 
 
-def cpu_seconds(stack: Stack) -> dict[int, float]:
+def cpu_seconds(stack: LocalStack) -> dict[int, float]:
     """Return the CPU seconds used by each running edge broker, by process id.
 
     A restarted broker has a new process id and starts at 0.

@@ -29,13 +29,13 @@ from hourmark_evaluate.stage import NotBack
 from hourmark_evaluate.trials import TRIALS, play
 from hourmark_evaluate.verdicts import of_trial
 from hourmark_evaluate.world import Wish, World
-from hourmark_infra.jars.cache import Say
-from hourmark_infra.locks import one_at_a_time
-from hourmark_infra.stack import Stack
+from hourmark_infra.jars.cache import Reporter
+from hourmark_infra.locks import exclusive_lock
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.kafka import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
-from hourmark_infra.stack.servers import mirror_is_there
+from hourmark_infra.stack.servers import is_mirror_installed
 
 GIVE_UP_SECONDS: Final = (
     180.0  # time limit for brokers that are still starting when a run is interrupted
@@ -138,7 +138,7 @@ def _played(world: World, name: str, broken_off: str) -> Trial:
 
 
 @contextlib.contextmanager
-def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[World]:
+def local_world(home: Path, wish: Wish, clock: Clock, say: Reporter) -> Iterator[World]:
     """Start a new local stack and yield its clusters; stop the stack on exit.
 
     The stack has three edge brokers, three central brokers and, if MirrorMaker 2 is installed, two
@@ -160,12 +160,14 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
             "another folder"
         )
 
-    with one_at_a_time(home / "evaluate.lock", refuse):
+    with exclusive_lock(home / "evaluate.lock", refuse):
         purge_stack(home, say)
-        mirror = mirror_is_there()
+        mirror = is_mirror_installed()
         copier = "two workers of MirrorMaker 2" if mirror else "no mirror, as none is installed"
         say(f"starting three edge brokers, three central ones and {copier}")
-        stack = Stack.load_or_make(home, mirror=mirror, spread=True, workers=2, jmx=True, say=say)
+        stack = LocalStack.load_or_make(
+            home, mirror=mirror, spread=True, workers=2, jmx=True, say=say
+        )
         try:
             stack.up(local.servers(stack))
             yield world_of(stack, wish, clock, say)
@@ -173,7 +175,7 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Say) -> Iterator[Worl
             stack.down()
 
 
-def world_of(stack: Stack, wish: Wish, clock: Clock, say: Callable[[str], None]) -> World:
+def world_of(stack: LocalStack, wish: Wish, clock: Clock, say: Callable[[str], None]) -> World:
     """Return the brokers and the mirror of a running local stack as the environment for trials.
 
     Brokers' metrics are available only if the stack was created with JMX.
@@ -223,7 +225,7 @@ def users_world(
     jmx: Jmx | None,
     wish: Wish,
     clock: Clock,
-    say: Say,
+    say: Reporter,
 ) -> World:
     """Return the user's clusters as the environment for trials, with a new run identifier.
 

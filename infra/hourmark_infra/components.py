@@ -23,8 +23,8 @@ import httpx
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark_infra.stack.lifecycle import end, kill, last_lines
-from hourmark_infra.stack.process import Process, is_alive, of_mark, spawn
+from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
+from hourmark_infra.stack.process import Process, find_by_mark, is_alive, spawn
 
 _STOP_SECONDS: Final = 10.0
 _RETRIES: Final = 3
@@ -73,7 +73,7 @@ class Components:
             KeyError: `name` is not a known daemon.
         """
         self.running[name] = spawn(
-            self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name)
+            self.command(*COMMANDS[name]), child_environment(), self._mark(name), self.log(name)
         )
 
     def runs(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class Components:
         Does nothing if the daemon is not running.
         """
         self.running.pop(name, None)
-        kill(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
+        kill_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
         """Stop the daemon `name` and its child processes, starting with SIGTERM.
@@ -94,7 +94,7 @@ class Components:
         Does nothing if the daemon is not running.
         """
         self.running.pop(name, None)
-        end(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
+        stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
         """Stop all daemons of this home in parallel, including those left by an earlier run."""
@@ -131,7 +131,7 @@ class Components:
         try:
             subprocess.run(
                 command,
-                env=environment(),
+                env=child_environment(),
                 check=True,
                 timeout=seconds,
                 stdin=subprocess.DEVNULL,
@@ -171,7 +171,7 @@ class Components:
             Unavailable: The service is not ready in time, or a started daemon exited.
         """
         wait_for(
-            lambda: is_ready(address),
+            lambda: is_service_ready(address),
             f"the service to be ready at {address}",
             seconds,
             self.clock,
@@ -190,7 +190,7 @@ class Components:
         return f"{self.home}/components::{name}"
 
 
-def environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return a copy of this process's environment without its `HOURMARK_*` variables.
 
     These variables would override the configuration file of a child process.
@@ -228,7 +228,7 @@ def wait_for(
         clock.sleep(pause_s)
 
 
-def is_ready(address: str) -> bool:
+def is_service_ready(address: str) -> bool:
     """Return whether the delivery service at the base URL `address` reports that it is ready.
 
     Returns false if the service does not respond within five seconds.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 @contextmanager
-def one_at_a_time(file: Path, busy: Callable[[], None]) -> Iterator[None]:
+def exclusive_lock(file: Path, busy: Callable[[], None]) -> Iterator[None]:
     """Hold an exclusive lock on `file` within a `with` block.
 
     Args:

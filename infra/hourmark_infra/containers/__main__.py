@@ -13,8 +13,8 @@ from hourmark.config.loading import stack_state_dir
 from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError
 from hourmark_infra.containers import roles
-from hourmark_infra.containers.site import SHARED, site_of
-from hourmark_infra.containers.wellness import ask
+from hourmark_infra.containers.health_checks import check_role
+from hourmark_infra.containers.site import SHARED, read_site
 
 _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or --install"
 
@@ -23,7 +23,7 @@ def main(words: list[str]) -> int:
     """The exit code."""
     install_redaction()
     if words == ["--install"]:
-        roles.installed()
+        roles.installed_programs()
         return 0
     asked = words[:1] == ["--ask"]
     name, *arguments = words[asked:] or [""]
@@ -35,13 +35,13 @@ def main(words: list[str]) -> int:
     )  # a container's first process is not ended by it otherwise
     try:
         container = roles.Container(
-            name, site_of(os.environ), stack_state_dir(), SHARED, SystemClock()
+            name, read_site(os.environ), stack_state_dir(), SHARED, SystemClock()
         )
         if asked:
-            health = ask(container)
+            health = check_role(container)
             print(redact(health.detail))
             return 0 if health.ok else 1
-        roles.run(container, arguments)
+        roles.run_role(container, arguments)
     except HourmarkError as error:
         print(redact(f"{name}: {error}"), file=sys.stderr)
         return error.exit_code

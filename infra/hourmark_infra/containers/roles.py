@@ -21,15 +21,15 @@ from hourmark.commands.canary import CANARY, DECLARATION
 from hourmark.errors import UsageError
 from hourmark.process.durable import write_durably
 from hourmark_infra import jars
-from hourmark_infra.containers import first
+from hourmark_infra.containers import site_setup
 from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, WATCH_PORT, render_settings
-from hourmark_infra.containers.site import SPARK_PORT, Site
-from hourmark_infra.containers.whole import run_whole
-from hourmark_infra.jars.cache import cache_root, say_on_stderr
+from hourmark_infra.containers.site import SPARK_PORT, ContainerSite
+from hourmark_infra.containers.whole_stack import run_whole_stack
+from hourmark_infra.jars.cache import cache_root, print_progress
 from hourmark_infra.java.find import java_executable
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.layout import Layout
-from hourmark_infra.stack.registry import unpacked
+from hourmark_infra.stack.registry import unpack_registry
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
 
@@ -38,20 +38,20 @@ ROTATE_BYTES: Final = 1 << 20
 _KEPT: Final = 99  # rotated files; a day's worth, at these rates
 
 
-def write_for_ever(log: Path, clock: Clock) -> None:
+def write_log_forever(log: Path, clock: Clock) -> None:
     """Append line by line; each is one write of whole bytes."""
     draw = random.Random(clock.now_ms())  # noqa: S311  # what is shown to nobody need not be secret
     number = 0
     while True:
-        rotate(log)
+        rotate_if_full(log)
         with log.open("ab", buffering=0) as file:
             while file.tell() < ROTATE_BYTES:
                 number += 1
-                file.write(line(number, clock.now_ms(), draw))
+                file.write(render_line(number, clock.now_ms(), draw))
                 clock.sleep(1 / LINES_A_SECOND)
 
 
-def line(number: int, now_ms: int, draw: random.Random) -> bytes:
+def render_line(number: int, now_ms: int, draw: random.Random) -> bytes:
     """A line with its LF: nine of ten are pages that were viewed, one is plain text."""
     now = (
         datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -69,7 +69,7 @@ def line(number: int, now_ms: int, draw: random.Random) -> bytes:
     return f"{head} page-viewed - {json.dumps(page)}\n".encode()
 
 
-def rotate(log: Path) -> None:
+def rotate_if_full(log: Path) -> None:
     """Where the file is full, rename it, and those before it; the oldest is removed."""
     if not log.exists() or log.stat().st_size < ROTATE_BYTES:
         return
@@ -99,7 +99,7 @@ class Container(NamedTuple):
     """
 
     name: str
-    site: Site
+    site: ContainerSite
     home: Path
     shared: Path
     clock: Clock
@@ -111,7 +111,7 @@ class Container(NamedTuple):
     def server(self) -> Server | None:
         """The server of this name in the local stack's table, if it is one."""
         return server_table(
-            self.layout, installed, first.cluster_ids(self.shared), mirror=False
+            self.layout, installed_programs, site_setup.read_cluster_ids(self.shared), mirror=False
         ).get(self.name)
 
     def wait_for(self, name: str) -> None:
@@ -119,47 +119,56 @@ class Container(NamedTuple):
         said = False
         while not (self.shared / name).exists():
             if not said:
-                say_on_stderr(f"{self.name}: waits for {self.shared / name}")
+                print_progress(f"{self.name}: waits for {self.shared / name}")
                 said = True
             self.clock.sleep(_WAIT_S)
 
 
-def run(container: Container, arguments: list[str]) -> None:
+def run_role(container: Container, arguments: list[str]) -> None:
     """Become the role; returns where it has ended well. UsageError where there is no such role."""
     if container.name == "setup":
-        made = first.make_first(container.shared)
-        return say_on_stderr(
+        made = site_setup.create_site_files(container.shared)
+        return print_progress(
             f"setup: {'made' if made else 'found'} ids and certificates of this site"
         )
     if container.name == "whole":  # of no site: it has all of a stack in itself
-        sys.exit(run_whole(container.home, container.site.bucket_seconds, os.environ, files_max()))
-    kind = kind_of(container.name)
-    container.wait_for(first.READY)
-    programs = installed()
+        sys.exit(
+            run_whole_stack(
+                container.home, container.site.bucket_seconds, os.environ, open_files_limit()
+            )
+        )
+    kind = role_kind(container.name)
+    container.wait_for(site_setup.READY)
+    programs = installed_programs()
     datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
     text = render_settings(
-        container.site, container.home, programs, container.name, container.shared, files_max()
+        container.site,
+        container.home,
+        programs,
+        container.name,
+        container.shared,
+        open_files_limit(),
     )
     write_settings(container.layout, text, datanode)
     return KINDS[kind](container, arguments)
 
 
-def files_max() -> int:
+def open_files_limit() -> int:
     """How many files this container's processes may have open; a service takes all that it may."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
-def installed() -> Programs:
+def installed_programs() -> Programs:
     """Of the image; where an image holds no servers, they are only named."""
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
     kafka, hadoop, registry = (
         jars.ensure(name, java_executable) for name in ("kafka", "hadoop", "registry")
     )
-    return Programs(java_executable(), kafka, hadoop, unpacked(registry))
+    return Programs(java_executable(), kafka, hadoop, unpack_registry(registry))
 
 
-def kind_of(name: str) -> str:
+def role_kind(name: str) -> str:
     """The role without its number. UsageError where there is no such role."""
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:
@@ -170,19 +179,21 @@ def kind_of(name: str) -> str:
     return kind
 
 
-def _server(container: Container, _: list[str]) -> NoReturn:
+def _run_server(container: Container, _: list[str]) -> NoReturn:
     server = container.server()
     if server is None:
         raise UsageError(
             f"this site has no {container.name}; its size is said by SITE_… in the environment"
         )
-    environment = lifecycle.server_environment(installed().java)
+    environment = lifecycle.server_environment(installed_programs().java)
     server.log.parent.mkdir(parents=True, exist_ok=True)
-    lifecycle.prepare(server, environment)
-    _become(list(server.command()), environment)
+    lifecycle.prepare_data_folder(server, environment)
+    _exec(list(server.command()), environment)
 
 
-def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, list[str]], NoReturn]:
+def _hourmark_role(
+    *words: str, after: str | None = None
+) -> Callable[[Container, list[str]], NoReturn]:
     """A command of Hourmark, which finds its configuration by itself; `after`: a file of the shared
     volume to wait for.
     """
@@ -190,26 +201,26 @@ def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, lis
     def become(container: Container, arguments: list[str]) -> NoReturn:
         if after is not None:
             container.wait_for(after)
-        _become(_command(*words, *arguments), dict(os.environ))
+        _exec(_hourmark_command(*words, *arguments), dict(os.environ))
 
     return become
 
 
-def _types(container: Container, _: list[str]) -> None:
+def _apply_types(container: Container, _: list[str]) -> None:
     """Apply them again and again until all servers that this takes are up."""
-    command = _command(
+    command = _hourmark_command(
         "types",
         "apply",
         "--dir",
-        str(declared(TYPES, container.home / "types", canary=container.site.canary)),
+        str(prepare_declarations(TYPES, container.home / "types", canary=container.site.canary)),
     )
     while subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-        say_on_stderr(f"types: next try in {_AGAIN_S:g} s")
+        print_progress(f"types: next try in {_AGAIN_S:g} s")
         container.clock.sleep(_AGAIN_S)
-    write_durably(container.shared / first.APPLIED, b"")
+    write_durably(container.shared / site_setup.APPLIED, b"")
 
 
-def declared(types: Path, own: Path, *, canary: bool) -> Path:
+def prepare_declarations(types: Path, own: Path, *, canary: bool) -> Path:
     """The folder of declarations: that of the image, or a copy in which the canary stands too."""
     if not canary:
         return types
@@ -219,8 +230,8 @@ def declared(types: Path, own: Path, *, canary: bool) -> Path:
     return own
 
 
-def _etl(container: Container, arguments: list[str]) -> NoReturn:
-    container.wait_for(first.APPLIED)
+def _run_etl(container: Container, arguments: list[str]) -> NoReturn:
+    container.wait_for(site_setup.APPLIED)
     conf = {
         "spark.driver.host": container.name,  # executors reach it by this name
         "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104
@@ -244,18 +255,18 @@ def _etl(container: Container, arguments: list[str]) -> NoReturn:
         *config,
         *arguments,
     ]
-    _become(command, _spark_environment(container))
+    _exec(command, _spark_environment(container))
 
 
-def _spark_master(container: Container, _: list[str]) -> NoReturn:
+def _run_spark_master(container: Container, _: list[str]) -> NoReturn:
     listening = ["--host", container.name, "--port", str(SPARK_PORT), "--webui-port", "8080"]
-    _become(
+    _exec(
         [_spark_class(), "org.apache.spark.deploy.master.Master", *listening],
         _spark_environment(container),
     )
 
 
-def _spark_worker(container: Container, _: list[str]) -> NoReturn:
+def _run_spark_worker(container: Container, _: list[str]) -> NoReturn:
     work = container.home / "work"
     work.mkdir(parents=True, exist_ok=True)
     listening = ["--host", container.name, "--webui-port", str(WORKER_WEB_PORT)]
@@ -267,7 +278,7 @@ def _spark_worker(container: Container, _: list[str]) -> NoReturn:
         *limits,
         container.site.spark_master,
     ]
-    _become(command, _spark_environment(container))
+    _exec(command, _spark_environment(container))
 
 
 def _spark_class() -> str:
@@ -278,7 +289,7 @@ def _spark_environment(container: Container) -> dict[str, str]:
     local = container.home / "spark"
     local.mkdir(parents=True, exist_ok=True)
     return {
-        **lifecycle.server_environment(installed().java),
+        **lifecycle.server_environment(installed_programs().java),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_DIRS": str(local),
@@ -287,15 +298,15 @@ def _spark_environment(container: Container) -> dict[str, str]:
     }
 
 
-def _application(container: Container, _: list[str]) -> None:
-    write_for_ever(LOGS / "app.log", container.clock)
+def _run_application(container: Container, _: list[str]) -> None:
+    write_log_forever(LOGS / "app.log", container.clock)
 
 
-def _command(*words: str) -> list[str]:
+def _hourmark_command(*words: str) -> list[str]:
     return [sys.executable, "-m", "hourmark", *words]
 
 
-def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
+def _exec(command: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     # no shell is wanted: signals are for the server
@@ -303,19 +314,25 @@ def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
-    **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _server),
-    "mirror": _hourmark("mirror", "run"),
-    "mirror-watch": _hourmark("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
-    "canary": _hourmark("canary", "run", "--metrics-port", str(CANARY_PORT)),
-    "canary-check": _hourmark(
-        "canary", "check", "--every", "10", "--metrics-port", str(CANARY_PORT), after=first.APPLIED
+    **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _run_server),
+    "mirror": _hourmark_role("mirror", "run"),
+    "mirror-watch": _hourmark_role("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
+    "canary": _hourmark_role("canary", "run", "--metrics-port", str(CANARY_PORT)),
+    "canary-check": _hourmark_role(
+        "canary",
+        "check",
+        "--every",
+        "10",
+        "--metrics-port",
+        str(CANARY_PORT),
+        after=site_setup.APPLIED,
     ),
-    "delivery": _hourmark("serve"),
-    "tailer": _hourmark("tail"),
-    "types": _types,
-    "etl": _etl,
-    "spark-master": _spark_master,
-    "spark-worker": _spark_worker,
-    "application": _application,
-    "operator": _hourmark(),
+    "delivery": _hourmark_role("serve"),
+    "tailer": _hourmark_role("tail"),
+    "types": _apply_types,
+    "etl": _run_etl,
+    "spark-master": _run_spark_master,
+    "spark-worker": _run_spark_worker,
+    "application": _run_application,
+    "operator": _hourmark_role(),
 }

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from hourmark.config.groups import ServiceSettings
 from hourmark.config.toml_text import render_toml
-from hourmark_infra.containers.site import BALANCER, Site
-from hourmark_infra.stack.config_file import settings_of
+from hourmark_infra.containers.site import BALANCER, ContainerSite
+from hourmark_infra.stack.config_file import stack_settings
 from hourmark_infra.stack.layout import SERVICE
 from hourmark_infra.stack.servers import Programs
 
@@ -29,7 +29,7 @@ _HEAD = (
 
 
 def render_settings(
-    site: Site, home: Path, programs: Programs, role: str, shared: Path, files: int
+    site: ContainerSite, home: Path, programs: Programs, role: str, shared: Path, files: int
 ) -> str:
     """The file's text.
 
@@ -37,13 +37,15 @@ def render_settings(
     open.
     """
     layout = site.layout(home)
-    settings = settings_of(layout, programs, USER, site.bucket_seconds)
-    for group, more in _apart(site, layout.ports[SERVICE], role, shared, files).items():
+    settings = stack_settings(layout, programs, USER, site.bucket_seconds)
+    for group, more in _container_settings(
+        site, layout.ports[SERVICE], role, shared, files
+    ).items():
         settings.setdefault(group, {}).update(more)
     return _HEAD + render_toml(settings)
 
 
-def connections(files: int) -> int:
+def connection_limit(files: int) -> int:
     """What `service.connections_max` can be: some engines give a container 1,024 files, too few for
     the default.
     """
@@ -54,7 +56,9 @@ def connections(files: int) -> int:
     )
 
 
-def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[str, dict[str, Any]]:
+def _container_settings(
+    site: ContainerSite, port: int, role: str, shared: Path, files: int
+) -> dict[str, dict[str, Any]]:
     """Over the network nothing is posted without certificates on both sides."""
     tls = shared / "tls"
     client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
@@ -66,7 +70,7 @@ def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[s
         "service": {
             "host": "0.0.0.0",  # noqa: S104  # the container's own network
             "tls": {"certificate": str(tls / "service.pem"), "client_ca": str(tls / "ca.pem")},
-            "connections_max": connections(files),
+            "connections_max": connection_limit(files),
         },
         "tailer": {
             "service_urls": [f"https://{BALANCER}:{port}"],

@@ -34,7 +34,7 @@ _PORTS: Final = {
 }
 
 
-class Site(NamedTuple):
+class ContainerSite(NamedTuple):
     """All that differs between a small site and a large one."""
 
     edge: int
@@ -57,20 +57,20 @@ class Site(NamedTuple):
         return layout
 
 
-def site_of(environment: Mapping[str, str]) -> Site:
+def read_site(environment: Mapping[str, str]) -> ContainerSite:
     """ConfigError names a variable that holds no number above 0."""
-    return Site(
-        edge=_count(environment, "SITE_EDGE_BROKERS", 3),
-        central=_count(environment, "SITE_CENTRAL_BROKERS", 3),
-        datanodes=_count(environment, "SITE_DATANODES", 3),
-        bucket_seconds=_count(environment, "SITE_BUCKET_SECONDS", 60),
+    return ContainerSite(
+        edge=_read_count(environment, "SITE_EDGE_BROKERS", 3),
+        central=_read_count(environment, "SITE_CENTRAL_BROKERS", 3),
+        datanodes=_read_count(environment, "SITE_DATANODES", 3),
+        bucket_seconds=_read_count(environment, "SITE_BUCKET_SECONDS", 60),
         spark_master=environment.get("SITE_SPARK_MASTER") or f"spark://spark-master:{SPARK_PORT}",
-        mirrors=_count(environment, "SITE_MIRRORS", 2),
+        mirrors=_read_count(environment, "SITE_MIRRORS", 2),
         canary="canary" in environment.get("COMPOSE_PROFILES", "").split(","),
     )
 
 
-def _count(environment: Mapping[str, str], name: str, default: int) -> int:
+def _read_count(environment: Mapping[str, str], name: str, default: int) -> int:
     text = environment.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise ConfigError(f"{name} = {text!r}: allowed is a whole number above 0")

@@ -22,17 +22,17 @@ from pathlib import Path
 
 from hourmark.errors import Finding, Unavailable
 from hourmark.process.durable import sync_folder, write_durably
-from hourmark_infra.jars.ivy import last_words, locked_dependencies, start_ivy
+from hourmark_infra.jars.ivy import read_log_tail, render_locked_dependencies, start_ivy
 from hourmark_infra.jars.lockfile import Jar, digest_of, read_lock, sha256_of
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.locks import exclusive_lock
 
 PROGRESS_SECONDS = 2.0
-Say = Callable[[str], None]
+Reporter = Callable[[str], None]
 
 
 # Brings files below a folder's `files`, each at its `Jar.ivy_path`, and calls the last now and
 # then; raises Unavailable.
-Fetch = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
+JarFetcher = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class IvyFetch:
     java: Callable[[], Path]
 
     def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None:
-        with start_ivy(self.java(), folder, locked_dependencies(jars)) as process:
+        with start_ivy(self.java(), folder, render_locked_dependencies(jars)) as process:
             try:
                 while process.poll() is None:
                     with suppress(subprocess.TimeoutExpired):
@@ -62,12 +62,12 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "hourmark"
 
 
-def say_on_stderr(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print one progress line to stderr and flush it."""
     print(line, file=sys.stderr, flush=True)
 
 
-def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Path:
+def ensure(name: str, java: Callable[[], Path], say: Reporter = print_progress) -> Path:
     """Return the folder of a jar set, downloading missing files.
 
     Args:
@@ -83,7 +83,9 @@ def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Pat
     return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java), say)
 
 
-def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: Say) -> Path:
+def ensure_jars(
+    name: str, jars: Sequence[Jar], root: Path, fetch: JarFetcher, say: Reporter
+) -> Path:
     """Return the folder of a jar set below `root`, downloading missing files.
 
     Args:
@@ -102,32 +104,34 @@ def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: S
     if (target / ".complete").is_file():
         return target
     target.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(
+    with exclusive_lock(
         root / f".{name}.lock",
         lambda: say(f"waiting for another hourmark that fetches into {root}"),
     ):
         if not (target / ".complete").is_file():
-            _complete(name, jars, target, root / f".{name}-{digest}.partial", fetch, say)
+            _fetch_missing(name, jars, target, root / f".{name}-{digest}.partial", fetch, say)
     return target
 
 
-def _complete(
-    name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: Fetch, say: Say
+def _fetch_missing(
+    name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: JarFetcher, say: Reporter
 ) -> None:
     missing = [
         jar
         for jar in jars
-        if not _placed(jar, target) and _move(jar, partial, target) != jar.sha256
+        if not _is_verified(jar, target) and _take_downloaded(jar, partial, target) != jar.sha256
     ]
     if missing:
-        total = _mb(jars)
-        say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(missing)} MB")
+        total = _megabytes(jars)
+        say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_megabytes(missing)} MB")
         try:
             fetch(
-                missing, partial, _told_once(say, lambda: _progress(name, jars, missing, partial))
+                missing,
+                partial,
+                _without_repeats(say, lambda: _progress_line(name, jars, missing, partial)),
             )
             for jar in missing:
-                _move_or_refuse(jar, partial, target)
+                _take_required(jar, partial, target)
         except OSError as error:
             raise Unavailable(
                 f"{name}: cannot keep jars in {target}: {error.strerror}; free space or "
@@ -139,12 +143,12 @@ def _complete(
     shutil.rmtree(partial, ignore_errors=True)
 
 
-def _placed(jar: Jar, target: Path) -> bool:
+def _is_verified(jar: Jar, target: Path) -> bool:
     path = target / jar.file_name
     return path.is_file() and path.stat().st_size == jar.size and sha256_of(path) == jar.sha256
 
 
-def _move(jar: Jar, partial: Path, target: Path) -> str | None:
+def _take_downloaded(jar: Jar, partial: Path, target: Path) -> str | None:
     """Move a downloaded jar from `partial` to `target`, or delete it if its digest is wrong.
 
     Returns:
@@ -161,15 +165,15 @@ def _move(jar: Jar, partial: Path, target: Path) -> str | None:
     return found
 
 
-def _move_or_refuse(jar: Jar, partial: Path, target: Path) -> None:
-    found = _move(jar, partial, target)
+def _take_required(jar: Jar, partial: Path, target: Path) -> None:
+    found = _take_downloaded(jar, partial, target)
     if found is None:
         raise Unavailable(
             (
                 f"{jar.coordinate} could not be fetched; check the network and repeat the "
                 "command (what came is kept).\n"
             )
-            + last_words(partial)
+            + read_log_tail(partial)
         )
     if found != jar.sha256:
         raise Finding(
@@ -179,16 +183,16 @@ def _move_or_refuse(jar: Jar, partial: Path, target: Path) -> None:
         )
 
 
-def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
+def _progress_line(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
     waiting = {jar for jar in missing if not (partial / "files" / jar.ivy_path).is_file()}
     under_way = sum(
         path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file()
     )
     here = [jar for jar in jars if jar not in waiting]
-    return f"{name}: {len(here)} of {len(jars)} files, {_mb(here, under_way)} of {_mb(jars)} MB"
+    return f"{name}: {len(here)} of {len(jars)} files, {_megabytes(here, under_way)} of {_megabytes(jars)} MB"
 
 
-def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
+def _without_repeats(say: Reporter, line: Callable[[], str]) -> Callable[[], None]:
     """Return a function that passes the current `line()` to `say`, skipping repeated lines."""
     said: set[str] = set()
 
@@ -200,5 +204,5 @@ def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
     return tell
 
 
-def _mb(jars: Iterable[Jar], more: int = 0) -> str:
+def _megabytes(jars: Iterable[Jar], more: int = 0) -> str:
     return f"{(sum(jar.size for jar in jars) + more) / 1e6:.1f}"

@@ -40,7 +40,7 @@ _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"
 """
 
 
-def ivy_jar() -> Path:
+def find_ivy_jar() -> Path:
     """The Ivy that the installed pyspark ships."""
     spec = importlib.util.find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
@@ -52,16 +52,17 @@ def ivy_jar() -> Path:
     return found[-1]
 
 
-def locked_dependencies(jars: Iterable[Jar]) -> str:
+def render_locked_dependencies(jars: Iterable[Jar]) -> str:
     """Ivy's `<dependency>` elements for exactly these files."""
     ordered = sorted(jars, key=lambda jar: (jar.organisation, jar.module, jar.revision))
     groups = groupby(ordered, key=lambda jar: (jar.organisation, jar.module, jar.revision))
     return "\n".join(
-        dependency(*key, [(jar.ext, jar.classifier) for jar in group]) for key, group in groups
+        render_dependency(*key, [(jar.ext, jar.classifier) for jar in group])
+        for key, group in groups
     )
 
 
-def dependency(
+def render_dependency(
     organisation: str, module: str, revision: str, files: Iterable[tuple[str, str]] = ()
 ) -> str:
     """One element: exactly these files (extension, classifier), or, without any, the module with
@@ -99,9 +100,9 @@ def start_ivy(
         str(java),
         "-Xmx256m",
         "-XX:TieredStopAtLevel=1",
-        *_trust(),
+        *_trust_store_options(),
         "-cp",
-        str(ivy_jar()),
+        str(find_ivy_jar()),
         "org.apache.ivy.Main",
     ]
     command += [
@@ -119,7 +120,7 @@ def start_ivy(
         )
 
 
-def _trust() -> tuple[str, ...]:
+def _trust_store_options() -> tuple[str, ...]:
     """Debian keeps the machine's trusted certificates for any Java here; a Java from elsewhere
     would not look.
     """
@@ -127,7 +128,7 @@ def _trust() -> tuple[str, ...]:
     return (f"-Djavax.net.ssl.trustStore={store}",) if store.is_file() else ()
 
 
-def last_words(folder: Path, lines: int = 8) -> str:
+def read_log_tail(folder: Path, lines: int = 8) -> str:
     """The end of Ivy's log without its download dots, for an error message."""
     try:
         text = (folder / "ivy.log").read_text(errors="replace")

@@ -20,8 +20,8 @@ import sys
 from pathlib import Path
 
 from hourmark.errors import Unavailable
-from hourmark_infra.jars.cache import cache_root, say_on_stderr
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.jars.cache import cache_root, print_progress
+from hourmark_infra.locks import exclusive_lock
 
 LOCK_FILE = Path(__file__).with_name("jdk.lock")
 
@@ -55,14 +55,14 @@ def install_java() -> Path:
     if wrapper.is_file():
         return wrapper
     folder = java_home().parent
-    with one_at_a_time(
+    with exclusive_lock(
         folder.parent / ".lock",
-        lambda: say_on_stderr("java: waiting for another hourmark that installs it"),
+        lambda: print_progress("java: waiting for another hourmark that installs it"),
     ):
         if not wrapper.is_file():
-            say_on_stderr("java: no Java 17 or 21 here; installing one for this user, about 80 MB")
+            print_progress("java: no Java 17 or 21 here; installing one for this user, about 80 MB")
             _install(folder)
-            say_on_stderr(f"java: {wrapper}")
+            print_progress(f"java: {wrapper}")
     return wrapper
 
 

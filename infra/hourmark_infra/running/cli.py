@@ -16,11 +16,11 @@ from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.rules.event_types import DEAD_LETTERS
-from hourmark_infra.components import environment
-from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.components import child_environment
+from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.java.find import export_java_home
-from hourmark_infra.running.closed import told
-from hourmark_infra.running.run import Outcome, Run
+from hourmark_infra.running.closed_buckets import describe_buckets
+from hourmark_infra.running.run import Run, RunOutcome
 from hourmark_infra.stack.options import Clusters, clusters_option
 
 _FOLDER = Path("pipeline")
@@ -66,13 +66,13 @@ def run(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # as Ctrl-C
     if logs:
-        file = _proposed(logs, file, yes=yes)
+        file = _propose_configuration(logs, file, yes=yes)
     export_java_home()
     running = Run(
         stack_state_dir(),
         (file or _FOLDER / "hourmark.toml").absolute(),
         SystemClock(),
-        say_on_stderr,
+        print_progress,
         clusters,
     )
     try:
@@ -80,14 +80,14 @@ def run(
             running.for_ever()
         outcome = running.once()
     except KeyboardInterrupt:
-        say_on_stderr("ending the components; what was begun is gone on with by the next run")
+        print_progress("ending the components; what was begun is gone on with by the next run")
         sys.exit(130)
     finally:
         running.stop()
-    _show(outcome, as_json=as_json)
+    _print_outcome(outcome, as_json=as_json)
 
 
-def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
+def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
     """The configuration that `hourmark init` writes for these files, once it was agreed to."""
     if file is not None:
         raise UsageError(
@@ -104,13 +104,13 @@ def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
         *map(str, logs),
         *(["--yes"] if yes else []),
     ]
-    done = subprocess.run(command, env=environment(), stdout=sys.stderr.fileno(), check=False)
+    done = subprocess.run(command, env=child_environment(), stdout=sys.stderr.fileno(), check=False)
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # it said why, or was not agreed to
     return written
 
 
-def _show(outcome: Outcome, *, as_json: bool) -> None:
+def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -121,13 +121,13 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
             }
         )
         return
-    for line in last_words(outcome):
+    for line in describe_outcome(outcome):
         click.echo(line)
 
 
-def last_words(outcome: Outcome) -> Iterator[str]:
+def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     """What it came to, and commands to look inside, for copying: whatever the paths are."""
-    yield from told(outcome.buckets)
+    yield from describe_buckets(outcome.buckets)
     where = (
         "in one of these, or a dead letter"
         if outcome.buckets

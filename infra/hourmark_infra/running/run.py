@@ -22,10 +22,21 @@ from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import read_declarations
-from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
-from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
-from hourmark_infra.running.supervising import LOOK_S, Supervisor
-from hourmark_infra.stack.control import Stack
+from hourmark_infra.components import (
+    CANARIES,
+    Components,
+    child_environment,
+    is_service_ready,
+    wait_for,
+)
+from hourmark_infra.running.closed_buckets import (
+    buckets_closed_since,
+    format_reasons,
+    next_hours,
+    unclosed_types,
+)
+from hourmark_infra.running.supervisor import POLL_S, Supervisor
+from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.servers import MIRROR
@@ -34,7 +45,7 @@ from hourmark_infra.stack.state import load_state
 _WHOLE = ("storage",)  # groups of which a part makes no sense with parts of the stack's
 
 
-def run_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of all components.
 
     Each setting of the user's is taken; of `storage` the whole group, or nothing.
@@ -48,7 +59,7 @@ def run_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, 
     return {**stack, **groups}
 
 
-def beginning(config: Config, now_ms: int) -> tuple[str, ...]:
+def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
     """Options of `types apply`: types that are new begin where the configuration says, so that
     lines that are there come into the hours of their own, while that is not too many buckets ago.
     What is no hour is for `types apply` to name.
@@ -67,15 +78,15 @@ def beginning(config: Config, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def has_servers(own: Mapping[str, Any]) -> bool:
+def names_kafka(own: Mapping[str, Any]) -> bool:
     """Whether the file names servers of its own, so that no local stack is needed."""
     return "kafka" in own
 
 
-_PIECE: Final = 1 << 16  # read of one at a time; a line that is longer comes in pieces
+_CHUNK_BYTES: Final = 1 << 16  # read of one at a time; a line that is longer comes in pieces
 
 
-class OneLog:
+class MergedLog:
     """A merged view of lines appended to several log files after its creation."""
 
     def __init__(self, files: Mapping[str, Path], say: Callable[[str], None]) -> None:
@@ -99,10 +110,10 @@ class OneLog:
         try:
             with file.open("rb") as opened:
                 opened.seek(self._at[name])
-                piece = opened.read(_PIECE)
+                piece = opened.read(_CHUNK_BYTES)
         except FileNotFoundError:  # it was not started yet
             return b""
-        whole = piece[: piece.rfind(b"\n") + 1] or (piece if len(piece) == _PIECE else b"")
+        whole = piece[: piece.rfind(b"\n") + 1] or (piece if len(piece) == _CHUNK_BYTES else b"")
         self._at[name] += len(whole)
         return whole
 
@@ -116,7 +127,7 @@ _ASK_S: Final = 3.0  # between questions whether buckets are closed: each costs 
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What `--once` came to. `buckets`: closed ones that hold events of this run, as `hourmark
     bucket ls --json` has them.
     """
@@ -144,9 +155,9 @@ class Run:
         self.config_file = home / "run" / "hourmark.toml"
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
         self._supervisor = Supervisor(self.components, clock, self._tell)
-        self._local: Stack | None = None
+        self._local: LocalStack | None = None
         self._watch: Supervisor | None = None
-        self._log: OneLog | None = None
+        self._log: MergedLog | None = None
 
     def for_ever(self) -> None:
         """Until Ctrl-C or SIGTERM; with the site's canary, where its type is declared."""
@@ -164,9 +175,9 @@ class Run:
         )
         while True:
             self._each()
-            self._clock.sleep(LOOK_S)
+            self._clock.sleep(POLL_S)
 
-    def once(self) -> Outcome:
+    def once(self) -> RunOutcome:
         """Deliver what the files hold now, and wait until each line is in a closed bucket or a dead
         letter.
         """
@@ -180,8 +191,10 @@ class Run:
             f"every line is acknowledged; the bucket {drained} ends in "
             f"{max(wait_s, 0):.0f} s, and is closed soon after"
         )
-        buckets = closed_since(self._closed(drained, wait_s), since)
-        return Outcome(self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file)
+        buckets = buckets_closed_since(self._closed(drained, wait_s), since)
+        return RunOutcome(
+            self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file
+        )
 
     def stop(self) -> None:
         """End all components; servers stay."""
@@ -192,14 +205,14 @@ class Run:
     def _prepared(self) -> Config:
         """Servers are up and types applied."""
         self.components.stop_all()  # those of a run that was killed
-        own = _read(self._file)
-        settings = own if has_servers(own) else run_settings(self._stack(own), own)
+        own = _read_toml(self._file)
+        settings = own if names_kafka(own) else merge_settings(self._stack(own), own)
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._tell(f"applying the types of {config.types.dir}")
         self.components.run_repeatable(
-            "types", "apply", *beginning(config, self._clock.now_ms()), seconds=_APPLY_S
+            "types", "apply", *first_hour_options(config, self._clock.now_ms()), seconds=_APPLY_S
         )
         return config
 
@@ -213,11 +226,11 @@ class Run:
             files[WATCH] = self._local.log(WATCH)
             self._watch = Supervisor(self._local, self._clock, self._tell)
             self._watch.start([WATCH])
-        self._log = OneLog(files, self._say)
+        self._log = MergedLog(files, self._say)
         self._supervisor.start(["etl", "service"])  # Spark takes longest
         address = config.tailer.service_urls[0]
         wait_for(
-            lambda: is_ready(address),
+            lambda: is_service_ready(address),
             f"the service to be ready at {address}",
             _READY_S,
             self._clock,
@@ -227,7 +240,7 @@ class Run:
     def _stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         """Settings of the local stack, which is up."""
         made = load_state(self._home) is not None
-        stack = Stack.load_or_make(
+        stack = LocalStack.load_or_make(
             self._home,
             clusters=self._clusters if made else self._clusters or 1,
             bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
@@ -242,7 +255,7 @@ class Run:
         """What the tailer says that it came to."""
         self._tell("delivering what the files hold")
         command = self.components.command("tail", "--drain", "--json")
-        status, said = run_awaited(command, self.components.log("tailer"), self._await_drained)
+        status, said = run_and_wait(command, self.components.log("tailer"), self._await_drained)
         if status != 0:
             raise Unavailable(
                 f"the tailer did not deliver all (exit {status}); its log is "
@@ -269,8 +282,8 @@ class Run:
         def closed() -> bool:
             nonlocal rows, told, told_s
             rows, before = self._asked("bucket", "ls", "--json"), told
-            awaited = waiting(rows, types, str(drained))
-            told = as_text(awaited)
+            awaited = unclosed_types(rows, types, str(drained))
+            told = format_reasons(awaited)
             if told != before or self._clock.monotonic_s() - told_s >= _AGAIN_S:
                 told_s = self._clock.monotonic_s()
                 self._tell(told)
@@ -291,7 +304,7 @@ class Run:
         command = self.components.command(*arguments)
         done = subprocess.run(
             command,
-            env=environment(),
+            env=child_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -315,7 +328,7 @@ class Run:
         self._say(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
 
 
-def run_awaited(
+def run_and_wait(
     command: Sequence[str], log: Path, await_end: Callable[[subprocess.Popen[bytes]], None]
 ) -> tuple[int, bytes]:
     """Run a command and return its exit code and all of its standard output.
@@ -330,7 +343,7 @@ def run_awaited(
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
         with subprocess.Popen(
-            command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+            command, env=child_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
         ) as process:
             try:
                 await_end(process)
@@ -340,7 +353,7 @@ def run_awaited(
         return process.returncode, output.read()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
     except OSError as error:

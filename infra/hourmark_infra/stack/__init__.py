@@ -1,12 +1,12 @@
 """The local stack: real Kafka, MirrorMaker 2, HDFS and schema registry as daemons of this user, on
 loopback.
 
-    stack = Stack.load(home)          # home: a HOURMARK_HOME
+    stack = LocalStack.load(home)      # home: a HOURMARK_HOME
     stack.up(); stack.kill("edge-1"); stack.start("edge-1"); stack.wait_ready("edge-1"); stack.down()
 
 A reader's path: `layout` (ports and paths) → `kafka`, `hadoop`, `registry` (settings, pure) →
 `servers` (the table of servers) → `process` and `state` (whose process is it) → `health` (asked of
-each server itself) → `control` (`Stack`) → `cli`. Measured on 2 cores, from nothing but the cached
+each server itself) → `control` (`LocalStack`) → `cli`. Measured on 2 cores, from nothing but the cached
 jars: all eight servers are well after 26 s, and take 1.7 GB; a second `up` takes 0.2 s. A machine
 that is busy tenfold needs minutes, so waits are bounded at three.
 
@@ -16,6 +16,6 @@ kill -9 and repeated.
 
 from __future__ import annotations
 
-from hourmark_infra.stack.control import Stack
+from hourmark_infra.stack.control import LocalStack
 
-__all__ = ["Stack"]
+__all__ = ["LocalStack"]

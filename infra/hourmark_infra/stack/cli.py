@@ -16,11 +16,11 @@ from hourmark.config.loading import load_config, stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import librdkafka_logger
 from hourmark.printing import json_option, print_json
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack.control import Stack, purge_stack
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.stack.control import LocalStack, purge_stack
 from hourmark_infra.stack.layout import SERVICE
 from hourmark_infra.stack.options import Clusters, clusters_option
-from hourmark_infra.stack.servers import mirror_is_there
+from hourmark_infra.stack.servers import is_mirror_installed
 
 
 @click.command()
@@ -55,11 +55,11 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     bucket_seconds = _checked(bucket_seconds)
     clock = SystemClock()
     began = clock.monotonic_s()
-    if mirror and not mirror_is_there():
-        say_on_stderr("mirror: this installation has no `hourmark mirror`; going on without")
+    if mirror and not is_mirror_installed():
+        print_progress("mirror: this installation has no `hourmark mirror`; going on without")
         mirror = False
     preferred = {SERVICE: ServiceSettings().port}
-    stack = Stack.load_or_make(
+    stack = LocalStack.load_or_make(
         stack_state_dir(),
         clusters=clusters,
         mirror=mirror,
@@ -112,7 +112,7 @@ def status(as_json: bool) -> None:
       hourmark status
       hourmark status --json
     """
-    stack = Stack.load(stack_state_dir())
+    stack = LocalStack.load(stack_state_dir())
     found = stack.status()
     components = _components(stack)
     ok = all(server.healthy for server in found)
@@ -142,7 +142,7 @@ def down(as_json: bool) -> None:
       hourmark down
       hourmark down --json
     """
-    outcome = Stack.load(stack_state_dir()).down()
+    outcome = LocalStack.load(stack_state_dir()).down()
     if as_json:
         print_json({"home": str(stack_state_dir()), "servers": outcome})
     else:
@@ -170,7 +170,7 @@ def purge(yes: bool, as_json: bool) -> None:
                 "say so with --yes"
             )
         click.confirm(f"Delete all data of the stack in {stack_state_dir()}?", abort=True, err=True)
-    purged = purge_stack(stack_state_dir(), say_on_stderr)
+    purged = purge_stack(stack_state_dir(), print_progress)
     if as_json:
         print_json({"home": str(stack_state_dir()), "purged": purged})
     else:
@@ -191,7 +191,7 @@ def _checked(bucket_seconds: int | None) -> int | None:
         raise UsageError(f"--bucket-seconds {bucket_seconds}: {allowed}") from error
 
 
-def _components(stack: Stack) -> dict[str, ComponentStatus]:
+def _components(stack: LocalStack) -> dict[str, ComponentStatus]:
     """By the configuration that the other commands read; none before there is one."""
     if not stack.layout.config_file.is_file():
         return {}

@@ -28,15 +28,15 @@ def render_config(
         bucket_seconds: Length of a bucket in seconds.
         clusters: Number of Kafka clusters.
     """
-    return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds, clusters))
+    return _HEAD + render_toml(stack_settings(layout, programs, user, bucket_seconds, clusters))
 
 
-def settings_of(
+def stack_settings(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> dict[str, dict[str, Any]]:
     """What stands in the file, by group."""
     return {
-        "kafka": {cluster: _cluster(layout, cluster) for cluster in CLUSTERS[:clusters]},
+        "kafka": {cluster: _cluster_settings(layout, cluster) for cluster in CLUSTERS[:clusters]},
         "parsing": {"bucket_seconds": bucket_seconds},
         "registry": {"url": f"http://{layout.address('registry')}{CONFLUENT_PATH}"},
         "storage": {
@@ -48,7 +48,7 @@ def settings_of(
         "mirror": {
             "java": str(programs.java),
             "classpath": programs.kafka_classpath,
-            **_worker(layout, MIRRORS[0]),
+            **_worker_settings(layout, MIRRORS[0]),
             **({"workers": len(layout.shape.mirrors)} if len(layout.shape.mirrors) > 1 else {}),
         },
         "etl": {
@@ -65,20 +65,20 @@ def settings_of(
     }
 
 
-def render_worker(layout: Layout, config_text: str, worker: str) -> str:
+def render_worker_config(layout: Layout, config_text: str, worker: str) -> str:
     """As `hourmark.toml`, with a folder and a port of its own: of another worker of the mirror, as
     on another machine.
     """
     settings = tomllib.loads(config_text)
-    settings["mirror"] |= _worker(layout, worker)
+    settings["mirror"] |= _worker_settings(layout, worker)
     return _HEAD + render_toml(settings)
 
 
-def _worker(layout: Layout, worker: str) -> dict[str, Any]:
+def _worker_settings(layout: Layout, worker: str) -> dict[str, Any]:
     return {"work_dir": str(layout.state / worker), "rest_port": layout.ports[f"{worker}-rest"]}
 
 
-def _cluster(layout: Layout, cluster: str) -> dict[str, Any]:
+def _cluster_settings(layout: Layout, cluster: str) -> dict[str, Any]:
     copies, in_sync = replication(len(layout.nodes(cluster)))
     return {
         "bootstrap": layout.bootstrap(cluster),

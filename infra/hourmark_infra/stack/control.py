@@ -19,9 +19,9 @@ from hourmark.clock import SystemClock
 from hourmark.errors import Unavailable, UsageError
 from hourmark.state_folder import StateFolder
 from hourmark_infra import jars
-from hourmark_infra.jars.cache import Say, say_on_stderr
+from hourmark_infra.jars.cache import Reporter, print_progress
 from hourmark_infra.java.find import export_java_home, java_executable
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
@@ -34,16 +34,24 @@ from hourmark_infra.stack.layout import (
     WATCH,
     Layout,
     free_ports,
-    is_free,
+    is_port_free,
     stack_root,
 )
-from hourmark_infra.stack.lifecycle import check_own_name
+from hourmark_infra.stack.lifecycle import check_host_name
 from hourmark_infra.stack.options import Clusters, Workers
-from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, send, spawn
-from hourmark_infra.stack.registry import unpacked
+from hourmark_infra.stack.process import (
+    Process,
+    find_by_mark,
+    find_by_mark_prefix,
+    is_alive,
+    memory_mb,
+    send_signal,
+    spawn,
+)
+from hourmark_infra.stack.registry import unpack_registry
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
-from hourmark_infra.stack.state import State, load_state, new_state, save_state, state_file
+from hourmark_infra.stack.state import StackState, load_state, new_state, save_state, state_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,13 +77,13 @@ class ServerStatus:
     log: str
 
 
-class Stack:
+class LocalStack:
     """The local stack of servers in one `HOURMARK_HOME` folder.
 
     Methods may be called from several threads.
     """
 
-    def __init__(self, home: Path, state: State, say: Say) -> None:
+    def __init__(self, home: Path, state: StackState, say: Reporter) -> None:
         self.home = home
         self.layout = Layout(home, state.ports, state.shape)
         self._state = state
@@ -85,7 +93,7 @@ class Stack:
         self._servers = self._table()
 
     @classmethod
-    def load(cls, home: Path, say: Say = say_on_stderr) -> Self:
+    def load(cls, home: Path, say: Reporter = print_progress) -> Self:
         """Return the existing stack in the folder `home`.
 
         Args:
@@ -113,7 +121,7 @@ class Stack:
         workers: Workers = 1,
         jmx: bool = False,
         preferred_ports: Mapping[str, int] = ANY_PORTS,
-        say: Say = say_on_stderr,
+        say: Reporter = print_progress,
     ) -> Self:
         """Return the stack in the folder `home`, creating it if it does not exist.
 
@@ -134,7 +142,7 @@ class Stack:
             UsageError: The existing stack has a different number of clusters.
         """
         home = home.absolute()
-        with _one_at_a_time(home, say):
+        with _stack_lock(home, say):
             state = load_state(home) or new_state(
                 preferred_ports, clusters or 2, spread=spread, workers=workers
             )
@@ -167,7 +175,7 @@ class Stack:
             jars.ensure(name, java_executable, self._say)
             for name in ("kafka", "hadoop", "registry")
         )
-        return Programs(export_java_home(), kafka, hadoop, unpacked(registry))
+        return Programs(export_java_home(), kafka, hadoop, unpack_registry(registry))
 
     @property
     def bucket_seconds(self) -> int:
@@ -219,9 +227,9 @@ class Stack:
         Returns:
             For each server, `started` or `running` (it was running before the call).
         """
-        check_own_name()
+        check_host_name()
         programs = self.programs  # before the lock: a download takes minutes
-        with _one_at_a_time(self.home, self._say):
+        with _stack_lock(self.home, self._say):
             self._adopt()
             self.renew_taken_ports()
             self.write_settings(programs)
@@ -236,7 +244,7 @@ class Stack:
         Returns:
             For each server, `stopped`, `killed` (it did not stop on request) or `not running`.
         """
-        with _one_at_a_time(self.home, self._say):
+        with _stack_lock(self.home, self._say):
             self._adopt()
             first = (*self.layout.shape.mirrors, WATCH)
             outcome = {name: self._end(name) for name in self._servers if name in first}
@@ -254,7 +262,7 @@ class Stack:
 
     def kill(self, name: str) -> None:
         """Send SIGKILL to the server `name` and its children and wait until they have exited."""
-        lifecycle.kill(self._processes(name), self._clock)
+        lifecycle.kill_processes(self._processes(name), self._clock)
         self._remember(name, None)
 
     def send_signal(self, name: str, number: signal.Signals) -> None:
@@ -263,7 +271,7 @@ class Stack:
         Raises:
             Unavailable: The server is not running.
         """
-        if not [process for process in self._processes(name) if send(process, number)]:
+        if not [process for process in self._processes(name) if send_signal(process, number)]:
             raise Unavailable(f"{name} does not run, so it cannot be sent {number.name}")
 
     def stop(self, name: str) -> None:
@@ -275,9 +283,11 @@ class Stack:
         server = self.server(name)
         if self.process(name) is not None:
             return
-        lifecycle.kill(self._processes(name), self._clock)  # children of a parent that was killed
+        lifecycle.kill_processes(
+            self._processes(name), self._clock
+        )  # children of a parent that was killed
         environment = lifecycle.server_environment(self.programs.java)
-        lifecycle.prepare(server, environment)
+        lifecycle.prepare_data_folder(server, environment)
         self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
 
     def runs(self, name: str) -> bool:
@@ -341,7 +351,7 @@ class Stack:
 
     def _end(self, name: str) -> str:
         processes = self._processes(name)
-        gently = lifecycle.end(processes, self._clock)
+        gently = lifecycle.stop_processes(processes, self._clock)
         self._remember(name, None)
         outcome = ("stopped" if gently else "killed") if processes else "not running"
         self._say(f"{name}: {outcome}")
@@ -372,11 +382,11 @@ class Stack:
 
     def _processes(self, name: str) -> list[Process]:
         """The server's processes that run, the parent first."""
-        return of_mark(self._mark(name))
+        return find_by_mark(self._mark(name))
 
     def _adopt(self) -> None:
         """Take over servers whose pid an earlier `up` could not write down any more."""
-        running = marked(f"{self.layout.root}::")
+        running = find_by_mark_prefix(f"{self.layout.root}::")
         for name in self._servers:
             found = running.get(self._mark(name), [])
             if self.process(name) is None and found:
@@ -398,7 +408,7 @@ class Stack:
         taken = tuple(
             name
             for name, port in self._state.ports.items()
-            if name not in own and not is_free(port)
+            if name not in own and not is_port_free(port)
         )
         if taken:
             self._say(f"ports taken by others since the last time, chosen anew: {', '.join(taken)}")
@@ -420,7 +430,7 @@ class Stack:
     def _remember(self, name: str, process: Process | None) -> None:
         self._change(lambda state: state.with_process(name, process))
 
-    def _change(self, change: Callable[[State], State]) -> None:
+    def _change(self, change: Callable[[StackState], StackState]) -> None:
         with self._guard:
             # Another process may have written since (a test that kills, beside an `up`): change
             # what is there now.
@@ -428,13 +438,13 @@ class Stack:
             save_state(self.home, self._state)
 
 
-def _one_at_a_time(home: Path, say: Say) -> AbstractContextManager[None]:
-    return one_at_a_time(
+def _stack_lock(home: Path, say: Reporter) -> AbstractContextManager[None]:
+    return exclusive_lock(
         home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack")
     )
 
 
-def purge_stack(home: Path, say: Say) -> bool:
+def purge_stack(home: Path, say: Reporter) -> bool:
     """Stop the stack in the folder `home` and delete its data.
 
     The stack's folder is deleted only if it contains a state file. It is renamed first, so that a
@@ -444,7 +454,7 @@ def purge_stack(home: Path, say: Say) -> bool:
         True if data was deleted, false if there was nothing to delete.
     """
     if state_file(home).exists():
-        Stack.load(home, say).down()
+        LocalStack.load(home, say).down()
         stack_root(home).rename(home / f"stack.purged-{os.getpid()}")
     purged = [*home.glob("stack.purged-*")]
     for rest in purged:

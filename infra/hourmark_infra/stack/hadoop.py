@@ -51,7 +51,7 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         # A dead datanode is noticed in about 20 s instead of 10 minutes.
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
-        **_own_site(layout, datanode),
+        **_datanode_properties(layout, datanode),
         # WebHDFS redirects writers and readers to this name.
         "dfs.datanode.hostname": layout.host(datanode),
         "dfs.datanode.handler.count": "4",
@@ -64,7 +64,7 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
     }
 
 
-def _own_site(layout: Layout, datanode: str) -> dict[str, str]:
+def _datanode_properties(layout: Layout, datanode: str) -> dict[str, str]:
     return {
         "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
         "dfs.datanode.address": layout.listener(datanode),
@@ -73,13 +73,13 @@ def _own_site(layout: Layout, datanode: str) -> dict[str, str]:
     }
 
 
-def options_beside(layout: Layout, datanode: str) -> tuple[str, ...]:
+def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
     """Of a DataNode that reads the `hdfs-site.xml` of another one on its host, the first."""
     if layout.shape.apart or datanode == layout.shape.datanodes[0]:
         return ()
     return tuple(
         word
-        for name, value in _own_site(layout, datanode).items()
+        for name, value in _datanode_properties(layout, datanode).items()
         for word in ("-D", f"{name}={value}")
     )
 

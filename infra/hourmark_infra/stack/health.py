@@ -41,7 +41,7 @@ class Health(NamedTuple):
     detail: str
 
 
-def of_broker(address: str, node: int, brokers: int = 1) -> Health:
+def check_broker(address: str, node: int, brokers: int = 1) -> Health:
     """Check a Kafka broker.
 
     Args:
@@ -52,7 +52,7 @@ def of_broker(address: str, node: int, brokers: int = 1) -> Health:
     Returns:
         Healthy if the broker's metadata lists `node`, a controller and enough brokers.
     """
-    if not listens(address):
+    if not accepts_connections(address):
         return Health(False, "does not listen")
     try:
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0}, logger=_SILENT)
@@ -70,15 +70,15 @@ def of_broker(address: str, node: int, brokers: int = 1) -> Health:
     )
 
 
-def of_namenode(address: str) -> Health:
+def check_namenode(address: str) -> Health:
     """Check the NameNode whose HTTP server is at `address` (`host:port`).
 
     It is healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
     """
     try:
-        _get(address, "/webhdfs/v1/?op=GETFILESTATUS")
-        bean = _bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
-    except _NoAnswer as error:
+        _get_json(address, "/webhdfs/v1/?op=GETFILESTATUS")
+        bean = _get_bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoUsableResponse as error:
         return Health(False, str(error))
     if bean.get("Safemode"):
         return Health(False, "in safe mode")
@@ -86,7 +86,7 @@ def of_namenode(address: str) -> Health:
     return Health(live > 0, f"{live} live datanode{'' if live == 1 else 's'}")
 
 
-def of_datanode(address: str, namenode: str) -> Health:
+def check_datanode(address: str, namenode: str) -> Health:
     """Check a DataNode by asking its NameNode for the last heartbeat.
 
     A direct request to a DataNode that is still starting fills its log with stack traces.
@@ -99,12 +99,12 @@ def of_datanode(address: str, namenode: str) -> Health:
         Healthy if the NameNode received a recent heartbeat from the current process.
     """
     try:
-        uptime_seconds = _bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
-        bean = _bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
-    except _NoAnswer as error:
+        uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
+        bean = _get_bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoUsableResponse as error:
         return Health(False, str(error))
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
-    known_as = _with_number(address)
+    known_as = _with_ip_address(address)
     silent_seconds = min(
         (int(node["lastContact"]) for node in nodes if node.get("infoAddr") == known_as),
         default=None,
@@ -119,26 +119,28 @@ def of_datanode(address: str, namenode: str) -> Health:
     )
 
 
-def of_registry(address: str) -> Health:
+def check_registry(address: str) -> Health:
     """Check that the schema registry at `address` (`host:port`) lists its subjects."""
     try:
-        subjects = _get(address, f"{CONFLUENT_PATH}/subjects")
-    except _NoAnswer as error:
+        subjects = _get_json(address, f"{CONFLUENT_PATH}/subjects")
+    except _NoUsableResponse as error:
         return Health(False, str(error))
     return Health(True, f"{len(subjects)} subjects")
 
 
-def of_mirror(address: str) -> Health:
+def check_mirror(address: str) -> Health:
     """Check that the REST server of MirrorMaker 2 at `address` (`host:port`) accepts connections.
 
     MirrorMaker 2 opens this port after it has connected to both clusters.
     """
     return (
-        Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
+        Health(True, "REST listens")
+        if accepts_connections(address)
+        else Health(False, "REST does not listen")
     )
 
 
-def of_watch(address: str) -> Health:
+def check_mirror_watch(address: str) -> Health:
     """Check that the mirror's monitor at `address` (`host:port`) serves its metrics.
 
     The metric values do not affect the result.
@@ -150,30 +152,30 @@ def of_watch(address: str) -> Health:
     return Health(answer.is_success, f"metrics answer {answer.status_code}")
 
 
-class _NoAnswer(Exception):
+class _NoUsableResponse(Exception):
     """An error for a server that did not respond or whose response is not usable."""
 
 
-def _bean(address: str, name: str) -> dict[str, Any]:
-    for bean in _get(address, f"/jmx?qry={name}").get("beans", []):
+def _get_bean(address: str, name: str) -> dict[str, Any]:
+    for bean in _get_json(address, f"/jmx?qry={name}").get("beans", []):
         return dict(bean)
-    raise _NoAnswer("still starting")
+    raise _NoUsableResponse("still starting")
 
 
-def _get(address: str, path: str) -> Any:
+def _get_json(address: str, path: str) -> Any:
     try:
         return _HTTP.get(f"http://{address}{path}").raise_for_status().json()
     except httpx.ConnectError as error:
-        raise _NoAnswer("does not listen") from error
+        raise _NoUsableResponse("does not listen") from error
     except httpx.HTTPStatusError as error:
-        raise _NoAnswer(f"answers {error.response.status_code} to {path}") from error
+        raise _NoUsableResponse(f"answers {error.response.status_code} to {path}") from error
     except httpx.HTTPError as error:
-        raise _NoAnswer(f"no answer: {error}") from error
+        raise _NoUsableResponse(f"no answer: {error}") from error
     except ValueError as error:
-        raise _NoAnswer(f"no JSON at {path}") from error
+        raise _NoUsableResponse(f"no JSON at {path}") from error
 
 
-def _with_number(address: str) -> str:
+def _with_ip_address(address: str) -> str:
     """With the host as its IPv4 address, as a NameNode names its DataNodes; as it is where the name
     is nobody's.
     """
@@ -183,7 +185,7 @@ def _with_number(address: str) -> str:
     return address
 
 
-def listens(address: str) -> bool:
+def accepts_connections(address: str) -> bool:
     """Return whether `address` (`host:port`) accepts a TCP connection within one second."""
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):

@@ -180,20 +180,22 @@ def free_ports(
     """
     with ExitStack() as held:
         first = {
-            name: port for name, port in preferred.items() if name in names and _held(held, port)
+            name: port
+            for name, port in preferred.items()
+            if name in names and _try_listen(held, port)
         }
-        return {name: first.get(name) or _hold_one(held) for name in names}
+        return {name: first.get(name) or _listen_on_free_port(held) for name in names}
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """Return whether a server could listen on the loopback port `port` now."""
     with ExitStack() as held:
-        return _held(held, port)
+        return _try_listen(held, port)
 
 
-def _hold_one(held: ExitStack) -> int:
+def _listen_on_free_port(held: ExitStack) -> int:
     for port in secrets.SystemRandom().sample(PORT_RANGE, 1000):
-        if _held(held, port):
+        if _try_listen(held, port):
             return port
     raise Unavailable(
         f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the "
@@ -201,7 +203,7 @@ def _hold_one(held: ExitStack) -> int:
     )
 
 
-def _held(held: ExitStack, port: int) -> bool:
+def _try_listen(held: ExitStack, port: int) -> bool:
     listener = held.enter_context(socket.socket())
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -18,11 +18,11 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.process.durable import write_durably
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
+from hourmark_infra.stack.process import Process, is_alive, send_signal, wait_for_exit
 from hourmark_infra.stack.servers import Server
 
 
-def check_own_name() -> None:
+def check_host_name() -> None:
     """Check that this machine's host name resolves to an address.
 
     Raises:
@@ -66,7 +66,7 @@ def server_environment(java: Path) -> dict[str, str]:
     return {**kept, "JAVA_HOME": str(java.parent.parent), "MALLOC_ARENA_MAX": "2"}
 
 
-def prepare(server: Server, environment: dict[str, str]) -> None:
+def prepare_data_folder(server: Server, environment: dict[str, str]) -> None:
     """Create the data folder of `server` and format it once.
 
     An interrupted format is repeated from an empty folder.
@@ -91,7 +91,7 @@ def prepare(server: Server, environment: dict[str, str]) -> None:
     if finished.returncode != 0:
         with server.log.open("a") as log:
             log.write(finished.stdout + finished.stderr)
-        raise failure(server, "could not format its folder")
+        raise server_error(server, "could not format its folder")
     write_durably(done, b"")
 
 
@@ -124,17 +124,19 @@ def wait_ready(
         if health.ok:
             return health
         if not is_alive(process()):
-            raise failure(server, "ended")
+            raise server_error(server, "ended")
         if abandoned():
             raise Unavailable(
                 f"{server.name} was not waited for, as another server failed; repeat `hourmark up`"
             )
         if clock.monotonic_s() >= until:
-            raise failure(server, f"was not ready after {seconds:.0f} s ({health.detail})")
+            raise server_error(server, f"was not ready after {seconds:.0f} s ({health.detail})")
         clock.sleep(0.25)
 
 
-def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> bool:
+def stop_processes(
+    processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
+) -> bool:
     """Stop the processes of one server, parent first, and kill those that do not exit in time.
 
     Args:
@@ -146,22 +148,24 @@ def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECOND
         True if all processes exited without SIGKILL, also if `processes` is empty.
     """
     if processes:
-        send(processes[0], signal.SIGTERM)
-        wait_gone(processes[0], seconds, clock)
+        send_signal(processes[0], signal.SIGTERM)
+        wait_for_exit(processes[0], seconds, clock)
     # A child may outlive its parent by a moment.
-    stubborn = [process for process in processes if not wait_gone(process, 1.0, clock)]
-    kill(stubborn, clock, seconds)
+    stubborn = [process for process in processes if not wait_for_exit(process, 1.0, clock)]
+    kill_processes(stubborn, clock, seconds)
     return not stubborn
 
 
-def kill(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> None:
+def kill_processes(
+    processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
+) -> None:
     """Send SIGKILL to each process and wait up to `seconds` for each to exit."""
     for process in processes:
-        send(process, signal.SIGKILL)
-        wait_gone(process, seconds, clock)
+        send_signal(process, signal.SIGKILL)
+        wait_for_exit(process, seconds, clock)
 
 
-def failure(server: Server, what: str) -> Unavailable:
+def server_error(server: Server, what: str) -> Unavailable:
     """Return an `Unavailable` error for a failed server, without raising it.
 
     Args:

@@ -38,7 +38,7 @@ class Process:
     started: str
 
 
-def started_of(pid: int) -> str | None:
+def start_id(pid: int) -> str | None:
     """Return an opaque identifier that distinguishes a process from others with the same PID.
 
     Returns:
@@ -57,7 +57,7 @@ def started_of(pid: int) -> str | None:
 
 def is_alive(process: Process | None) -> bool:
     """Return whether `process` is still running; false for None or a reused process ID."""
-    return process is not None and started_of(process.pid) == process.started
+    return process is not None and start_id(process.pid) == process.started
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
@@ -85,13 +85,13 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
         ],
         setsid=True,
     )
-    started = started_of(pid)
-    while started_of(pid) and not _environment_is_there(pid):
+    started = start_id(pid)
+    while start_id(pid) and not _has_environment(pid):
         time.sleep(0.001)
     return Process(pid, started or "ended at once")
 
 
-def _environment_is_there(pid: int) -> bool:
+def _has_environment(pid: int) -> bool:
     # exec lets the one who spawned go on before the new program's environment is laid out; until
     # then it reads as empty.
     try:
@@ -100,7 +100,7 @@ def _environment_is_there(pid: int) -> bool:
         return True
 
 
-def marked(prefix: str) -> dict[str, list[Process]]:
+def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
     """Return this user's running processes whose mark starts with `prefix`.
 
     A mark is the value of the environment variable `HOURMARK_STACK_SERVER`.
@@ -114,17 +114,17 @@ def marked(prefix: str) -> dict[str, list[Process]]:
             if candidate.uids().real != os.getuid():
                 continue
             mark, pid = candidate.environ().get(MARK, ""), candidate.pid
-            if mark.startswith(prefix) and (started := started_of(pid)):
+            if mark.startswith(prefix) and (started := start_id(pid)):
                 found[mark].append((candidate.create_time(), pid, Process(pid, started)))
     return {mark: [process for *_, process in sorted(several)] for mark, several in found.items()}
 
 
-def of_mark(mark: str) -> list[Process]:
+def find_by_mark(mark: str) -> list[Process]:
     """Return this user's running processes with exactly this mark, oldest first."""
-    return marked(mark).get(mark, [])
+    return find_by_mark_prefix(mark).get(mark, [])
 
 
-def send(process: Process, number: signal.Signals) -> bool:
+def send_signal(process: Process, number: signal.Signals) -> bool:
     """Send the signal `number` to `process` and return true, or false if the process has exited."""
     if not is_alive(process):
         return False
@@ -133,7 +133,7 @@ def send(process: Process, number: signal.Signals) -> bool:
     return True
 
 
-def wait_gone(process: Process, seconds: float, clock: Clock) -> bool:
+def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
     """Wait up to `seconds` for `process` to exit and return whether it has exited."""
     until = clock.monotonic_s() + seconds
     while is_alive(process):

@@ -11,7 +11,7 @@ from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.stack.layout import Layout
 
 
-def extract(archive: tarfile.TarFile, folder: Path) -> None:
+def extract_archive(archive: tarfile.TarFile, folder: Path) -> None:
     """Extract all members of a trusted `archive` into `folder`.
 
     The caller must have verified or created the archive: Python versions before 3.11.4 extract it
@@ -26,7 +26,7 @@ def extract(archive: tarfile.TarFile, folder: Path) -> None:
 CONFLUENT_PATH = "/apis/ccompat/v7"
 
 
-def unpacked(folder: Path) -> Path:
+def unpack_registry(folder: Path) -> Path:
     """Return the folder of the registry's program, extracting its archive on the first call.
 
     The extraction is atomic, also if it is interrupted by kill -9.
@@ -39,7 +39,7 @@ def unpacked(folder: Path) -> Path:
         temporary = folder / f".app.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         with tarfile.open(folder / read_lock("registry")[0].file_name) as archive:
-            extract(archive, temporary)
+            extract_archive(archive, temporary)
         try:
             temporary.rename(target)
         except OSError:  # another `up` was first; its result is the same
@@ -70,7 +70,7 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
     return tuple(f"-D{key}={value}" for key, value in values.items())
 
 
-def runner_jar(app: Path) -> Path:
+def find_runner_jar(app: Path) -> Path:
     """Return the executable jar in the registry's program folder `app`.
 
     Raises:

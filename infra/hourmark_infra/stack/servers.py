@@ -17,7 +17,7 @@ from hourmark_infra.stack.health import Health
 from hourmark_infra.stack.kafka import jmx_options
 from hourmark_infra.stack.layout import CLUSTERS, JMX, MIRRORS, WATCH, Layout
 from hourmark_infra.stack.options import Clusters
-from hourmark_infra.stack.registry import registry_options, runner_jar
+from hourmark_infra.stack.registry import find_runner_jar, registry_options
 
 MIRROR = MIRRORS[0]
 Command = tuple[str, ...]
@@ -60,12 +60,12 @@ class Programs(NamedTuple):
         return f"{self.kafka}/*"
 
 
-FindPrograms = Callable[[], Programs]
+ProgramsProvider = Callable[[], Programs]
 
 
 def server_table(
     layout: Layout,
-    programs: FindPrograms,
+    programs: ProgramsProvider,
     cluster_ids: dict[str, str],
     *,
     mirror: bool,
@@ -75,7 +75,7 @@ def server_table(
     """All servers by name, in the order of their start; with one cluster there is nothing to
     mirror.
     """
-    made = _Servers(layout, programs, jmx)
+    made = _ServerDefinitions(layout, programs, jmx)
     brokers = [
         made.broker(cluster, node, cluster_ids[cluster])
         for cluster in CLUSTERS[:clusters]
@@ -87,14 +87,14 @@ def server_table(
     return {server.name: server for server in servers}
 
 
-def mirror_is_there() -> bool:
+def is_mirror_installed() -> bool:
     """Whether this installation has `hourmark mirror` (log hosts need not)."""
     return importlib.util.find_spec("hourmark_mirror") is not None
 
 
-class _Servers(NamedTuple):
+class _ServerDefinitions(NamedTuple):
     layout: Layout
-    programs: FindPrograms
+    programs: ProgramsProvider
     jmx: bool = False
 
     def broker(self, cluster: str, node: int, cluster_id: str) -> Server:
@@ -115,8 +115,8 @@ class _Servers(NamedTuple):
             name,
             name,
             running,
-            partial(health.of_broker, node=node),
-            ask_whole=partial(health.of_broker, self.layout.address(name), node, brokers),
+            partial(health.check_broker, node=node),
+            ask_whole=partial(health.check_broker, self.layout.address(name), node, brokers),
             format_command=partial(self._kafka, 128, *formatting),
         )
 
@@ -124,20 +124,24 @@ class _Servers(NamedTuple):
         """HDFS and the registry."""
         formatting = partial(self._hadoop, 128, NAMENODE, "-format", "-nonInteractive", "-force")
         namenode = partial(self._hadoop, 256, NAMENODE)
-        of_datanode = partial(health.of_datanode, namenode=self.layout.address("namenode-http"))
+        of_datanode = partial(health.check_datanode, namenode=self.layout.address("namenode-http"))
         return (
             self._server(
-                "namenode", "namenode-http", namenode, health.of_namenode, format_command=formatting
+                "namenode",
+                "namenode-http",
+                namenode,
+                health.check_namenode,
+                format_command=formatting,
             ),
             *(
                 self._server(name, f"{name}-http", self._datanode(name), of_datanode)
                 for name in self.layout.shape.datanodes
             ),
-            self._server("registry", "registry", self._registry, health.of_registry),
+            self._server("registry", "registry", self._registry, health.check_registry),
         )
 
     def _datanode(self, name: str) -> Callable[[], Command]:
-        options = hadoop.options_beside(self.layout, name)
+        options = hadoop.datanode_options(self.layout, name)
         return partial(self._hadoop, 256, DATANODE, *options)
 
     def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
@@ -162,9 +166,15 @@ class _Servers(NamedTuple):
             )
 
         for worker in self.layout.shape.mirrors:
-            yield of(worker, f"{worker}-rest", worker, ("run",), health.of_mirror)
+            yield of(worker, f"{worker}-rest", worker, ("run",), health.check_mirror)
         if (port := self.layout.ports.get(WATCH)) is not None:
-            yield of(WATCH, WATCH, MIRROR, ("watch", "--metrics-port", str(port)), health.of_watch)
+            yield of(
+                WATCH,
+                WATCH,
+                MIRROR,
+                ("watch", "--metrics-port", str(port)),
+                health.check_mirror_watch,
+            )
 
     def _server(
         self,
@@ -208,5 +218,8 @@ class _Servers(NamedTuple):
 
     def _registry(self) -> Command:
         return self._java(
-            256, *registry_options(self.layout), "-jar", str(runner_jar(self.programs().registry))
+            256,
+            *registry_options(self.layout),
+            "-jar",
+            str(find_runner_jar(self.programs().registry)),
         )

@@ -34,7 +34,9 @@ def write_settings(layout: Layout, config_text: str, datanode: str = "datanode")
             properties = kafka.broker_properties(layout, cluster, node)
             texts[f"{cluster}-{node}.properties"] = kafka.render_properties(properties)
     for worker in layout.shape.mirrors[1:]:
-        texts[layout.worker_file(worker)] = config_file.render_worker(layout, config_text, worker)
+        texts[layout.worker_file(worker)] = config_file.render_worker_config(
+            layout, config_text, worker
+        )
     for name, text in texts.items():
         path = layout.settings / name  # the absolute one stays as it is
         if not path.is_file() or path.read_text() != text:

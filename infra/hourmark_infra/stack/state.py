@@ -31,7 +31,7 @@ from hourmark_infra.stack.process import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class StackState:
     """The persistent state of one local stack.
 
     Attributes:
@@ -64,13 +64,13 @@ class State:
         """Return the number of servers of each kind."""
         return (SPREAD if self.spread else Shape())._replace(mirrors=MIRRORS[: self.workers])
 
-    def with_process(self, server: str, process: Process | None) -> State:
+    def with_process(self, server: str, process: Process | None) -> StackState:
         """Return a copy with the process of `server` set, or removed if `process` is None."""
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
 
 
-_JSON = TypeAdapter(State)
+_JSON = TypeAdapter(StackState)
 
 
 def new_state(
@@ -79,7 +79,7 @@ def new_state(
     *,
     spread: bool = False,
     workers: Workers = 1,
-) -> State:
+) -> StackState:
     """Return the state of a new stack with new cluster IDs and free ports, without saving it.
 
     Args:
@@ -93,7 +93,7 @@ def new_state(
     """
     ports = free_ports(preferred=preferred)
     ids = new_cluster_ids()
-    return State(
+    return StackState(
         ports=ports,
         cluster_ids=ids,
         processes={},
@@ -112,7 +112,7 @@ def state_file(home: Path) -> Path:
     return stack_root(home) / "state.json"
 
 
-def load_state(home: Path) -> State | None:
+def load_state(home: Path) -> StackState | None:
     """Return the saved state of the stack in the folder `home`, or None if there is none.
 
     Raises:
@@ -130,7 +130,7 @@ def load_state(home: Path) -> State | None:
         ) from error
 
 
-def save_state(home: Path, state: State) -> None:
+def save_state(home: Path, state: StackState) -> None:
     """Replace the state file of the stack in the folder `home` atomically and durably."""
     write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")
 

@@ -50,7 +50,7 @@ from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.records.wire import CLOCK_HEADER
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import COMMANDS, Components, wait_for
-from hourmark_infra.jars.cache import Say
+from hourmark_infra.jars.cache import Reporter
 from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
 from hourmark_verify.demo.settings import ZONE
@@ -232,7 +232,9 @@ class World:
 
 
 @contextlib.contextmanager
-def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) -> Iterator[World]:
+def standing(
+    home: Path, kinds: int, clock: Clock, say: Reporter, *, spread: bool
+) -> Iterator[World]:
     """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its
     logs stay.
     """
@@ -310,7 +312,7 @@ def _made(
     links: dict[str, Link],
     kinds: int,
     clock: Clock,
-    say: Say,
+    say: Reporter,
 ) -> World:
     url = ledger.new_database() if ledger is not None else ""
     by_link = (

@@ -26,9 +26,9 @@ from hourmark.config.toml_text import render_toml
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.components import Components, wait_for
-from hourmark_infra.jars.cache import Say
-from hourmark_infra.locks import one_at_a_time
-from hourmark_infra.stack import Stack
+from hourmark_infra.jars.cache import Reporter
+from hourmark_infra.locks import exclusive_lock
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_verify.demo import outcome
@@ -105,7 +105,7 @@ class Demo:
     """
 
     def __init__(
-        self, home: Path, wish: Options, clock: Clock, say: Say, trouble: Fault = leader_dies
+        self, home: Path, wish: Options, clock: Clock, say: Reporter, trouble: Fault = leader_dies
     ) -> None:
         self.home = home
         self.work = home / "work"
@@ -138,11 +138,11 @@ class Demo:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
 
-    def start_stack(self) -> Stack:
+    def start_stack(self) -> LocalStack:
         """Start the servers, with clocks in their logs that need no guess."""
         self.tell(f"starting the stack: {SERVERS[self._wish.clusters]}")
         os.environ["TZ"] = ZONE
-        stack = Stack.load_or_make(self.home, clusters=self._wish.clusters, say=self.tell)
+        stack = LocalStack.load_or_make(self.home, clusters=self._wish.clusters, say=self.tell)
         try:
             stack.up()
         # as a rule, somebody took a port between its choice and its use: `up` chooses it anew
@@ -152,7 +152,7 @@ class Demo:
             stack.up()
         return stack
 
-    def start_components(self, stack: Stack) -> Config:
+    def start_components(self, stack: LocalStack) -> Config:
         """Apply the types, and start service, tailer and ETL with settings of the demo's own."""
         write_declarations(self.work / "types")
         of_stack = tomllib.loads(stack.layout.config_file.read_text())
@@ -200,7 +200,7 @@ class Demo:
         self.components.stop_all()
         with suppress(UsageError):  # there may be no stack yet
             if not self._wish.keep:
-                Stack.load(self.home, self.tell).down()
+                LocalStack.load(self.home, self.tell).down()
 
     def tell(self, line: str) -> None:
         """A line of progress."""
@@ -220,7 +220,7 @@ class Demo:
         end_s = self._clock.monotonic_s() + seconds
         self.wait(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
 
-    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> Result:
+    def _conclude(self, traffic: Traffic, stack: LocalStack, config: Config) -> Result:
         sizes = {
             path: path.stat().st_size
             for pattern in SERVER_LOGS
@@ -361,4 +361,4 @@ def alone(home: Path) -> AbstractContextManager[None]:
             f"another demo runs in {home}; wait for it, or set HOURMARK_HOME to another folder"
         )
 
-    return one_at_a_time(home / "demo.lock", refuse)
+    return exclusive_lock(home / "demo.lock", refuse)

@@ -9,7 +9,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_names import events_topic
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_verify.demo.events import TRACK_PLAYED
 from hourmark_verify.demo.traffic import Traffic
 
@@ -21,11 +21,11 @@ AWAY_SECONDS: Final = 20.0
 
 
 Fault: TypeAlias = Callable[
-    ["Demo", Traffic, Stack, Config], None
+    ["Demo", Traffic, LocalStack, Config], None
 ]  # happens while files grow; returns when it is over
 
 
-def leader_dies(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+def leader_dies(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
     """In the middle of the traffic, for a while."""
     demo.wait(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
     broker = leader_of(config, events_topic(TRACK_PLAYED))

@@ -20,7 +20,7 @@ from hourmark.errors import Unavailable, UsageError
 from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.ranges import RangeId
 from hourmark.rules.event_types import read_declarations
-from hourmark_infra.components import Components, environment, wait_for
+from hourmark_infra.components import Components, child_environment, wait_for
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.cli import demo
 from hourmark_verify.demo.closing import Progress, TypeClosing, closed_enough, summarize
@@ -131,8 +131,8 @@ def test_no_component_s_own_log_is_tailed(tmp_path: Path) -> None:
 
 def test_settings_of_the_shell_do_not_reach_the_components(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOURMARK_SERVICE__PORT", "1")
-    assert "HOURMARK_SERVICE__PORT" not in environment()
-    assert environment()["PATH"] == os.environ["PATH"]
+    assert "HOURMARK_SERVICE__PORT" not in child_environment()
+    assert child_environment()["PATH"] == os.environ["PATH"]
 
 
 @pytest.mark.parametrize(

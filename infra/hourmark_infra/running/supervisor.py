@@ -12,10 +12,10 @@ from hourmark.clock import Clock
 PAUSE_S: Final = 1.0
 PAUSE_MAX_S: Final = 60.0
 STEADY_S: Final = 60.0  # who ran so long ended for a new reason: the pause is short again
-LOOK_S: Final = 0.25
+POLL_S: Final = 0.25
 
 
-class Kept(Protocol):
+class ProcessGroup(Protocol):
     """An interface to named processes that can be supervised.
 
     `start` does nothing for a process that is already running.
@@ -28,7 +28,7 @@ class Kept(Protocol):
 
 
 @dataclass
-class _Standing:
+class _RestartSchedule:
     """The restart schedule of one component."""
 
     began_s: float
@@ -48,16 +48,16 @@ class Supervisor:
         say: Function that receives a message when a component has exited.
     """
 
-    components: Kept
+    components: ProcessGroup
     clock: Clock
     say: Callable[[str], None]
-    _of: dict[str, _Standing] = field(default_factory=dict)
+    _of: dict[str, _RestartSchedule] = field(default_factory=dict)
 
     def start(self, names: Sequence[str]) -> None:
         """Start the components `names` and supervise them, without waiting until they are ready."""
         for name in names:
             self.components.start(name)
-            self._of[name] = _Standing(self.clock.monotonic_s())
+            self._of[name] = _RestartSchedule(self.clock.monotonic_s())
 
     def stop(self, name: str) -> None:
         """Stop the component `name` and end its supervision."""

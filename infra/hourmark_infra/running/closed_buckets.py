@@ -10,7 +10,9 @@ _EACH_MAX: Final = 10  # buckets of a type; of more a line tells about all
 _CLOSED: Final = "closed"  # the state of a bucket; that of a type's next hour is another
 
 
-def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) -> dict[str, str]:
+def unclosed_types(
+    rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str
+) -> dict[str, str]:
     """Return the event types with an unclosed bucket at or before `hour`, and the reasons.
 
     Args:
@@ -32,7 +34,7 @@ def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) 
     return dict(sorted({**unknown, **behind}.items()))
 
 
-def as_text(awaited: Mapping[str, str]) -> str:
+def format_reasons(awaited: Mapping[str, str]) -> str:
     """Return one line that groups types by the reason for which they wait.
 
     Args:
@@ -53,7 +55,7 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
 
 
-def closed_since(
+def buckets_closed_since(
     rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
     """Return the rows of nonempty buckets that were closed since an earlier listing.
@@ -72,7 +74,7 @@ def closed_since(
     ]
 
 
-def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield lines that describe closed buckets, sorted by event type.
 
     A type with more than ten buckets gets one summary line.
@@ -86,7 +88,8 @@ def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for name, buckets in sorted(of.items()):
         if len(buckets) <= _EACH_MAX:
             yield from (
-                f"{name} {row['hour']}: {row['grade']}, {_events(row['events'])}" for row in buckets
+                f"{name} {row['hour']}: {row['grade']}, {_count_events(row['events'])}"
+                for row in buckets
             )
             continue
         grades = Counter(row["grade"] for row in buckets)
@@ -96,9 +99,9 @@ def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         )
         graded = ", ".join(f"{count} {grade}" for grade, count in grades.most_common())
         yield (
-            f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {_events(events)}"
+            f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {_count_events(events)}"
         )
 
 
-def _events(count: int) -> str:
+def _count_events(count: int) -> str:
     return f"{count:,} event{'' if count == 1 else 's'}"

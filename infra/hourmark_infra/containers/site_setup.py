@@ -33,7 +33,7 @@ DELIVERY_SERVICES: Final = ("delivery-1", "delivery-2")
 _DAYS: Final = "3650"  # as long as anybody keeps the volume
 
 
-def make_first(shared: Path) -> bool:
+def create_site_files(shared: Path) -> bool:
     """Make all of it, unless it is there; what was cut short is made anew. True where it was
     made.
     """
@@ -44,18 +44,18 @@ def make_first(shared: Path) -> bool:
     tls = shared / "tls"
     shutil.rmtree(tls, ignore_errors=True)
     tls.mkdir(mode=0o700)
-    _certificates(tls)
+    _issue_certificates(tls)
     write_durably(shared / READY, b"")
     return True
 
 
-def cluster_ids(shared: Path) -> dict[str, str]:
+def read_cluster_ids(shared: Path) -> dict[str, str]:
     """Of both clusters."""
     ids: dict[str, str] = json.loads((shared / "clusters.json").read_bytes())
     return ids
 
 
-def _certificates(tls: Path) -> None:
+def _issue_certificates(tls: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ca_key = Path(folder) / "ca.key"
         made = (
@@ -69,7 +69,7 @@ def _certificates(tls: Path) -> None:
             "-subj",
             "/CN=hourmark-site",
         )
-        _openssl(*made)
+        _run_openssl(*made)
         issued = ("-x509", "-days", _DAYS, "-CA", str(tls / "ca.pem"), "-CAkey", str(ca_key))
         for name, hosts in (
             ("service", (BALANCER, *DELIVERY_SERVICES, "localhost")),
@@ -77,18 +77,20 @@ def _certificates(tls: Path) -> None:
         ):
             certificate, key = Path(folder) / f"{name}.pem", Path(folder) / f"{name}.key"
             files = ("-keyout", str(key), "-out", str(certificate))
-            _openssl(*issued, *files, "-subj", f"/CN=hourmark-{name}", *_extensions(hosts))
+            _run_openssl(
+                *issued, *files, "-subj", f"/CN=hourmark-{name}", *_extension_options(hosts)
+            )
             write_durably(tls / f"{name}.pem", certificate.read_bytes() + key.read_bytes())
 
 
-def _extensions(hosts: Sequence[str]) -> tuple[str, ...]:
+def _extension_options(hosts: Sequence[str]) -> tuple[str, ...]:
     names = (
         ("-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts)) if hosts else ()
     )
     return ("-addext", "basicConstraints=critical,CA:FALSE", *names)
 
 
-def _openssl(*arguments: str) -> None:
+def _run_openssl(*arguments: str) -> None:
     command = (
         "openssl",
         "req",
