@@ -59,7 +59,7 @@ class Bench:
         stack = (
             LocalStack.load(stack_state_dir())
             if load_state(stack_state_dir())
-            else LocalStack.load_or_make(stack_state_dir(), mirror=False)
+            else LocalStack.load_or_create(stack_state_dir(), mirror=False)
         )
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)

@@ -39,7 +39,7 @@ class Site:
         stack = (
             LocalStack.load(folder)
             if load_state(folder)
-            else LocalStack.load_or_make(folder, mirror=False)
+            else LocalStack.load_or_create(folder, mirror=False)
         )
         stack.up()
         self.stack_config = stack.layout.config_file

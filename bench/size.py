@@ -87,7 +87,7 @@ class World:
 
     def start(self, ending: ExitStack) -> Config:
         self.logs.mkdir()
-        stack = LocalStack.load_or_make(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
+        stack = LocalStack.load_or_create(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
         ending.callback(stack.down)
         stack.up()
         settings = tomllib.loads(stack.layout.config_file.read_text())

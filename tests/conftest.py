@@ -69,7 +69,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
         existing.up()
         yield existing
         return
-    made = LocalStack.load_or_make(
+    made = LocalStack.load_or_create(
         tmp_path_factory.mktemp("hourmark-home"), mirror=is_mirror_installed(), jmx=True
     )
     try:

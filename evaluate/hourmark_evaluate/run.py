@@ -165,8 +165,8 @@ def local_world(home: Path, wish: Wish, clock: Clock, say: Reporter) -> Iterator
         mirror = is_mirror_installed()
         copier = "two workers of MirrorMaker 2" if mirror else "no mirror, as none is installed"
         say(f"starting three edge brokers, three central ones and {copier}")
-        stack = LocalStack.load_or_make(
-            home, mirror=mirror, spread=True, workers=2, jmx=True, say=say
+        stack = LocalStack.load_or_create(
+            home, mirror=mirror, spread=True, workers=2, jmx=True, report=say
         )
         try:
             stack.up(local.servers(stack))

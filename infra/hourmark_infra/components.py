@@ -1,9 +1,7 @@
-"""Hourmark's own daemons as child processes: service, tailer, ETL, canary.
+"""Hourmark's own daemons as child processes: service, tailer, ETL, mirror and canary.
 
-Chaos tests use them too, and a mirror's worker.
-
-Each carries a mark in its environment, as the stack's servers do, and so do its children (Spark's
-JVM): by that they are found and ended again, also those of a demo that was killed before it could.
+Each daemon has a mark in its environment, as the stack's servers do, and its children (Spark's JVM)
+inherit it. Daemons are found and stopped by this mark, including those of a run that was killed.
 """
 
 from __future__ import annotations
@@ -36,14 +34,10 @@ COMMANDS: Final = {
     "etl": ("etl", "run"),
     "mirror": ("mirror", "run"),
     "canary": ("canary", "run"),
-    "canary-check": (
-        "canary",
-        "check",
-        "--every",
-        "10",
-    ),  # so that it is named a bucket's length and two minutes after
+    # Every ten seconds: a missing canary is reported a bucket's length and two minutes later.
+    "canary-check": ("canary", "check", "--every", "10"),
 }
-CANARIES: Final = ("canary", "canary-check")  # of a site whose types declare it
+CANARIES: Final = ("canary", "canary-check")  # for a site whose types declare the canary
 
 
 @dataclass
@@ -76,7 +70,7 @@ class Components:
             self.command(*COMMANDS[name]), child_environment(), self._mark(name), self.log(name)
         )
 
-    def runs(self, name: str) -> bool:
+    def is_running(self, name: str) -> bool:
         """Return whether this object started the daemon `name` and its process is still alive."""
         return name in self.running and is_alive(self.running[name])
 
@@ -111,7 +105,7 @@ class Components:
         for name, process in self.running.items():
             if not is_alive(process):
                 raise Unavailable(
-                    f"the {name} has ended; its log {self.log(name)} ends "
+                    f"{name} exited unexpectedly; its log {self.log(name)} ends "
                     f"with:\n{last_lines(self.log(name))}"
                 )
 
@@ -140,7 +134,7 @@ class Components:
                 text=True,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"{shown} was not done after {seconds:.0f} s") from error
+            raise Unavailable(f"{shown} did not finish within {seconds:.0f} s") from error
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
 
@@ -200,10 +194,10 @@ def child_environment() -> dict[str, str]:
 
 def wait_for(
     condition: Callable[[], bool],
-    what: str,
+    description: str,
     seconds: float,
     clock: Clock,
-    each: Callable[[], None],
+    on_retry: Callable[[], None],
     *,
     pause_s: float = 0.25,
 ) -> None:
@@ -211,10 +205,10 @@ def wait_for(
 
     Args:
         condition: Function to poll.
-        what: Description of the awaited event, for the error message.
+        description: Description of the awaited event, for the error message.
         seconds: Timeout in seconds.
         clock: Clock used for the timeout and the pauses.
-        each: Function called after every unsuccessful poll; it may raise to stop waiting.
+        on_retry: Function called after every unsuccessful poll; it may raise to stop waiting.
         pause_s: Seconds between polls.
 
     Raises:
@@ -222,9 +216,9 @@ def wait_for(
     """
     until = clock.monotonic_s() + seconds
     while not condition():
-        each()
+        on_retry()
         if clock.monotonic_s() >= until:
-            raise Unavailable(f"waited {seconds:.0f} s in vain for {what}")
+            raise Unavailable(f"timed out after {seconds:.0f} s waiting for {description}")
         clock.sleep(pause_s)
 
 

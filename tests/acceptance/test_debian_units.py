@@ -40,7 +40,7 @@ CLOSED_S = 900.0
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """Two clusters, and nothing that mirrors one to the other."""
-    stack = LocalStack.load_or_make(
+    stack = LocalStack.load_or_create(
         tmp_path_factory.mktemp("home"), mirror=False, bucket_seconds=60
     )
     try:

@@ -14,7 +14,7 @@ from hourmark_infra.stack import LocalStack
 @pytest.fixture(scope="module")
 def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """A stack with a mirror for one module, whose faults other tests must not meet."""
-    made = LocalStack.load_or_make(tmp_path_factory.mktemp("own-home"), mirror=True)
+    made = LocalStack.load_or_create(tmp_path_factory.mktemp("own-home"), mirror=True)
     try:
         made.up()
         yield made

@@ -53,7 +53,7 @@ NAMED_S = 60.0
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    return LocalStack.load_or_make(tmp_path_factory.mktemp("programs")).programs
+    return LocalStack.load_or_create(tmp_path_factory.mktemp("programs")).programs
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("rules-lost")
-    stack = LocalStack.load_or_make(folder / "home", mirror=False)
+    stack = LocalStack.load_or_create(folder / "home", mirror=False)
     try:
         stack.up()
         made = Site(stack, folder)

@@ -1,5 +1,7 @@
-"""`python -m hourmark_infra.containers ROLE [ARGUMENT…]` becomes the role; `--ask ROLE` asks how it
-stands (exit 1: not well).
+"""Command line of a container: `python -m hourmark_infra.containers ROLE [ARGUMENT…]`.
+
+The process is replaced by the program of the role. `--ask ROLE` runs the role's health check
+instead (exit code 1 if it fails), and `--install` downloads the programs of the image.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or 
 
 
 def main(words: list[str]) -> int:
-    """The exit code."""
+    """Run the command line `words` and return its exit code.
+
+    Args:
+        words: Arguments without the program name: `[--ask] ROLE [ARGUMENT…]` or `--install`.
+
+    Returns:
+        0 on success, 1 if a health check failed, 2 for an invalid command line, or the exit code of
+        the error. Does not return if the role is a program that replaces this process.
+    """
     install_redaction()
     if words == ["--install"]:
         roles.installed_programs()
@@ -30,9 +40,8 @@ def main(words: list[str]) -> int:
     if not name or name.startswith("-"):
         print(_USE, file=sys.stderr)
         return 2
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(0)
-    )  # a container's first process is not ended by it otherwise
+    # The kernel ignores SIGTERM for PID 1 of a container unless a handler is installed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         container = roles.Container(
             name, read_site(os.environ), stack_state_dir(), SHARED, SystemClock()

@@ -1,5 +1,6 @@
-"""What a health check asks a role: servers in the words of the local stack, Hourmark's own daemons
-by their own answers.
+"""Health checks of the containers.
+
+Servers are checked as in the local stack; Hourmark's daemons through their own HTTP endpoints.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ from hourmark_infra.stack.health import Health, accepts_connections, check_mirro
 from hourmark_infra.stack.layout import METRICS, SERVICE
 
 _ANSWER_S: Final = 5.0
-_SILENT_MS: Final = 60_000  # a program that logs has not logged for so long
+_SILENT_MS: Final = 60_000  # after this time without a new line, the application is unhealthy
 
 
 def check_role(container: Container) -> Health:
-    """How the role of this container stands; asked from within it."""
+    """Return the health of a container's role.
+
+    Must be called inside the container, because some endpoints are on its loopback interface.
+
+    Raises:
+        UsageError: The container's name is not a role.
+    """
     kind, ports = role_kind(container.name), container.layout.ports
     if kind == "mirror":
         return check_mirror(f"{container.name}:{ports['mirror-rest']}")
@@ -48,7 +55,7 @@ def check_role(container: Container) -> Health:
     return (
         Health(False, f"the role {container.name} has no health")
         if server is None
-        else server.ask()
+        else server.check_health()
     )
 
 

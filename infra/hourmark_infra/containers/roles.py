@@ -1,4 +1,4 @@
-"""The table of roles: what each becomes, and what it waits for before."""
+"""Roles of the containers: the program that each executes and the files for which it waits."""
 
 from __future__ import annotations
 
@@ -33,26 +33,40 @@ from hourmark_infra.stack.registry import unpack_registry
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
 
-LINES_A_SECOND: Final = 5
+_WAIT_S: Final = 1.0
+_RETRY_S: Final = 5.0  # between attempts to apply the types, while servers start
+_SPARK: Final = Path(pyspark.__file__).parent
+WORKER_WEB_PORT: Final = 8081
+LINES_PER_SECOND: Final = 5  # of the role `application`
 ROTATE_BYTES: Final = 1 << 20
-_KEPT: Final = 99  # rotated files; a day's worth, at these rates
+_ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
 
 
 def write_log_forever(log: Path, clock: Clock) -> None:
-    """Append line by line; each is one write of whole bytes."""
-    draw = random.Random(clock.now_ms())  # noqa: S311  # what is shown to nobody need not be secret
+    """Append lines to the file `log` forever, five per second, rotating it by rename at 1 MiB.
+
+    Each line is written by a single unbuffered write, so a reader never sees an interleaved line.
+    """
+    rng = random.Random(clock.now_ms())  # noqa: S311  # sample data, not a secret
     number = 0
     while True:
         rotate_if_full(log)
         with log.open("ab", buffering=0) as file:
             while file.tell() < ROTATE_BYTES:
                 number += 1
-                file.write(render_line(number, clock.now_ms(), draw))
-                clock.sleep(1 / LINES_A_SECOND)
+                file.write(render_line(number, clock.now_ms(), rng))
+                clock.sleep(1 / LINES_PER_SECOND)
 
 
-def render_line(number: int, now_ms: int, draw: random.Random) -> bytes:
-    """A line with its LF: nine of ten are pages that were viewed, one is plain text."""
+def render_line(number: int, now_ms: int, rng: random.Random) -> bytes:
+    """Return an RFC 5424 sample log line, including its line feed.
+
+    Args:
+        number: Sequence number of the line. Every tenth line is plain text; all others are
+            `page-viewed` events with a JSON object.
+        now_ms: Time of the line in Unix milliseconds.
+        rng: Source of the random field values.
+    """
     now = (
         datetime.fromtimestamp(now_ms / 1000, UTC)
         .isoformat(timespec="milliseconds")
@@ -62,40 +76,43 @@ def render_line(number: int, now_ms: int, draw: random.Random) -> bytes:
     if number % 10 == 0:
         return f"{head} app-log - {number} pages were shown\n".encode()
     page = {
-        "page": f"/page/{draw.randrange(100)}",
-        "milliseconds": draw.randrange(500),
-        "user": f"user-{draw.randrange(1000)}",
+        "page": f"/page/{rng.randrange(100)}",
+        "milliseconds": rng.randrange(500),
+        "user": f"user-{rng.randrange(1000)}",
     }
     return f"{head} page-viewed - {json.dumps(page)}\n".encode()
 
 
 def rotate_if_full(log: Path) -> None:
-    """Where the file is full, rename it, and those before it; the oldest is removed."""
+    """Rotate the file `log` by rename if it has reached 1 MiB; otherwise do nothing.
+
+    `app.log` becomes `app.log.1`, `app.log.1` becomes `app.log.2`, and so on. The file with the
+    number 99 is overwritten.
+    """
     if not log.exists() or log.stat().st_size < ROTATE_BYTES:
         return
-    for path, to in _renames(log):
-        if path.exists():
-            path.replace(to)
+    for source, target in _renames(log):
+        if source.exists():
+            source.replace(target)
 
 
 def _renames(log: Path) -> Iterator[tuple[Path, Path]]:
-    for number in range(_KEPT, 0, -1):
+    for number in range(_ROTATED_FILES_MAX, 0, -1):
         yield (
             log.with_name(f"{log.name}.{number - 1}" if number > 1 else log.name),
             log.with_name(f"{log.name}.{number}"),
         )
 
 
-_WAIT_S: Final = 1.0
-_AGAIN_S: Final = 5.0  # between tries to apply the types, while servers come up
-_SPARK: Final = Path(pyspark.__file__).parent
-WORKER_WEB_PORT: Final = 8081
-
-
 class Container(NamedTuple):
-    """Where a role runs.
+    """A running container and the site to which it belongs.
 
-    `name`: the role's, and the host's; `home`: its own volume; `shared`: that of all.
+    Attributes:
+        name: Role of the container, for example `edge-1`, which is also its host name.
+        site: Number and addresses of the site's servers.
+        home: The container's own `HOURMARK_HOME` folder.
+        shared: Folder of the volume that all containers share.
+        clock: Clock used for waiting.
     """
 
     name: str
@@ -109,29 +126,50 @@ class Container(NamedTuple):
         return self.site.layout(self.home)
 
     def server(self) -> Server | None:
-        """The server of this name in the local stack's table, if it is one."""
+        """Return the definition of the server that this container runs.
+
+        Returns:
+            The server of the container's name, or None if its role is not a server of the stack,
+            for example `tailer`.
+
+        Raises:
+            FileNotFoundError: The site is not set up yet.
+        """
         return server_table(
             self.layout, installed_programs, site_setup.read_cluster_ids(self.shared), mirror=False
         ).get(self.name)
 
     def wait_for(self, name: str) -> None:
-        """Until this file of the shared volume is there."""
-        said = False
+        """Wait, without a time limit, until the file `name` exists in the shared volume."""
+        reported = False
         while not (self.shared / name).exists():
-            if not said:
-                print_progress(f"{self.name}: waits for {self.shared / name}")
-                said = True
+            if not reported:
+                print_progress(f"{self.name}: waiting for {self.shared / name}")
+                reported = True
             self.clock.sleep(_WAIT_S)
 
 
 def run_role(container: Container, arguments: list[str]) -> None:
-    """Become the role; returns where it has ended well. UsageError where there is no such role."""
+    """Run the role of a container, after waiting until the site is set up.
+
+    Most roles replace this process by their program with `exec`. The call returns only for roles
+    that finish, such as `setup` and `types`.
+
+    Args:
+        container: Container in which this process runs.
+        arguments: Additional arguments for the program of the role.
+
+    Raises:
+        UsageError: There is no such role, or the site has no server of this name.
+        Unavailable: The server's data folder cannot be formatted.
+        SystemExit: The role `whole` has ended, with its exit code.
+    """
     if container.name == "setup":
         made = site_setup.create_site_files(container.shared)
         return print_progress(
-            f"setup: {'made' if made else 'found'} ids and certificates of this site"
+            f"setup: {'created the' if made else 'found existing'} cluster IDs and certificates"
         )
-    if container.name == "whole":  # of no site: it has all of a stack in itself
+    if container.name == "whole":  # needs no site: it contains a complete stack
         sys.exit(
             run_whole_stack(
                 container.home, container.site.bucket_seconds, os.environ, open_files_limit()
@@ -154,12 +192,16 @@ def run_role(container: Container, arguments: list[str]) -> None:
 
 
 def open_files_limit() -> int:
-    """How many files this container's processes may have open; a service takes all that it may."""
+    """Return the maximum number of open files per process (the hard limit of `RLIMIT_NOFILE`)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def installed_programs() -> Programs:
-    """Of the image; where an image holds no servers, they are only named."""
+    """Return the programs that the container's image provides.
+
+    Returns:
+        Paths of the programs. In an image without servers these are placeholders that do not exist.
+    """
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
     kafka, hadoop, registry = (
@@ -169,12 +211,16 @@ def installed_programs() -> Programs:
 
 
 def role_kind(name: str) -> str:
-    """The role without its number. UsageError where there is no such role."""
+    """Return the kind of a role: its name without the number, for example `edge` for `edge-1`.
+
+    Raises:
+        UsageError: There is no such role.
+    """
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:
         raise UsageError(
-            f"there is no role {name!r}; there are setup, whole, {', '.join(KINDS)}, some "
-            "of them with a number, as edge-1"
+            f"unknown role {name!r}; valid roles are setup, whole, {', '.join(KINDS)}, where "
+            "servers take a number, for example edge-1"
         )
     return kind
 
@@ -183,7 +229,7 @@ def _run_server(container: Container, _: list[str]) -> NoReturn:
     server = container.server()
     if server is None:
         raise UsageError(
-            f"this site has no {container.name}; its size is said by SITE_… in the environment"
+            f"this site has no {container.name}; the SITE_… environment variables set its size"
         )
     environment = lifecycle.server_environment(installed_programs().java)
     server.log.parent.mkdir(parents=True, exist_ok=True)
@@ -194,20 +240,23 @@ def _run_server(container: Container, _: list[str]) -> NoReturn:
 def _hourmark_role(
     *words: str, after: str | None = None
 ) -> Callable[[Container, list[str]], NoReturn]:
-    """A command of Hourmark, which finds its configuration by itself; `after`: a file of the shared
-    volume to wait for.
+    """Return a role that executes an `hourmark` command.
+
+    Args:
+        words: Command and options; arguments of the container are appended.
+        after: File in the shared volume to wait for first, or None.
     """
 
-    def become(container: Container, arguments: list[str]) -> NoReturn:
+    def execute(container: Container, arguments: list[str]) -> NoReturn:
         if after is not None:
             container.wait_for(after)
         _exec(_hourmark_command(*words, *arguments), dict(os.environ))
 
-    return become
+    return execute
 
 
 def _apply_types(container: Container, _: list[str]) -> None:
-    """Apply them again and again until all servers that this takes are up."""
+    # Retried until all required servers have started.
     command = _hourmark_command(
         "types",
         "apply",
@@ -215,13 +264,22 @@ def _apply_types(container: Container, _: list[str]) -> None:
         str(prepare_declarations(TYPES, container.home / "types", canary=container.site.canary)),
     )
     while subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-        print_progress(f"types: next try in {_AGAIN_S:g} s")
-        container.clock.sleep(_AGAIN_S)
+        print_progress(f"types: trying again in {_RETRY_S:g} s")
+        container.clock.sleep(_RETRY_S)
     write_durably(container.shared / site_setup.APPLIED, b"")
 
 
 def prepare_declarations(types: Path, own: Path, *, canary: bool) -> Path:
-    """The folder of declarations: that of the image, or a copy in which the canary stands too."""
+    """Return the folder of type declarations to apply.
+
+    Args:
+        types: Folder of the image's declarations.
+        own: Folder for a modified copy; an existing one is replaced.
+        canary: Whether the canary must be declared.
+
+    Returns:
+        `types`, or with `canary` the copy `own`, which declares the canary in addition.
+    """
     if not canary:
         return types
     shutil.rmtree(own, ignore_errors=True)
@@ -309,7 +367,7 @@ def _hourmark_command(*words: str) -> list[str]:
 def _exec(command: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    # no shell is wanted: signals are for the server
+    # Without a shell, so that the server receives the signals.
     os.execve(command[0], command, environment)  # noqa: S606
 
 

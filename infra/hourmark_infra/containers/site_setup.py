@@ -1,14 +1,15 @@
-"""What is made once for a site, in the volume that all containers share: cluster ids, the ledger's
-password, certificates.
+"""One-time setup of a containerized site: cluster IDs, the ledger's password and TLS certificates.
 
-clusters.json       {"edge": …, "central": …}: Kafka's ids, which all brokers of a cluster must have been formatted with
-ledger-password     of PostgreSQL's user `hourmark`
-tls/                ca.pem; service.pem of the delivery services and client.pem of those who may post, each with its key
-ready               written last; the others wait for it
+The role `setup` writes them to the volume that all containers share:
+
+clusters.json       {"edge": …, "central": …}: Kafka cluster IDs, with which brokers format their folders
+ledger-password     password of the PostgreSQL user `hourmark`
+tls/                ca.pem; service.pem of the delivery services and client.pem of their clients, each with its key
+ready               written last; all other roles wait for it
 types-applied       written by the role `types`; the ETL waits for it
 
-The CA's key is forgotten: nobody can issue another certificate in its name. Removing the volume
-begins anew.
+The CA's private key is deleted, so no further certificate can be issued. To create everything
+again, remove the volume.
 """
 
 from __future__ import annotations
@@ -30,12 +31,22 @@ from hourmark_infra.stack.state import new_cluster_ids
 READY: Final = "ready"
 APPLIED: Final = "types-applied"
 DELIVERY_SERVICES: Final = ("delivery-1", "delivery-2")
-_DAYS: Final = "3650"  # as long as anybody keeps the volume
+_DAYS: Final = "3650"  # certificate lifetime, longer than such a volume is kept
 
 
 def create_site_files(shared: Path) -> bool:
-    """Make all of it, unless it is there; what was cut short is made anew. True where it was
-    made.
+    """Create the site's cluster IDs, ledger password and certificates unless they exist.
+
+    An interrupted setup is repeated from the beginning.
+
+    Args:
+        shared: Folder of the volume that all containers share.
+
+    Returns:
+        True if the files were created, false if they existed.
+
+    Raises:
+        Unavailable: `openssl` cannot create a certificate.
     """
     if (shared / READY).exists():
         return False
@@ -50,7 +61,14 @@ def create_site_files(shared: Path) -> bool:
 
 
 def read_cluster_ids(shared: Path) -> dict[str, str]:
-    """Of both clusters."""
+    """Read the Kafka cluster IDs of the site from the volume `shared`.
+
+    Returns:
+        Cluster IDs by cluster name, `edge` and `central`.
+
+    Raises:
+        FileNotFoundError: The site is not set up yet.
+    """
     ids: dict[str, str] = json.loads((shared / "clusters.json").read_bytes())
     return ids
 
@@ -105,4 +123,4 @@ def _run_openssl(*arguments: str) -> None:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise Unavailable(f"openssl made no certificate: {done.stderr.strip()[-500:]}")
+        raise Unavailable(f"openssl cannot create a certificate: {done.stderr.strip()[-500:]}")

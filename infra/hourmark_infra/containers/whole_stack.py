@@ -1,15 +1,14 @@
-"""A whole stack in one container, for tests of those who use Hourmark: the role `whole`, which
-`hourmark.testing` starts.
+"""A complete stack in one container: the role `whole`, which `hourmark.testing` starts.
 
-It is `hourmark run`: servers and components on the container's loopback, where nothing asks who
-calls. The ports that tests use are handed on from the container's own address to the same numbers
-on loopback: a broker names itself `127.0.0.1:<port>`, which is right within the container, and on
-the machine at whose loopback the engine publishes the port.
+The container executes `hourmark run`, with servers and components on its loopback interface, where
+no authentication is needed. Published ports are relayed from the container's address to the same
+ports on its loopback interface. Brokers advertise `127.0.0.1:<port>`, which is correct inside the
+container and on a machine whose loopback interface publishes the same port.
 
-WHOLE_PORTS          JSON: of servers of `hourmark up`, and of the service
-WHOLE_CLUSTERS       of Kafka: 1, or 2 with a mirror between them
-WHOLE_TYPES          the folder of types; each of its sources is followed as /var/log/app/<source>.log
-SITE_BUCKET_SECONDS  length of buckets
+WHOLE_PORTS          JSON object: published ports by port name (servers and the delivery service)
+WHOLE_CLUSTERS       number of Kafka clusters: 1, or 2 with a mirror between them
+WHOLE_TYPES          folder of type declarations; each source is read from /var/log/app/<source>.log
+SITE_BUCKET_SECONDS  length of a bucket in seconds
 """
 
 from __future__ import annotations
@@ -39,10 +38,24 @@ _CHUNK_BYTES: Final = 1 << 16
 def run_whole_stack(
     home: Path, bucket_seconds: int, environment: Mapping[str, str], files: int
 ) -> int:
-    """Run until it is told to end; the exit code of `hourmark run`."""
+    """Run a complete stack until this process receives SIGTERM or SIGINT.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+        bucket_seconds: Length of a bucket in seconds.
+        environment: Environment variables by name (`WHOLE_…`).
+        files: Maximum number of open files per process.
+
+    Returns:
+        The exit code of `hourmark run`.
+
+    Raises:
+        ConfigError: `WHOLE_PORTS` is not valid.
+        UsageError: The stack in `home` has a different number of clusters.
+    """
     ports = parse_published_ports(environment)
     clusters: Clusters = 2 if environment.get("WHOLE_CLUSTERS") == "2" else 1
-    LocalStack.load_or_make(
+    LocalStack.load_or_create(
         home, clusters=clusters, bucket_seconds=bucket_seconds, preferred_ports=ports
     )
     types = Path(environment.get("WHOLE_TYPES") or TYPES)
@@ -55,7 +68,17 @@ def run_whole_stack(
 
 
 def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
-    """By server. ConfigError where one is none of the stack's, or has no port."""
+    """Parse the variable `WHOLE_PORTS`.
+
+    Args:
+        environment: Environment variables by name.
+
+    Returns:
+        TCP ports by port name; empty if the variable is not set.
+
+    Raises:
+        ConfigError: The value is not a JSON object, has an unknown port name or an invalid port.
+    """
     text = environment.get("WHOLE_PORTS") or "{}"
     try:
         ports = json.loads(text)
@@ -66,14 +89,19 @@ def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
     except (ValueError, AttributeError):
         pass
     raise ConfigError(
-        f"WHOLE_PORTS = {text!r}: allowed is a JSON object of ports by name: "
-        f"{', '.join(PORT_NAMES)}"
+        f"WHOLE_PORTS = {text!r}: must be a JSON object of ports by name: {', '.join(PORT_NAMES)}"
     )
 
 
 def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
-    """What differs from the local stack's: quick reports and small batches, as a test waits for
-    each bucket.
+    """Return the settings in which a complete stack differs from the local stack, by group.
+
+    Reports are frequent and batches small, because a test waits for each bucket.
+
+    Args:
+        types: Folder of type declarations; the tailer reads a log file for each declared source.
+        bucket_seconds: Length of a bucket in seconds.
+        files: Maximum number of open files per process.
     """
     declared = types / "sources.toml"
     sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []
@@ -91,8 +119,20 @@ def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[s
 
 
 async def run_with_relays(command: Sequence[str], address: str, ports: Iterable[int]) -> int:
-    """Run the command, and meanwhile hand on what connects to one of the ports at this address; the
-    command's exit code.
+    """Run a command and relay TCP connections to the loopback interface until it exits.
+
+    SIGTERM and SIGINT are passed to the command.
+
+    Args:
+        command: Program and arguments.
+        address: IP address on which to accept connections.
+        ports: Ports to accept; each connection is relayed to the same port on 127.0.0.1.
+
+    Returns:
+        The exit code of the command.
+
+    Raises:
+        OSError: The relay cannot listen on one of the ports.
     """
     async with AsyncExitStack() as open_:
         for port in ports:
@@ -105,24 +145,26 @@ async def run_with_relays(command: Sequence[str], address: str, ports: Iterable[
 
 
 async def _start_relay(address: str, port: int) -> asyncio.Server:
-    async def hand_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            beyond, to_beyond = await asyncio.open_connection("127.0.0.1", port)
-        except OSError:  # it does not listen yet: who calls sees what a server that is down shows
+            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:  # no server listens yet: the client sees a reset, as from a stopped server
             writer.transport.abort()
             return
-        await asyncio.gather(_copy_stream(reader, to_beyond), _copy_stream(beyond, writer))
-        for each in (writer, to_beyond):
+        await asyncio.gather(
+            _copy_stream(reader, target_writer), _copy_stream(target_reader, writer)
+        )
+        for each in (writer, target_writer):
             each.close()
 
-    return await asyncio.start_server(hand_on, address, port)
+    return await asyncio.start_server(relay, address, port)
 
 
 async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Until one side ends; the end itself is handed on, too."""
+    # End of file is forwarded too, so that half-closed connections work.
     try:
-        while piece := await reader.read(_CHUNK_BYTES):
-            writer.write(piece)
+        while chunk := await reader.read(_CHUNK_BYTES):
+            writer.write(chunk)
             await writer.drain()
         writer.write_eof()
     except OSError:

@@ -1,7 +1,6 @@
-"""`jars.lock`: one JSON object a line and file, sorted, so that a change of version reads well in a
-diff.
+"""The lock file `jars.lock`: one line with a JSON object for each file, sorted for readable diffs.
 
-A line holds set, organisation, module, revision, classifier, ext, sha256, size (bytes).
+Fields: set, organisation, module, revision, classifier, ext, sha256, size (bytes).
 """
 
 from __future__ import annotations

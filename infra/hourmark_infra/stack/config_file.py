@@ -1,4 +1,4 @@
-"""`hourmark.toml` of the local stack, which every other command finds by itself. Pure."""
+"""Rendering of the local stack's `hourmark.toml`, which the other commands read by default."""
 
 from __future__ import annotations
 
@@ -34,7 +34,15 @@ def render_config(
 def stack_settings(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> dict[str, dict[str, Any]]:
-    """What stands in the file, by group."""
+    """Return the settings in the `hourmark.toml` of a local stack, by group.
+
+    Args:
+        layout: Paths and ports of the stack.
+        programs: Programs that run the servers.
+        user: Operating system user name, used for HDFS.
+        bucket_seconds: Length of a bucket in seconds.
+        clusters: Number of Kafka clusters.
+    """
     return {
         "kafka": {cluster: _cluster_settings(layout, cluster) for cluster in CLUSTERS[:clusters]},
         "parsing": {"bucket_seconds": bucket_seconds},
@@ -66,8 +74,14 @@ def stack_settings(
 
 
 def render_worker_config(layout: Layout, config_text: str, worker: str) -> str:
-    """As `hourmark.toml`, with a folder and a port of its own: of another worker of the mirror, as
-    on another machine.
+    """Return the text of the configuration file of an additional mirror worker.
+
+    It differs from `hourmark.toml` in the worker's own folder and REST port.
+
+    Args:
+        layout: Paths and ports of the stack.
+        config_text: Text of `hourmark.toml`.
+        worker: Name of the worker, for example `mirror-2`.
     """
     settings = tomllib.loads(config_text)
     settings["mirror"] |= _worker_settings(layout, worker)

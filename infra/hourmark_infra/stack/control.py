@@ -83,34 +83,35 @@ class LocalStack:
     Methods may be called from several threads.
     """
 
-    def __init__(self, home: Path, state: StackState, say: Reporter) -> None:
+    def __init__(self, home: Path, state: StackState, report: Reporter) -> None:
         self.home = home
         self.layout = Layout(home, state.ports, state.shape)
         self._state = state
         self._clock = SystemClock()
-        self._say = say
+        self._report = report
         self._guard = threading.Lock()
         self._servers = self._table()
 
     @classmethod
-    def load(cls, home: Path, say: Reporter = print_progress) -> Self:
-        """Return the existing stack in the folder `home`.
+    def load(cls, home: Path, report: Reporter = print_progress) -> Self:
+        """Return the existing stack in the folder `home`, without starting servers.
 
         Args:
             home: The `HOURMARK_HOME` folder.
-            say: Function that receives progress messages.
+            report: Function that receives progress messages.
 
         Raises:
             UsageError: The folder contains no stack.
+            HourmarkError: The stack's state file cannot be read.
         """
         home = home.absolute()
         state = load_state(home)
         if state is None:
             raise UsageError(f"there is no stack in {home}; start one with `hourmark up`")
-        return cls(home, state, say)
+        return cls(home, state, report)
 
     @classmethod
-    def load_or_make(
+    def load_or_create(
         cls,
         home: Path,
         *,
@@ -121,7 +122,7 @@ class LocalStack:
         workers: Workers = 1,
         jmx: bool = False,
         preferred_ports: Mapping[str, int] = ANY_PORTS,
-        say: Reporter = print_progress,
+        report: Reporter = print_progress,
     ) -> Self:
         """Return the stack in the folder `home`, creating it if it does not exist.
 
@@ -132,29 +133,30 @@ class LocalStack:
             clusters: Number of Kafka clusters; None keeps the current number (2 for a new stack).
             mirror: Whether the stack includes the mirror.
             bucket_seconds: Length of a bucket in seconds; None keeps the current length.
-            spread: Layout option of a new stack (see `State`); ignored for an existing stack.
-            workers: Worker option of a new stack (see `State`); ignored for an existing stack.
+            spread: Whether the central cluster and HDFS of a new stack have three servers each;
+                ignored for an existing stack.
+            workers: Number of mirror workers of a new stack; ignored for an existing stack.
             jmx: Whether brokers expose their metrics through JMX.
             preferred_ports: Preferred ports of a new stack, by port name.
-            say: Function that receives progress messages.
+            report: Function that receives progress messages.
 
         Raises:
             UsageError: The existing stack has a different number of clusters.
+            Unavailable: No free port was found.
         """
         home = home.absolute()
-        with _stack_lock(home, say):
+        with _stack_lock(home, report):
             state = load_state(home) or new_state(
                 preferred_ports, clusters or 2, spread=spread, workers=workers
             )
             if clusters not in (None, state.clusters):
                 raise UsageError(
-                    f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events "
-                    "are there; leave --clusters "
-                    "out, or delete the stack and its data by `hourmark purge` first"
+                    f"the stack in {home} has {state.clusters} Kafka cluster(s) that hold its "
+                    "events; leave --clusters "
+                    "out, or delete the stack and its data with `hourmark purge` first"
                 )
-            missing = tuple(
-                name for name in PORT_NAMES if name not in state.ports
-            )  # of a stack of an earlier version
+            # A stack of an earlier version lacks some ports.
+            missing = tuple(name for name in PORT_NAMES if name not in state.ports)
             state = replace(
                 state,
                 ports={**state.ports, **free_ports(missing)},
@@ -163,7 +165,7 @@ class LocalStack:
                 bucket_seconds=bucket_seconds or state.bucket_seconds,
             )
             save_state(home, state)
-        return cls(home, state, say)
+        return cls(home, state, report)
 
     @cached_property
     def programs(self) -> Programs:
@@ -172,7 +174,7 @@ class LocalStack:
         A download can take minutes.
         """
         kafka, hadoop, registry = (
-            jars.ensure(name, java_executable, self._say)
+            jars.ensure(name, java_executable, self._report)
             for name in ("kafka", "hadoop", "registry")
         )
         return Programs(export_java_home(), kafka, hadoop, unpack_registry(registry))
@@ -214,7 +216,7 @@ class LocalStack:
 
     def process(self, name: str) -> Process | None:
         """Return the process of the server `name`, or None if it is not running."""
-        # From the disk, as an `up` of somebody else may have started it.
+        # Read from the disk, because another process's `up` may have started it.
         known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
 
@@ -226,16 +228,21 @@ class LocalStack:
 
         Returns:
             For each server, `started` or `running` (it was running before the call).
+
+        Raises:
+            Unavailable: A server exited or was not healthy in time, its program cannot be
+                downloaded, or this machine's host name does not resolve. Servers that were started
+                keep running.
         """
         check_host_name()
         programs = self.programs  # before the lock: a download takes minutes
-        with _stack_lock(self.home, self._say):
-            self._adopt()
-            self.renew_taken_ports()
+        with _stack_lock(self.home, self._report):
+            self._record_running_servers()
+            self.replace_taken_ports()
             self.write_settings(programs)
             wanted = [name for name in self._servers if only is None or name in only]
             before = {name: "running" if self.process(name) else "started" for name in wanted}
-            self._bring_up(wanted)
+            self._start_in_order(wanted)
         return before
 
     def down(self) -> dict[str, str]:
@@ -244,13 +251,13 @@ class LocalStack:
         Returns:
             For each server, `stopped`, `killed` (it did not stop on request) or `not running`.
         """
-        with _stack_lock(self.home, self._say):
-            self._adopt()
+        with _stack_lock(self.home, self._report):
+            self._record_running_servers()
             first = (*self.layout.shape.mirrors, WATCH)
-            outcome = {name: self._end(name) for name in self._servers if name in first}
+            outcome = {name: self._stop(name) for name in self._servers if name in first}
             others = [name for name in reversed(self._servers) if name not in outcome]
             with ThreadPoolExecutor(len(others)) as pool:
-                return {**outcome, **dict(zip(others, pool.map(self._end, others), strict=True))}
+                return {**outcome, **dict(zip(others, pool.map(self._stop, others), strict=True))}
 
     def status(self) -> list[ServerStatus]:
         """Check all servers in parallel and return their status in start order.
@@ -261,9 +268,13 @@ class LocalStack:
             return list(pool.map(self._status, self._servers.values()))
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to the server `name` and its children and wait until they have exited."""
+        """Send SIGKILL to the server `name` and its children and wait until they have exited.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+        """
         lifecycle.kill_processes(self._processes(name), self._clock)
-        self._remember(name, None)
+        self._record_process(name, None)
 
     def send_signal(self, name: str, number: signal.Signals) -> None:
         """Send the signal `number` to the server `name` and its children.
@@ -272,14 +283,19 @@ class LocalStack:
             Unavailable: The server is not running.
         """
         if not [process for process in self._processes(name) if send_signal(process, number)]:
-            raise Unavailable(f"{name} does not run, so it cannot be sent {number.name}")
+            raise Unavailable(f"cannot send {number.name} to {name}: it is not running")
 
     def stop(self, name: str) -> None:
         """Stop the server `name`; do nothing if it is not running."""
-        self._end(name)
+        self._stop(name)
 
     def start(self, name: str) -> None:
-        """Start the server `name` if it is not running, without waiting until it is ready."""
+        """Start the server `name` if it is not running, without waiting until it is ready.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+            Unavailable: Its program cannot be downloaded or its data folder cannot be formatted.
+        """
         server = self.server(name)
         if self.process(name) is not None:
             return
@@ -288,9 +304,11 @@ class LocalStack:
         )  # children of a parent that was killed
         environment = lifecycle.server_environment(self.programs.java)
         lifecycle.prepare_data_folder(server, environment)
-        self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
+        self._record_process(
+            name, spawn(server.command(), environment, self._mark(name), server.log)
+        )
 
-    def runs(self, name: str) -> bool:
+    def is_running(self, name: str) -> bool:
         """Return whether the process of the server `name` is running, healthy or not."""
         return self.process(name) is not None
 
@@ -312,9 +330,15 @@ class LocalStack:
             self.server(name), lambda: self.process(name), self._clock, seconds
         )
 
-    def _bring_up(self, wanted: Sequence[str]) -> None:
-        """Start these, each after what it needs; the first failure ends the waiting for the others,
-        which stay up.
+    def _start_in_order(self, wanted: Sequence[str]) -> None:
+        """Start servers, each after the servers that it depends on, and wait until all are healthy.
+
+        Args:
+            wanted: Names of the servers, in start order.
+
+        Raises:
+            Unavailable: A server failed. The wait for the other servers is canceled, but they keep
+                running.
         """
         failed = threading.Event()
         done: dict[str, Future[None]] = {}
@@ -324,42 +348,45 @@ class LocalStack:
             try:
                 for future in as_completed(done.values()):
                     future.result()
-            except (
-                BaseException
-            ):  # the first failure, or Ctrl-C: who waits for a server need not wait on
+            except BaseException:  # the first failure, or Ctrl-C: cancel the other waits
                 failed.set()
                 raise
 
     def _start_and_wait(
         self, name: str, done: dict[str, Future[None]], abandoned: Callable[[], bool]
     ) -> None:
-        for needed in self._servers[name].needs:
-            done[needed].result()
-        ran = self.process(name) is not None
+        for dependency in self._servers[name].depends_on:
+            done[dependency].result()
+        was_running = self.process(name) is not None
         began = self._clock.monotonic_s()
         self.start(name)
-        # Of a cluster, all brokers are being started, so each must come to see all of them.
+        # All brokers of a cluster are being started, so each must see all of them.
         health = lifecycle.wait_ready(
             self.server(name),
             lambda: self.process(name),
             self._clock,
             abandoned=abandoned,
-            whole=True,
+            whole_cluster=True,
         )
         seconds = self._clock.monotonic_s() - began
-        self._say(f"{name}: {'runs' if ran else f'ready after {seconds:.1f} s'} ({health.detail})")
+        outcome = "running" if was_running else f"ready after {seconds:.1f} s"
+        self._report(f"{name}: {outcome} ({health.detail})")
 
-    def _end(self, name: str) -> str:
+    def _stop(self, name: str) -> str:
         processes = self._processes(name)
-        gently = lifecycle.stop_processes(processes, self._clock)
-        self._remember(name, None)
-        outcome = ("stopped" if gently else "killed") if processes else "not running"
-        self._say(f"{name}: {outcome}")
+        stopped = lifecycle.stop_processes(processes, self._clock)
+        self._record_process(name, None)
+        outcome = ("stopped" if stopped else "killed") if processes else "not running"
+        self._report(f"{name}: {outcome}")
         return outcome
 
     def _status(self, server: Server) -> ServerStatus:
         process = self.process(server.name)
-        health = server.ask() if process else Health(False, "does not run; `hourmark up` starts it")
+        health = (
+            server.check_health()
+            if process
+            else Health(False, "not running; `hourmark up` starts it")
+        )
         return ServerStatus(
             name=server.name,
             pid=process.pid if process else None,
@@ -381,37 +408,36 @@ class LocalStack:
         return f"{self.layout.root}::{self.server(name).name}"
 
     def _processes(self, name: str) -> list[Process]:
-        """The server's processes that run, the parent first."""
         return find_by_mark(self._mark(name))
 
-    def _adopt(self) -> None:
-        """Take over servers whose pid an earlier `up` could not write down any more."""
+    def _record_running_servers(self) -> None:
+        # An earlier `up` may have been killed before it could save a server's process ID.
         running = find_by_mark_prefix(f"{self.layout.root}::")
         for name in self._servers:
             found = running.get(self._mark(name), [])
             if self.process(name) is None and found:
-                self._remember(name, found[0])
+                self._record_process(name, found[0])
 
-    def renew_taken_ports(self) -> None:
+    def replace_taken_ports(self) -> None:
         """Assign new ports in place of those that other programs now use.
 
-        Does nothing while a server of the stack is running. The metrics port, and the port of the stack's
-        own running delivery service, are kept.
+        Does nothing while a server of the stack is running. The metrics port and the port of the
+        stack's own running delivery service are kept.
         """
         if any(self.process(name) for name in self._servers):
             return
         serves = StateFolder(self.layout.state / SERVICE, SERVICE).holder() is not None
-        own = {
-            METRICS,
-            *((SERVICE,) if serves else ()),
-        }  # a driver whose port is taken says so, and goes on without
+        # The ETL runs without metrics if its port is taken, and logs that.
+        own = {METRICS, *((SERVICE,) if serves else ())}
         taken = tuple(
             name
             for name, port in self._state.ports.items()
             if name not in own and not is_port_free(port)
         )
         if taken:
-            self._say(f"ports taken by others since the last time, chosen anew: {', '.join(taken)}")
+            self._report(
+                f"new ports chosen, because other programs use the old ones: {', '.join(taken)}"
+            )
             self._change(lambda state: replace(state, ports={**state.ports, **free_ports(taken)}))
             self.layout = Layout(self.home, self._state.ports, self._state.shape)
             self._servers = self._table()
@@ -427,36 +453,44 @@ class LocalStack:
             jmx=state.jmx,
         )
 
-    def _remember(self, name: str, process: Process | None) -> None:
+    def _record_process(self, name: str, process: Process | None) -> None:
         self._change(lambda state: state.with_process(name, process))
 
     def _change(self, change: Callable[[StackState], StackState]) -> None:
         with self._guard:
-            # Another process may have written since (a test that kills, beside an `up`): change
-            # what is there now.
+            # Another process may have saved a newer state, for example a test that kills servers
+            # during an `up`, so the change is applied to the state on disk.
             self._state = change(load_state(self.home) or self._state)
             save_state(self.home, self._state)
 
 
-def _stack_lock(home: Path, say: Reporter) -> AbstractContextManager[None]:
+def _stack_lock(home: Path, report: Reporter) -> AbstractContextManager[None]:
     return exclusive_lock(
-        home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack")
+        home / "stack.lock",
+        lambda: report("waiting for another hourmark process that changes this stack"),
     )
 
 
-def purge_stack(home: Path, say: Reporter) -> bool:
-    """Stop the stack in the folder `home` and delete its data.
+def purge_stack(home: Path, report: Reporter) -> bool:
+    """Stop the stack in the `HOURMARK_HOME` folder `home` and delete its data.
 
     The stack's folder is deleted only if it contains a state file. It is renamed first, so that a
-    partly deleted stack is never used.
+    partly deleted stack is never used. The next call completes an interrupted deletion.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+        report: Function that receives progress messages.
 
     Returns:
         True if data was deleted, false if there was nothing to delete.
+
+    Raises:
+        HourmarkError: The stack's state file cannot be read.
     """
     if state_file(home).exists():
-        LocalStack.load(home, say).down()
+        LocalStack.load(home, report).down()
         stack_root(home).rename(home / f"stack.purged-{os.getpid()}")
     purged = [*home.glob("stack.purged-*")]
-    for rest in purged:
-        shutil.rmtree(rest)
+    for folder in purged:
+        shutil.rmtree(folder)
     return bool(purged)

@@ -17,9 +17,9 @@ from hourmark_infra.stack.registry import CONFLUENT_PATH
 ANSWER_SECONDS = 5.0
 HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (hourmark_infra.stack.hadoop)
 
-# One client, as making one reads the machine's certificates; each answer on a connection of its
-# own, as servers come and go. They are named by their addresses: a proxy of the environment has no
-# business here.
+# One shared client, because creating a client reads the machine's certificates. Each request opens
+# a new connection, because servers are restarted. Proxy settings of the environment are ignored:
+# servers are addressed directly.
 _HTTP = httpx.Client(
     timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
 )
@@ -109,13 +109,13 @@ def check_datanode(address: str, namenode: str) -> Health:
         (int(node["lastContact"]) for node in nodes if node.get("infoAddr") == known_as),
         default=None,
     )
-    # Whole seconds, rounded down: only with one to spare it was surely this process, and not the
-    # one before.
+    # The NameNode rounds down to whole seconds. One second of margin ensures that the heartbeat
+    # came from this process, not from the previous one.
     if silent_seconds is None or silent_seconds + 1 >= uptime_seconds:
-        return Health(False, "its NameNode does not know it yet")
+        return Health(False, "not registered with its NameNode yet")
     return Health(
         silent_seconds <= HEARTBEAT_SECONDS_MAX,
-        f"its NameNode heard from it {silent_seconds} s ago",
+        f"last heartbeat to its NameNode {silent_seconds} s ago",
     )
 
 
@@ -153,7 +153,7 @@ def check_mirror_watch(address: str) -> Health:
 
 
 class _NoUsableResponse(Exception):
-    """An error for a server that did not respond or whose response is not usable."""
+    """An error for a server that did not respond or whose response cannot be used."""
 
 
 def _get_bean(address: str, name: str) -> dict[str, Any]:
@@ -176,8 +176,12 @@ def _get_json(address: str, path: str) -> Any:
 
 
 def _with_ip_address(address: str) -> str:
-    """With the host as its IPv4 address, as a NameNode names its DataNodes; as it is where the name
-    is nobody's.
+    """Replace the host of `address` (`host:port`) by its IPv4 address.
+
+    A NameNode lists its DataNodes in this form.
+
+    Returns:
+        `ip:port`, or `address` unchanged if the host name does not resolve.
     """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError):

@@ -51,7 +51,16 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 
 
 def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]:
-    """`server.properties` of one broker of `cluster` ("edge" or "central")."""
+    """Return the `server.properties` of one Kafka broker, which is also a KRaft controller.
+
+    Args:
+        layout: Paths and ports of the stack.
+        cluster: Name of the cluster, `edge` or `central`.
+        node: Node ID of the broker, starting at 1.
+
+    Returns:
+        Property values by name.
+    """
     nodes = layout.nodes(cluster)
     copies, in_sync = replication(len(nodes))
     name = f"{cluster}-{node}"
@@ -88,21 +97,24 @@ _SMALL = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "1",
-    # A local consumer need not wait for others to join.
+    # A local consumer does not have to wait for other group members to join.
     "group.initial.rebalance.delay.ms": "0",
-    # `down` ends all brokers at once: each would wait for a controller, which the last of them no
-    # longer has.
+    # `down` stops all brokers at once. With a controlled shutdown, each would wait for a controller,
+    # and the last brokers have none.
     "controlled.shutdown.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
-    # The default, 128 MiB, is a third of the heap that a broker has here.
+    # The default of 128 MiB is a third of a broker's heap in this stack.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
 }
 
 
 def render_properties(values: Mapping[str, str]) -> str:
-    """Java's properties format; backslashes are doubled, as in paths they would be escapes."""
+    """Return property values as text in Java's properties format, sorted by name.
+
+    Backslashes, for example in paths, are doubled, because the format uses them for escapes.
+    """
     return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace(
         "\\", "\\\\"
     )

@@ -34,15 +34,13 @@ def check_host_name() -> None:
         socket.getaddrinfo(name, None)
     except OSError as error:
         raise Unavailable(
-            f"this machine's own name, {name}, has no address ({error}), and HDFS and Spark do "
-            "not start without: "
-            f"add the line `127.0.1.1 {name}` to /etc/hosts, then repeat the command"
+            f"this machine's host name, {name}, does not resolve ({error}), but HDFS and Spark "
+            f"require it: add the line `127.0.1.1 {name}` to /etc/hosts, then repeat the command"
         ) from error
 
 
-READY_SECONDS = (
-    600.0  # far above the 20 s it takes: a loaded machine is slow, not broken (180 s were seen)
-)
+# Far above the usual 20 s: a loaded machine is slow, not broken (180 s have been observed).
+READY_SECONDS = 600.0
 STOP_SECONDS = 20.0
 LOG_LINES = 12
 
@@ -91,7 +89,7 @@ def prepare_data_folder(server: Server, environment: dict[str, str]) -> None:
     if finished.returncode != 0:
         with server.log.open("a") as log:
             log.write(finished.stdout + finished.stderr)
-        raise server_error(server, "could not format its folder")
+        raise server_error(server, "could not format its data folder")
     write_durably(done, b"")
 
 
@@ -102,7 +100,7 @@ def wait_ready(
     seconds: float = READY_SECONDS,
     abandoned: Callable[[], bool] = lambda: False,
     *,
-    whole: bool = False,
+    whole_cluster: bool = False,
 ) -> Health:
     """Wait until a server is healthy and return its health.
 
@@ -112,22 +110,23 @@ def wait_ready(
         clock: Clock used for the timeout and the pauses.
         seconds: Timeout in seconds.
         abandoned: Function that returns true to cancel the wait.
-        whole: Whether to require that the server's entire cluster is healthy.
+        whole_cluster: Whether to require that the server's entire cluster is healthy.
 
     Raises:
         Unavailable: The server exited, was not healthy in time, or the wait was canceled.
     """
     until = clock.monotonic_s() + seconds
-    ask = server.ask_whole if whole and server.ask_whole else server.ask
+    check = (whole_cluster and server.check_cluster_health) or server.check_health
     while True:
-        health = ask()
+        health = check()
         if health.ok:
             return health
         if not is_alive(process()):
-            raise server_error(server, "ended")
+            raise server_error(server, "exited unexpectedly")
         if abandoned():
             raise Unavailable(
-                f"{server.name} was not waited for, as another server failed; repeat `hourmark up`"
+                f"the wait for {server.name} was canceled because another server failed; repeat "
+                "`hourmark up`"
             )
         if clock.monotonic_s() >= until:
             raise server_error(server, f"was not ready after {seconds:.0f} s ({health.detail})")
@@ -151,9 +150,9 @@ def stop_processes(
         send_signal(processes[0], signal.SIGTERM)
         wait_for_exit(processes[0], seconds, clock)
     # A child may outlive its parent by a moment.
-    stubborn = [process for process in processes if not wait_for_exit(process, 1.0, clock)]
-    kill_processes(stubborn, clock, seconds)
-    return not stubborn
+    remaining = [process for process in processes if not wait_for_exit(process, 1.0, clock)]
+    kill_processes(remaining, clock, seconds)
+    return not remaining
 
 
 def kill_processes(
@@ -170,11 +169,12 @@ def server_error(server: Server, what: str) -> Unavailable:
 
     Args:
         server: Server that failed.
-        what: Predicate that follows the server's name in the message, for example `ended`.
+        what: Predicate that follows the server's name in the message, for example `exited`.
     """
     return Unavailable(
         f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
-        "Repeat `hourmark up` when that is mended; `hourmark purge` begins anew, without the data."
+        "Repeat `hourmark up` after fixing the problem; `hourmark purge` deletes the stack and its "
+        "data, so that the next `up` creates a new one."
     )
 
 

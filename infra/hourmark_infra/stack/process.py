@@ -1,9 +1,9 @@
-"""Daemons of this user: starting them, knowing them again, and ending only them.
+"""Start, identification and termination of the stack's daemon processes.
 
-A process is known by pid *and* start, so a pid that the system gave to somebody else in the
-meantime is nobody's we know. Each daemon also carries `HOURMARK_STACK_SERVER=<stack
-folder>::<server>` in its environment, and so do its children: by that a process is found whose pid
-was never written down (kill -9 of `up`), or whose parent was killed.
+A process is identified by its process ID and start time, so a process ID that the system reused for
+another program is never signaled. Each daemon and its children also have the environment variable
+`HOURMARK_STACK_SERVER=<stack folder>::<server>`, its mark. It identifies processes whose ID was
+never saved (`up` was killed with kill -9) or whose parent was killed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Process:
 
     Attributes:
         pid: Process ID.
-        started: Opaque start identifier, as returned by `started_of`.
+        started: Identifier of the start: the boot ID and the start time, as `start_id` returns it.
     """
 
     pid: int
@@ -50,8 +50,8 @@ def start_id(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # proc(5): the fields after the name are state (3) … starttime (22), in ticks since boot: no
-    # clock that can be set.
+    # proc(5): the fields after the name are state (3) … starttime (22). The start time is in clock
+    # ticks since boot, which setting the system clock does not change.
     return None if fields[0] in "ZX" else f"{_boot_id()}:{fields[19]}"
 
 
@@ -66,7 +66,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
     Args:
         command: Path of the executable (`PATH` is not searched), followed by its arguments.
         environment: Environment variables of the daemon.
-        mark: Identifier stored in the daemon's environment, by which `marked` finds it.
+        mark: Identifier stored in the daemon's environment, with which `find_by_mark` finds it.
         log: File to which stdout and stderr are appended; its folder is created if necessary.
 
     Returns:
@@ -92,8 +92,8 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
 
 
 def _has_environment(pid: int) -> bool:
-    # exec lets the one who spawned go on before the new program's environment is laid out; until
-    # then it reads as empty.
+    # exec returns to the parent before the new program's environment is set up; until then
+    # /proc/<pid>/environ reads as empty.
     try:
         return bool(Path(f"/proc/{pid}/environ").read_bytes())
     except OSError:

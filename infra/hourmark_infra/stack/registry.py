@@ -42,7 +42,7 @@ def unpack_registry(folder: Path) -> Path:
             extract_archive(archive, temporary)
         try:
             temporary.rename(target)
-        except OSError:  # another `up` was first; its result is the same
+        except OSError:  # a concurrent `up` has extracted the same files
             shutil.rmtree(temporary, ignore_errors=True)
     return target
 
@@ -56,13 +56,13 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
         "quarkus.http.host": layout.listening_host,
         "quarkus.http.port": str(layout.ports["registry"]),
         "quarkus.banner.enabled": "false",
-        # Quarkus' own pattern; the one that Apicurio sets writes dates no reader understands.
+        # Quarkus' default pattern; the date format that Apicurio sets is hard to read.
         "quarkus.log.console.format": "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p [%c] (%t) %s%e%n",
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
         "apicurio.datasource.url": f"jdbc:h2:file:{layout.data / 'registry' / 'db'}",
-        # Twenty connections at the start, none awaited over 5 s, are its defaults: beside other
-        # work it gave up and ended.
+        # By default it opens twenty connections at startup and waits at most 5 s for each; on a
+        # loaded machine it exited because of that.
         "apicurio.datasource.jdbc.initial-size": "1",
         "apicurio.datasource.jdbc.min-size": "1",
         "quarkus.datasource.h2.jdbc.acquisition-timeout": "60S",

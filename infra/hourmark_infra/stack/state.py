@@ -1,4 +1,4 @@
-"""`state.json`: what must be remembered of a stack, replaced durably as a whole.
+"""Persistent state of a stack in `state.json`, which is replaced atomically and durably.
 
 {"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "clusters": 2, "mirror": true,
  "spread": false, "workers": 1, "bucket_seconds": 3600, "jmx": false, "processes": {server: {"pid": …, "started": …}}}
@@ -56,7 +56,7 @@ class StackState:
     workers: Workers = 1
     mirror: bool = True
     bucket_seconds: int = 3600
-    jmx: bool = False  # brokers started from now on tell their metrics
+    jmx: bool = False
     version: Literal[1] = 1
 
     @property
@@ -125,8 +125,8 @@ def load_state(home: Path) -> StackState | None:
         return None
     except (OSError, ValueError) as error:
         raise HourmarkError(
-            f"{path} cannot be read ({error}); end the servers of this stack by hand, "
-            f"remove {path.parent}, and run `hourmark up`"
+            f"{path} cannot be read ({error}); stop the servers of this stack manually, "
+            f"remove {path.parent} and run `hourmark up`"
         ) from error
 
 
@@ -136,7 +136,7 @@ def save_state(home: Path, state: StackState) -> None:
 
 
 def _kafka_uuid() -> str:
-    # Kafka's own form; a leading '-' would read as an option.
+    # Kafka's format; a leading '-' would be parsed as a command-line option.
     while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

@@ -44,7 +44,7 @@ class Way(NamedTuple):
 
 
 class LinkedStack(LocalStack):
-    """Made by `load_or_make`, as any; before `up`, `link` says where all ways are."""
+    """Made by `load_or_create`, as any; before `up`, `link` says where all ways are."""
 
     ways: Mapping[str, Way] = {}
 

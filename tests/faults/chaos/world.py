@@ -250,7 +250,7 @@ def standing(
     with ExitStack() as at_the_end:
         network = Network()
         at_the_end.callback(network.stop)
-        stack = LinkedStack.load_or_make(home, clusters=2, spread=spread, workers=2, say=say)
+        stack = LinkedStack.load_or_create(home, clusters=2, spread=spread, workers=2, report=say)
         at_the_end.callback(stack.down)
         links = stack.link(network)
         try:

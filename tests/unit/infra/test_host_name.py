@@ -17,7 +17,7 @@ def test_a_name_without_an_address_is_named_with_what_to_do(
     with pytest.raises(
         Unavailable,
         match=(
-            r"no-such-name\.invalid, has no address .*add the line `127\.0\.1\.1 "
+            r"no-such-name\.invalid, does not resolve .*add the line `127\.0\.1\.1 "
             r"no-such-name\.invalid`"
         ),
     ):

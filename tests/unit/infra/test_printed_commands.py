@@ -68,7 +68,7 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     bucket, look, cat, ls, down = describe_outcome(RunOutcome(9.0, {}, [row], config))
     assert (bucket, look) == (
         "app 2026-11-21T05:07: proved, 1 event",
-        "after 9 s every line is in one of these, or a dead letter; to look inside:",
+        "after 9 s every line is in one of these buckets or is a dead letter; to see the content:",
     )
     assert (
         _as_pasted(cat, folder)

@@ -60,7 +60,7 @@ def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.M
     }
     monkeypatch.setattr(health, "_get_bean", lambda address, name: beans[name])
     assert health.check_datanode("localhost:9864", "namenode:9870") == Health(
-        True, "its NameNode heard from it 1 s ago"
+        True, "last heartbeat to its NameNode 1 s ago"
     )
     assert not health.check_datanode("localhost:9865", "namenode:9870").ok
     assert not health.check_datanode("no such host:9864", "namenode:9870").ok

@@ -68,7 +68,7 @@ def test_no_state_is_no_stack(tmp_path: Path) -> None:
 def test_an_unreadable_state_is_an_error_with_a_next_step(tmp_path: Path, content: str) -> None:
     state_file(tmp_path).parent.mkdir()
     state_file(tmp_path).write_text(content)
-    with pytest.raises(HourmarkError, match="by hand"):
+    with pytest.raises(HourmarkError, match="manually"):
         load_state(tmp_path)
 
 

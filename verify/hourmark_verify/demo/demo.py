@@ -142,7 +142,7 @@ class Demo:
         """Start the servers, with clocks in their logs that need no guess."""
         self.tell(f"starting the stack: {SERVERS[self._wish.clusters]}")
         os.environ["TZ"] = ZONE
-        stack = LocalStack.load_or_make(self.home, clusters=self._wish.clusters, say=self.tell)
+        stack = LocalStack.load_or_create(self.home, clusters=self._wish.clusters, report=self.tell)
         try:
             stack.up()
         # as a rule, somebody took a port between its choice and its use: `up` chooses it anew

@@ -137,9 +137,9 @@ def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:
     for text in ("first\nsec", "ond\n", "", "z" * (1 << 17) + "\nend\n"):
         with (tmp_path / "a").open("a") as file:
             file.write(text)
-        log.follow()
+        log.print_new_lines()
     (tmp_path / "b").write_bytes(b"\xff\n")
-    log.follow()
+    log.print_new_lines()
     assert said[:2] == ["a     | first", "a     | second"]
     assert "".join(line.removeprefix("a     | ") for line in said[2:-2]) == "z" * (1 << 17)
     assert said[-2:] == ["a     | end", "later | \ufffd"]
@@ -173,22 +173,22 @@ def test_what_ends_is_started_again_after_pauses_that_grow_and_shrink(tmp_path: 
     supervisor = Supervisor(components, clock, said.append)
     supervisor.start(["etl"])
     for pause_s in (2, 4, 8, 16, 32, PAUSE_MAX_S, PAUSE_MAX_S):
-        supervisor.look()
+        supervisor.poll()
         assert f"again in {pause_s:.0f} s" in said[-1]
         started = components.starts
         clock.sleep(pause_s - 0.5)
-        supervisor.look()
+        supervisor.poll()
         assert components.starts == started
         clock.sleep(0.5)
-        supervisor.look()
+        supervisor.poll()
         assert components.starts == started + 1
     clock.sleep(STEADY_S)
-    supervisor.look()
+    supervisor.poll()
     assert "again in 1 s" in said[-1]
     supervisor.stop("etl")
     started = components.starts
     clock.sleep(PAUSE_MAX_S)
-    supervisor.look()
+    supervisor.poll()
     assert components.starts == started, "what was stopped stays so"
 
 
@@ -198,7 +198,7 @@ def test_one_that_runs_is_left_alone(tmp_path: Path) -> None:
     supervisor = Supervisor(components, components.clock, print)
     supervisor.start(["etl"])
     try:
-        supervisor.look()
+        supervisor.poll()
         assert components.starts == 1
     finally:
         components.kill("etl")
@@ -206,15 +206,15 @@ def test_one_that_runs_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_configuration_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hourmark init"):
-        Run(tmp_path, tmp_path / "absent.toml", FakeClock(), print).once()
+        Run(tmp_path, tmp_path / "absent.toml", FakeClock(), print).run_once()
     (tmp_path / "bad.toml").write_text("=")
-    with pytest.raises(ConfigError, match="no valid TOML"):
-        Run(tmp_path, tmp_path / "bad.toml", FakeClock(), print).once()
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        Run(tmp_path, tmp_path / "bad.toml", FakeClock(), print).run_once()
 
 
 def test_files_and_a_configuration_exclude_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x\n")
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="and log files exclude each other"):
         CliRunner().invoke(
             run, ["--config", "x.toml", str(tmp_path / "a.log")], catch_exceptions=False
         )
