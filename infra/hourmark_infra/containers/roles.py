@@ -45,7 +45,7 @@ _ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
 def write_log_forever(log: Path, clock: Clock) -> None:
     """Append lines to the file `log` forever, five per second, rotating it by rename at 1 MiB.
 
-    Each line is written by a single unbuffered write, so a reader never sees an interleaved line.
+    Each line is appended with a single unbuffered write.
     """
     rng = random.Random(clock.now_ms())  # noqa: S311  # sample data, not a secret
     number = 0

@@ -410,7 +410,7 @@ def run_and_wait(
         command: Program and arguments.
         log: File to which the command's standard error is appended.
         wait: Function that returns when the process has exited. If it raises, the process is
-            terminated and the exception is passed on.
+            terminated and the exception propagates.
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
         with subprocess.Popen(

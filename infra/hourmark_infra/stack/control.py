@@ -1,4 +1,9 @@
-"""Deletion of a stack's data; a deletion interrupted by kill -9 is completed by the next call."""
+"""Control of the local stack: start, stop, status and deletion.
+
+Used by the command line, `hourmark run`, the demo and the tests. A lock file next to the stack's
+folder serializes processes that change the same stack. The operating system releases the lock when
+its holder exits.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Settings of the two Kafka clusters: combined KRaft brokers, small. Pure functions."""
+"""Settings of the two Kafka clusters: small combined KRaft brokers and their JMX access; no I/O.
+
+JMX listens on the loopback interface. Without a password, any program on the machine could run code
+in a broker through JMX. The password is not a secret: the protection is its role, which may only
+read.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ ROLE: Final = "hourmark"
 PASSWORD: Final = "reads-only"  # noqa: S105  # see above
 
 ACCESS_FILE: Final = "jmx.access"
-# a name; Java wants the file to be its owner's alone
+# The name of a file, not a secret. Java requires that only its owner can read it.
 PASSWORD_FILE: Final = "jmx.password"  # noqa: S105
 FILES: Final = {ACCESS_FILE: f"{ROLE} readonly\n", PASSWORD_FILE: f"{ROLE} {PASSWORD}\n"}
 

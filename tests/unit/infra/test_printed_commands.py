@@ -116,7 +116,7 @@ def test_a_step_of_the_set_up_that_fails_can_be_repeated(
     made = folder / "made"
     with pytest.raises(SystemExit):
         _run(["/bin/sh", "-c", 'mkdir "$0"; exit 1', str(made)], folder)
-    (command,) = re.findall("stopped at `(.*)`, see above", capfd.readouterr().err)
+    (command,) = re.findall("stopped at `(.*)`, see the output above", capfd.readouterr().err)
     made.rmdir()
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 1
     assert made.is_dir()

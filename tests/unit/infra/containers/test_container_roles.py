@@ -179,7 +179,9 @@ def test_the_certificates_are_of_the_services_and_their_balancer(tmp_path: Path)
 
 
 def test_a_role_that_there_is_not_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no role 'broker-1'; there are setup, whole, edge"):
+    with pytest.raises(
+        UsageError, match="unknown role 'broker-1'; valid roles are setup, whole, edge"
+    ):
         roles.run_role(Container("broker-1", FULL, tmp_path, tmp_path, FakeClock()), [])
 
 
