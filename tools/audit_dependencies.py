@@ -1,9 +1,6 @@
-"""Whether what is locked has known vulnerabilities: `python -m tools.audit_dependencies [LOCK…]`.
+"""Check locked dependencies for known vulnerabilities.
 
-`pip-audit` asks about every version of `requirements.lock` and of the launcher's locks. Exit 0: the
-database was asked about each of them, and knows none that is vulnerable. Exit 1: it knows one, or
-it could not be asked about all. Without network, or where an index has no such database, nothing is
-known, and that is what is said. Jars are not asked about.
+Usage: `python -m tools.audit_dependencies [LOCK…]`.
 """
 
 from __future__ import annotations
@@ -32,14 +29,22 @@ LOCKS: Final = (
     "--osv-url", help="Ask this OSV service, instead of the Python package index's own advisories."
 )
 def main(locks: tuple[Path, ...], osv_url: str | None) -> None:
-    """Ask about each version in LOCKS; without them, in all locks of the checkout."""
+    """Audit all versions in the lock files LOCKS; without LOCKS, in all lock files."""
     service = ("--vulnerability-service", "osv", "--osv-url", osv_url) if osv_url else ()
     outcomes = [_audit(lock.absolute(), service) for lock in locks or LOCKS]
     sys.exit(0 if all(outcomes) else 1)
 
 
 def _audit(lock: Path, service: Sequence[str]) -> bool:
-    """Whether all of it was asked about, and nothing found; says what was."""
+    """Audit one lock file and print the result.
+
+    Args:
+        lock: Lock file to audit.
+        service: Options of pip-audit that select the vulnerability service.
+
+    Returns:
+        True if all its versions could be checked and none has a known vulnerability.
+    """
     command = [
         sys.executable,
         "-m",

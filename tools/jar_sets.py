@@ -1,5 +1,6 @@
-"""The sets of jars that the local stack, a peer in a benchmark and YARN in tests need: their roots,
-and what of these roots' dependencies is left out.
+"""Definitions of jar sets: root artifacts, and the dependencies of the roots that are left out.
+
+The local stack, a benchmark's reference implementation and YARN in tests use them.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """A Maven coordinate that a set begins with."""
+    """A Maven coordinate whose dependencies belong to a jar set."""
 
     organisation: str
     module: str
@@ -22,7 +23,11 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """One class path. `left_out` are prefixes of module names that the servers run without."""
+    """The definition of one class path.
+
+    Attributes:
+        left_out: Prefixes of module names that the servers do not need.
+    """
 
     name: str
     roots: tuple[Root, ...]

@@ -1,10 +1,8 @@
-"""Make `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and
-`yarn_jars.lock` of `tests/support` anew from `tools.jar_sets`: `python -m tools.lock_jars`.
+"""Regenerate the jar lock files from `tools.jar_sets`: `python -m tools.lock_jars`.
 
-Needs the network; takes a few minutes.
-
-The roots are resolved with their runtime dependencies, each file is hashed, and each lock is
-replaced as a whole.
+Writes `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and `yarn_jars.lock`
+of `tests/support`. The root artifacts are resolved with their runtime dependencies, each file is
+hashed, and each lock file is replaced atomically. Needs network access and takes a few minutes.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ _RETRIEVED = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]
 
 
 def main() -> None:
-    """Resolve all sets and write the locks."""
+    """Resolve all jar sets and write the lock files."""
     _lock(LOCK_FILE, SETS)
     _lock(JARS_LOCK, (PEER,))
     _lock(YARN_LOCK, (YARN,))

@@ -1,26 +1,28 @@
 #!/usr/bin/env python3
-"""Checks a copy of the closed buckets of one event type, without Hourmark: whether anything was
-changed, added or removed.
+"""Verify a copy of the closed buckets of one event type without Hourmark.
 
-It needs Python 3.11, `pip install "fastavro[zstandard]"`, and a local copy of the type's folder
-(the one that holds `date=…`):
+It reports whether anything was changed, added or removed. It needs Python 3.11,
+`pip install "fastavro[zstandard]"`, and a local copy of the type's folder (the one that contains
+`date=…`):
 
     hdfs dfs -get /hourmark/page-viewed .
     python verify_bucket.py page-viewed
     python verify_bucket.py page-viewed --last 2026-11-21T05 --json
 
-Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and holds the digest of the
-marker before it; the first says that it is the first. So one marker vouches for all before it.
-Checked: the chain from the first bucket on, without a gap; that there are exactly the listed files,
-with their sizes, digests, schemas and numbers of records; that every id is there once, in all
-buckets together, and in the hour that it tells; what markers count and sum up; and that no marker
-contradicts itself or its own digest.
+Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and contains the digest of
+the previous marker; the first marker states that it is the first. One marker therefore
+authenticates all previous ones. The tool checks
 
-Whether buckets at the end of the chain were left out, no copy can show: give the last hour that you
-know of with --last, and compare the digest of the last marker, which is printed, with one that you
-were given.
+- the chain from the first bucket on, without gaps;
+- that exactly the listed files exist, with their sizes, digests, schemas and numbers of records;
+- that every id exists once in all buckets together, and in the hour that it encodes;
+- the counts and sums of the markers;
+- that no marker contradicts itself or its own digest.
 
-Exit 0: whole and unaltered. 1: findings, one a line. 2: wrong use.
+A copy cannot show whether buckets at the end of the chain were removed. Give the last known hour
+with --last, and compare the printed digest of the last marker with one from another source.
+
+Exit code 0: complete and unchanged. 1: findings, one per line. 2: invalid usage.
 """
 
 from __future__ import annotations
@@ -49,7 +51,13 @@ _HEAD_BITS = 80  # an id (RFC 9562, version 8): 48 bits of Unix milliseconds, th
 
 @dataclasses.dataclass
 class Bucket:
-    """A folder with a marker; `label` is its hour as the marker says it."""
+    """A bucket folder and the marker that it contains.
+
+    Attributes:
+        folder: Path of the bucket's folder.
+        marker: Bytes of the marker file.
+        manifest: JSON object of the marker.
+    """
 
     folder: Path
     marker: bytes
@@ -74,7 +82,11 @@ class Bucket:
 
 @dataclasses.dataclass(kw_only=True)
 class Report:
-    """What was found; `findings`: (where, what)."""
+    """The result of a verification.
+
+    Attributes:
+        findings: Place and description of each problem.
+    """
 
     type: str = ""
     first: str = ""
@@ -90,38 +102,72 @@ class Report:
 
 
 def blake2b(content: bytes, size: int = 16) -> str:
-    """Hex digest, as markers hold it."""
+    """Return the hexadecimal BLAKE2b digest of `content`, in the form that markers contain.
+
+    Args:
+        content: Bytes to hash.
+        size: Length of the digest in bytes.
+    """
     return hashlib.blake2b(content, digest_size=size).hexdigest()
 
 
 def start_of(label: str) -> int:
-    """Unix seconds at which the hour of this label begins; ValueError if it is none."""
+    """Return the start of an hour in Unix seconds.
+
+    Args:
+        label: Label of the hour, for example `2026-11-21T05`.
+
+    Raises:
+        ValueError: The label is not valid.
+    """
     form = "%Y-%m-%dT%H:%M" if ":" in label else "%Y-%m-%dT%H"
     return int(dt.datetime.strptime(label, form).replace(tzinfo=dt.UTC).timestamp())
 
 
 def label_of(start_s: int, length_s: int) -> str:
-    """The inverse."""
+    """Return the label of an hour, for example `2026-11-21T05`.
+
+    Args:
+        start_s: Start of the hour in Unix seconds.
+        length_s: Length of a bucket in seconds.
+    """
     return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime(
         "%Y-%m-%dT%H" if length_s == 3600 else "%Y-%m-%dT%H:%M"
     )
 
 
 def path_of(start_s: int, length_s: int) -> str:
-    """A bucket's folder below its type's."""
+    """Return the path of a bucket's folder relative to the folder of its type.
+
+    Args:
+        start_s: Start of the bucket's hour in Unix seconds.
+        length_s: Length of a bucket in seconds.
+    """
     return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime(
         "date=%Y-%m-%d/hour=%H" + ("" if length_s == 3600 else "/minute=%M")
     )
 
 
 def hour_of_id(event_id: bytes, length_s: int) -> int:
-    """Where the hour of an id begins, Unix seconds."""
+    """Return the start of the hour that an event id encodes, in Unix seconds.
+
+    Args:
+        event_id: Event id, 16 bytes.
+        length_s: Length of a bucket in seconds.
+    """
     seconds = (int.from_bytes(event_id, "big") >> _HEAD_BITS) // 1000
     return seconds - seconds % length_s
 
 
 def read_buckets(root: Path, report: Report) -> list[Bucket]:
-    """All buckets of the copy, by their hours. What belongs to none is a finding."""
+    """Return all buckets in a copy in the order of their hours.
+
+    Files that belong to no bucket are added to the findings.
+
+    Args:
+        root: Folder of the event type.
+        report: Report to which findings are added.
+    """
     found: dict[int, Bucket] = {}
     folders = {path.parent for path in root.rglob(MARKER)}
     for folder in sorted(folders):
@@ -148,7 +194,13 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
 
 
 def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
-    """What a marker says must fit together, whatever its files hold."""
+    """Check that the statements of a marker are consistent, independent of the bucket's files.
+
+    Args:
+        bucket: Bucket with the marker.
+        where: Path of the marker for findings.
+        report: Report to which findings are added.
+    """
     m = bucket.manifest
     waived, method = m["evidence"]["waived"], m["evidence"]["method"]
     files, books = m["files"], m["books"].values()
@@ -189,8 +241,10 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
 
 
 def vouches_for_itself(bucket: Bucket) -> bool:
-    """Whether `software` ends with the digest of the marker, with zeros in its place; short ones,
-    of before 0.3.0, have none.
+    """Return whether the marker's field `software` ends with the digest of the marker.
+
+    The digest is computed with zeros in its own place. Short values of that field, from versions
+    before 0.3.0, contain no digest; the result is true for them.
     """
     if len(software := str(bucket.manifest["software"])) <= SOFTWARE_CHARS_MAX:
         return True
@@ -204,7 +258,13 @@ def vouches_for_itself(bucket: Bucket) -> bool:
 
 
 def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None:
-    """Every marker names the one before it, and the first says that it is the first."""
+    """Check that every marker names the previous one, and that the first states that it is first.
+
+    Args:
+        buckets: All buckets, in the order of their hours.
+        last: Label of the last hour that must exist, or None.
+        report: Report to which findings are added.
+    """
     before: Bucket | None = None
     for bucket in buckets:
         said = bucket.manifest.get(
@@ -238,7 +298,15 @@ def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None
 
 
 def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[bytes]:
-    """The ids in a listed file; whatever is not as the marker says is a finding."""
+    """Return the event ids in a file of a bucket.
+
+    A difference from the marker is added to the findings.
+
+    Args:
+        bucket: Bucket that contains the file.
+        listed: Entry of the file in the marker.
+        report: Report to which findings are added.
+    """
     path = bucket.folder / listed["name"]
     where = f"{bucket.label} {listed['name']}"
     if not path.is_file():
@@ -278,7 +346,14 @@ def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[by
 
 
 def check_files(buckets: list[Bucket], report: Report) -> None:
-    """Files and ids. Memory: the ids of one bucket, and all late ones."""
+    """Check the files and ids of all buckets.
+
+    Memory holds the ids of one bucket and all late ids.
+
+    Args:
+        buckets: All buckets, in the order of their hours.
+        report: Report to which findings are added.
+    """
     late: dict[bytes, str] = {}
     for bucket in buckets:  # first those that may stand in another bucket, too
         for event_id in (
@@ -303,12 +378,23 @@ def check_files(buckets: list[Bucket], report: Report) -> None:
 
 
 def ids_of(bucket: Bucket, listed: dict[str, Any]) -> list[bytes]:
-    """As far as they can be read; what is wrong is said when the bucket's turn comes."""
+    """Return the event ids in a file of a bucket as far as they can be read, without findings.
+
+    Args:
+        bucket: Bucket that contains the file.
+        listed: Entry of the file in the marker.
+    """
     return read_file(bucket, listed, Report())
 
 
 def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None:
-    """One bucket's ids: each once, in its hour, and as counted."""
+    """Check that each id of a bucket exists once, belongs to its hour and is counted by the marker.
+
+    Args:
+        bucket: Bucket to check.
+        late: Label of the bucket by late event id.
+        report: Report to which findings are added.
+    """
     m, seen, total = bucket.manifest, set[bytes](), 0
     origins: collections.Counter[str] = collections.Counter()
     for listed in m["files"]:
@@ -346,7 +432,7 @@ def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None
 
 
 def named(ids: list[bytes]) -> str:
-    """How many, and some of them."""
+    """Describe a list of event ids by its length and a few examples."""
     return (
         f"{len(ids)} "
         f"({', '.join(i.hex() for i in ids[:EXAMPLES_MAX])}{', …' if len(ids) > EXAMPLES_MAX else ''})"
@@ -354,7 +440,15 @@ def named(ids: list[bytes]) -> str:
 
 
 def verify(root: Path, last: str | None = None) -> Report:
-    """Check the copy below this folder."""
+    """Verify a copy of an event type's closed buckets.
+
+    Args:
+        root: Folder of the event type.
+        last: Label of the last hour that must exist, or None.
+
+    Returns:
+        The report; no findings if the copy is complete and unchanged.
+    """
     report = Report()
     buckets = read_buckets(root, report)
     if not buckets:
@@ -379,7 +473,12 @@ def verify(root: Path, last: str | None = None) -> Report:
 
 
 def told(report: Report, last: str | None) -> Iterator[str]:
-    """The report human-readable."""
+    """Yield the lines of a report as text for people.
+
+    Args:
+        report: Result of the verification.
+        last: Label of the last hour that was required to exist, or None.
+    """
     for where, what in report.findings:
         yield f"{where}: {what}"
     if report.buckets:
@@ -402,7 +501,11 @@ def told(report: Report, last: str | None) -> Iterator[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: Command-line arguments; None for those of this process.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
