@@ -1,4 +1,5 @@
-"""Inputs of the stored parser results: ordinary lines, and lines that libraries may parse otherwise.
+"""Inputs of the stored parser results: ordinary lines, and lines that libraries may parse
+otherwise.
 
 Cases can be added at any time: the stored vectors of a parser number contain their own inputs.
 """
