@@ -44,8 +44,8 @@ _CASES_A_SENDING = 500
 
 
 def build_tool() -> ModuleType:
-    """Load `core/native_build.py`, which belongs to no package, as a module."""
-    return load(ROOT / "core" / "native_build.py", "native_build")
+    """Load `native/native_build.py`, which belongs to no package, as a module."""
+    return load(ROOT / "native" / "native_build.py", "native_build")
 
 
 def load(path: Path, name: str) -> ModuleType:
