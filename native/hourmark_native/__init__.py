@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "eefda22e78027b26"  # digest of `src/`, as `native_build.digest` computes it
+SOURCES: Final = "be7fb14a2caa7f81"  # digest of `src/`, as `native_build.digest` computes it
 
 _FALLBACK: Final = (
     "Python code is used instead, at several times the CPU cost. Next step: reinstall "
