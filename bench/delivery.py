@@ -55,7 +55,7 @@ SMALL_RANGE_BYTES = 64 * 1024  # for latency: what a tailer has after a moment
 Say = Callable[[dict[str, Any]], None]
 
 
-class Bench:
+class DeliveryBench:
     """A new event type on the stack's edge cluster, and a delivery service."""
 
     def __init__(self, folder: Path) -> None:
@@ -159,7 +159,7 @@ class Bench:
             return apply_declarations(outside, declared, first, may_remove=True).revision
 
 
-def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
+def compare(bench: DeliveryBench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
     """Compare the CPU time per event of service and bare program, and report the ratio.
 
     Returns:
@@ -199,7 +199,7 @@ def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -
 
 
 def latency(
-    bench: Bench, say: Say, line_bytes: int, full_per_second: float, seconds: float
+    bench: DeliveryBench, say: Say, line_bytes: int, full_per_second: float, seconds: float
 ) -> None:
     """Report the time from a request's first byte to its acknowledgement at half of the maximum
     load.
@@ -224,7 +224,7 @@ def latency(
     )
 
 
-def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
+def overload(bench: DeliveryBench, say: Say, line_bytes: int, events: int) -> None:
     """Report the peak memory of the service while ten times as many connections as usual send."""
     process, over = bench.process(), threading.Event()
     before_mb = peak_mb = process.memory_info().rss / 1e6
@@ -252,7 +252,7 @@ def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     )
 
 
-def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
+def tailed(bench: DeliveryBench, say: Say, line_bytes: int, events: int) -> None:
     """Report the CPU time per event of tailer and service together, compared with rsyslogd."""
     lines = b"".join(posting.body for posting in bench.ranges(line_bytes, events))
     folder = bench.folder / f"tailed-{line_bytes}"
@@ -263,7 +263,7 @@ def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     say({"kind": "tailed", "line_bytes": line_bytes, **found})
 
 
-def workers(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
+def workers(bench: DeliveryBench, say: Say, line_bytes: int, events: int) -> None:
     """Report the throughput of one worker and of two, which share the machine with brokers and
     clients.
     """
@@ -315,7 +315,7 @@ def main() -> None:
     if asked.only == "shapes":
         return
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = DeliveryBench(Path(folder))
         bench.serving.start()
         try:
             for line_bytes in asked.lines:

@@ -28,7 +28,7 @@ _PAD: Final = {"name": "pad", "type": "string"}
 
 
 @dataclasses.dataclass(frozen=True)
-class Shape:
+class LineShape:
     """An event type and the text of its lines before and after the padding, by line number."""
 
     name: str
@@ -43,7 +43,7 @@ def _json(
     fields: list[dict[str, Any]],
     event: Callable[[int], dict[str, Any]],
     format_: str = "rfc5424",
-) -> Shape:
+) -> LineShape:
     header = f"<134>1 {_STAMP} web-1 a - shape - " if format_ == "rfc5424" else ""
 
     def parts(number: int) -> tuple[str, str]:
@@ -52,7 +52,7 @@ def _json(
         return before, after
 
     rule = LineRule() if format_ == "rfc5424" else LineRule(time="observed")
-    return Shape(name, [*fields, _PAD], parts, rule, format_)
+    return LineShape(name, [*fields, _PAD], parts, rule, format_)
 
 
 def _record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:
@@ -135,33 +135,33 @@ SHAPES: Final = (
         lambda n: {"m": {f"k{i}": f"v{n % 10}" for i in range(8)}},
     ),
     _json("escapes", _FLAT, lambda n: {**_flat(n), "page": f'/p/"{n % 97}"\n\u00e4'}),
-    Shape(
+    LineShape(
         "text",
         [_field("pad", "string")],
         _text_line(lambda n: f"message {n} ", _RFC5424),
         LineRule(payload="text", field="pad"),
     ),
     _json("JSON without a header", _FLAT, _flat, "free"),
-    Shape(
+    LineShape(
         "logfmt",
         [*_FLAT, _PAD],
         _text_line(lambda n: f"page=/p/{n % 97} ms={n % 1000} user=u-{n} pad=", _RFC5424),
         LineRule(payload="logfmt"),
     ),
-    Shape(
+    LineShape(
         "tsv",
         [*_FLAT, _PAD],
         _text_line(lambda n: f"/p/{n % 97}\t{n % 1000}\tu-{n}\t", _RFC5424),
         LineRule(payload="tsv", columns=["page", "ms", "user", "pad"]),
     ),
-    Shape(
+    LineShape(
         "pattern",
         [*_FLAT, _PAD],
         _text_line(lambda n: f"{_STAMP[:-1]} /p/{n % 97} {n % 1000} u-{n} ", ""),
         _SPLIT,
         "free",
     ),
-    Shape(
+    LineShape(
         "syslog",
         [],
         _text_line(
@@ -202,7 +202,7 @@ def measure(lines: int = 3000, rounds: int = 7) -> list[dict[str, Any]]:
     return found
 
 
-def _prepared(shape: Shape, lines: int) -> Callable[[], float]:
+def _prepared(shape: LineShape, lines: int) -> Callable[[], float]:
     """Return a function that parses all lines and returns the share parsed by the native module."""
     rules, body = _rules(shape), b"".join(_line(shape, number) for number in range(lines))
     byte_range = ByteRange(
@@ -238,7 +238,7 @@ def _prepared(shape: Shape, lines: int) -> Callable[[], float]:
     return run
 
 
-def _rules(shape: Shape) -> CompiledRules:
+def _rules(shape: LineShape) -> CompiledRules:
     declared = (
         SYSLOG
         if shape.format == "syslog"
@@ -253,7 +253,7 @@ def _rules(shape: Shape) -> CompiledRules:
     )
 
 
-def _line(shape: Shape, number: int) -> bytes:
+def _line(shape: LineShape, number: int) -> bytes:
     before, after = shape.parts(number)
     room = LINE_BYTES - 1 - len(before.encode()) - len(after.encode())
     assert room >= 0, f"{shape.name}: a line has no room for its padding"

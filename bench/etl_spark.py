@@ -35,7 +35,7 @@ JARS_LOCK: Final = Path(__file__).with_name("spark_jars.lock")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
+class SparkJob:
     """One data set; `kind` is `plain` or `dedup`."""
 
     kind: str
@@ -72,7 +72,7 @@ class SparkWay:
         self._out = self._site.root(label)
         checkpoint = (self._site.folder / f"{label}-checkpoint").as_uri()
         topics = [events_topic(t) for t in delivered.plan.types]
-        job = Job(
+        job = SparkJob(
             kind=self._kind,
             topics=topics,
             out=self._out,
@@ -162,7 +162,7 @@ def main() -> None:
         if "count" in job:
             answer: dict[str, Any] = {"rows": spark.read.parquet(job["count"]).count()}
         else:
-            answer = _run(spark, Job(**job), config.kafka.edge.bootstrap)
+            answer = _run(spark, SparkJob(**job), config.kafka.edge.bootstrap)
         print(json.dumps(answer), flush=True)
     spark.stop()
 
@@ -176,7 +176,7 @@ def _jars() -> list[str]:
     return [str(folder / jar.file_name) for jar in locked]
 
 
-def _run(spark: Any, job: Job, bootstrap: str) -> dict[str, Any]:
+def _run(spark: Any, job: SparkJob, bootstrap: str) -> dict[str, Any]:
     from pyspark.sql import functions as F
 
     rows = (

@@ -236,7 +236,7 @@ _SERVICE: Final = "5" * 32
 
 
 @dataclasses.dataclass
-class Block:
+class RecordBlock:
     """Records in the order of delivery."""
 
     type_index: npt.NDArray[np.int64]
@@ -251,7 +251,7 @@ def blocks(
     delivered: Delivered,
     *,
     ranges: int = _BLOCK_RANGES,
-) -> Iterator[Block]:
+) -> Iterator[RecordBlock]:
     """Yield the records of the plan in blocks and add their counts to `delivered`.
 
     Args:
@@ -275,7 +275,7 @@ def _block(
     schema_ids: dict[str, int],
     delivered: Delivered,
     rng: np.random.Generator,
-) -> Block:
+) -> RecordBlock:
     rows = len(numbers) * RANGE_EVENTS
     of_range = np.repeat(numbers, RANGE_EVENTS)
     sequence = of_range * RANGE_EVENTS + np.tile(np.arange(RANGE_EVENTS), len(numbers))
@@ -305,7 +305,7 @@ def _block(
     delivered.audit += _audit(plan, order, sent_ranges, type_index, hour_index, tails, hashes)
     keys = np.concatenate([ids[pick], np.repeat(sent_ranges, RANGE_EVENTS, axis=0)], axis=1)
     assert len(values) == rows
-    return Block(type_index[pick], time_ms[pick], keys, values[pick])
+    return RecordBlock(type_index[pick], time_ms[pick], keys, values[pick])
 
 
 def _times(
@@ -470,7 +470,7 @@ def _promises(
     return tuple(sorted(Promise(plan.types[t], *rest) for t, *rest in found))
 
 
-def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool) -> None:
+def _send(producer: Producer, topics: Sequence[str], block: RecordBlock, *, now: bool) -> None:
     keys, values = block.keys.tobytes(), block.values.tobytes()
     key_size, size = block.keys.shape[1], block.values.shape[1]
     produce = producer.produce

@@ -75,7 +75,7 @@ _COMPONENTS: Final = {
 }
 
 
-class World:
+class SizingRun:
     """The stack and the components of one run in a folder of its own."""
 
     def __init__(self, home: Path) -> None:
@@ -187,7 +187,7 @@ def type_name(number: int) -> str:
     return f"bench-{number:03d}"
 
 
-def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: float) -> None:
+def _carry(world: SizingRun, config: Config, point: tuple[int, int, int], seconds: float) -> None:
     # A load that is not measured.
     writer = Writer(world.logs / "app.log", *point)
     writer.start()
@@ -197,7 +197,7 @@ def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: f
 
 
 def measure(
-    world: World, config: Config, point: tuple[int, int, int], seconds: float
+    world: SizingRun, config: Config, point: tuple[int, int, int], seconds: float
 ) -> Measurement:
     """Measure one load over whole minutes."""
     rate, size, types = point
@@ -242,7 +242,7 @@ def measure(
     )
 
 
-def _bucket_share(world: World, config: Config, writer: Writer) -> float:
+def _bucket_share(world: SizingRun, config: Config, writer: Writer) -> float:
     """Return bytes in buckets per byte of lines, after all written lines are in closed buckets."""
     end_ms = (world.clock.now_ms() // 60_000 + 1) * 60_000
     wait_s = (end_ms - world.clock.now_ms()) / 1000 + KEEPS_UP_S
@@ -311,7 +311,7 @@ def main() -> None:
     arguments = parser.parse_args()
     told, found = about(), list[Measurement]()
     with tempfile.TemporaryDirectory(prefix="hourmark-size-") as folder, ExitStack() as ending:
-        world = World(Path(folder))
+        world = SizingRun(Path(folder))
         config = world.start(ending)
         _carry(world, config, FITTED[1], FIRST_S)
         for point in (*FITTED, *CHECKED):

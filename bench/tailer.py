@@ -64,7 +64,7 @@ _ZSTD: Final = shutil.which("zstd")
 Say = Callable[[dict[str, Any]], None]
 
 
-class Bench:
+class TailerBench:
     """A folder with logs, and a service."""
 
     def __init__(self, folder: Path, sink: Sink) -> None:
@@ -178,7 +178,7 @@ def compressing_s(path: Path) -> float:
     return time.process_time() - began
 
 
-def cpu(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
+def cpu(bench: TailerBench, say: Say, megabytes: float, rounds: int) -> None:
     """Report CPU time per byte, compared with zstd."""
     ours, alone, program, nothing_s = [], [], list[float](), list[float]()
     bench.drain()  # the first one compiles and makes a checkpoint
@@ -220,7 +220,7 @@ def cpu(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
     )
 
 
-def parts(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
+def parts(bench: TailerBench, say: Say, megabytes: float, rounds: int) -> None:
     """Report nanoseconds per byte by kind of work, as medians."""
     found: list[dict[str, float]] = []
     for number in range(rounds):
@@ -250,9 +250,9 @@ def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
     if delivery_tailed.RSYSLOGD is None:
         say({"kind": "rsyslogd", "rsyslogd": "rsyslogd is not installed"})
         return
-    from bench.delivery import Bench as Site  # it brings the stack's programs along
+    from bench.delivery import DeliveryBench  # imported late: it imports the stack's programs
 
-    site = Site(folder)
+    site = DeliveryBench(folder)
     text = lines(int(megabytes * 1e6 / LINE_BYTES))
     found = delivery_tailed.rsyslogd(site.config, site.name, text, folder / "rsyslogd")
     took = (
@@ -263,7 +263,7 @@ def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
     say({"kind": "rsyslogd", "megabytes": len(text) / 1e6, **took})
 
 
-def small(bench: Bench, say: Say, files: int) -> None:
+def small(bench: TailerBench, say: Say, files: int) -> None:
     """Report files per second from the start of the process to its end."""
     text = lines(1)
     for answer_s in (0.0, 0.02):
@@ -288,7 +288,7 @@ def small(bench: Bench, say: Say, files: int) -> None:
         )
 
 
-def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
+def idle(bench: TailerBench, say: Say, files: int, *, deaf: bool = False) -> None:
     """Report the share of a core, and the delay after which an appended line is noticed."""
     text = lines(1)
     for number in range(files):
@@ -321,7 +321,7 @@ def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
     )
 
 
-def memory(bench: Bench, say: Say, megabytes: float) -> None:
+def memory(bench: TailerBench, say: Say, megabytes: float) -> None:
     """Report the peak memory in MiB with a backlog, and the size of the state folder."""
     count = 10
     size = sum(
@@ -345,7 +345,7 @@ def memory(bench: Bench, say: Say, megabytes: float) -> None:
     )
 
 
-def latency(bench: Bench, say: Say, seconds: float) -> None:
+def latency(bench: TailerBench, say: Say, seconds: float) -> None:
     """Report megabytes per second of one file with slow answers."""
     for most in (1, TailerSettings().ranges_in_flight):
         bench.set(ranges_in_flight=most)
@@ -368,7 +368,7 @@ def latency(bench: Bench, say: Say, seconds: float) -> None:
             )
 
 
-def _rate(bench: Bench, begins_at: int, seconds: float) -> float:
+def _rate(bench: TailerBench, begins_at: int, seconds: float) -> float:
     # Bytes per second after the first `begins_at` bytes.
     _until(lambda: bench.sink.told()["bytes"] > begins_at, "it has begun")
     before, began = bench.sink.told()["bytes"], time.monotonic()
@@ -435,7 +435,7 @@ def main() -> None:
             flush=True,
         )
 
-    wanted: dict[str, Callable[[Bench], None]] = {
+    wanted: dict[str, Callable[[TailerBench], None]] = {
         "cpu": lambda bench: cpu(bench, say, asked.megabytes, asked.rounds),
         "parts": lambda bench: parts(bench, say, asked.megabytes, asked.rounds),
         "rsyslogd": lambda bench: rsyslogd(bench.logs.parent, say, asked.megabytes),
@@ -450,7 +450,7 @@ def main() -> None:
         for name, part in wanted.items():
             if asked.only in (None, name.split()[0]):
                 with tempfile.TemporaryDirectory() as folder:
-                    part(Bench(Path(folder), sink))
+                    part(TailerBench(Path(folder), sink))
     finally:
         sink.close()
 

@@ -98,7 +98,7 @@ def _jar(path: Path) -> Bundled:
     name, version = (matched["name"], matched["version"]) if matched else (path.stem, "")
     digest = sha256_of(path)
     with zipfile.ZipFile(path) as archive:
-        licence = next(_told(archive), None) or _KNOWN.get(path.name) or NOT_SAID
+        licence = next(_license_statements(archive), None) or _KNOWN.get(path.name) or NOT_SAID
         group = _groups_locked().get(digest) or _group(archive, name)
     return Bundled(
         kind="jar", name=name, version=version, licence=licence, sha256=digest, group=group
@@ -119,7 +119,7 @@ def _group(archive: zipfile.ZipFile, name: str) -> str:
     return next((match[1] for match in found if match and match[2] == name), "")
 
 
-def _told(archive: zipfile.ZipFile) -> Iterator[str]:
+def _license_statements(archive: zipfile.ZipFile) -> Iterator[str]:
     """Yield what a jar states about its license, the most specific statement first."""
     names = archive.namelist()
     if "META-INF/MANIFEST.MF" in names:

@@ -66,7 +66,7 @@ _NOT_NEEDED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
+class SystemdUnit:
     """A systemd unit of a Debian package, as declared in `packages.toml`."""
 
     command: str
@@ -99,13 +99,13 @@ class Package:
     jars: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
-    beside: Mapping[str, Unit] = field(default_factory=dict)
+    beside: Mapping[str, SystemdUnit] = field(default_factory=dict)
 
     @property
-    def units(self) -> dict[str, Unit]:
+    def units(self) -> dict[str, SystemdUnit]:
         """Return the systemd units of the package by name, its main unit first."""
         others = {f"hourmark-{name}": unit for name, unit in self.beside.items()}
-        return {self.full_name: Unit(command=self.command, unit=self.unit), **others}
+        return {self.full_name: SystemdUnit(command=self.command, unit=self.unit), **others}
 
     def unit_text(self, name: str) -> str:
         """Return the text of the unit file `name`."""

@@ -50,7 +50,7 @@ _HEAD_BITS = 80  # an id (RFC 9562, version 8): 48 bits of Unix milliseconds, th
 
 
 @dataclasses.dataclass
-class Bucket:
+class CopiedBucket:
     """A bucket folder and the marker that it contains.
 
     Attributes:
@@ -81,7 +81,7 @@ class Bucket:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Report:
+class VerificationReport:
     """The result of a verification.
 
     Attributes:
@@ -159,7 +159,7 @@ def hour_of_id(event_id: bytes, length_s: int) -> int:
     return seconds - seconds % length_s
 
 
-def read_buckets(root: Path, report: Report) -> list[Bucket]:
+def read_buckets(root: Path, report: VerificationReport) -> list[CopiedBucket]:
     """Return all buckets in a copy in the order of their hours.
 
     Files that belong to no bucket are added to the findings.
@@ -168,7 +168,7 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
         root: Folder of the event type.
         report: Report to which findings are added.
     """
-    found: dict[int, Bucket] = {}
+    found: dict[int, CopiedBucket] = {}
     folders = {path.parent for path in root.rglob(MARKER)}
     for folder in sorted(folders):
         where = folder.relative_to(root)
@@ -177,7 +177,7 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
             manifest = json.loads(content)
             if manifest["format"] != FORMAT:
                 raise ValueError(f"format {manifest['format']}, this tool knows {FORMAT}")
-            bucket = Bucket(folder, content, manifest)
+            bucket = CopiedBucket(folder, content, manifest)
             check_marker(bucket, where, report)
             if path_of(bucket.start_s, bucket.length_s) != str(where):
                 raise ValueError(f"it is the marker of {bucket.label}")
@@ -193,7 +193,7 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
     return [found[start] for start in sorted(found)]
 
 
-def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
+def check_marker(bucket: CopiedBucket, where: Path, report: VerificationReport) -> None:
     """Check that the statements of a marker are consistent, independent of the bucket's files.
 
     Args:
@@ -240,7 +240,7 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         report.add(where / MARKER, what)
 
 
-def vouches_for_itself(bucket: Bucket) -> bool:
+def vouches_for_itself(bucket: CopiedBucket) -> bool:
     """Return whether the marker's field `software` ends with the digest of the marker.
 
     The digest is computed with zeros in its own place. Short values of that field, from versions
@@ -257,7 +257,7 @@ def vouches_for_itself(bucket: Bucket) -> bool:
     )
 
 
-def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None:
+def check_chain(buckets: list[CopiedBucket], last: str | None, report: VerificationReport) -> None:
     """Check that every marker names the previous one, and that the first states that it is first.
 
     Args:
@@ -265,7 +265,7 @@ def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None
         last: Label of the last hour that must exist, or None.
         report: Report to which findings are added.
     """
-    before: Bucket | None = None
+    before: CopiedBucket | None = None
     for bucket in buckets:
         said = bucket.manifest.get(
             "previous", "nothing, as it was written before markers were chained"
@@ -297,7 +297,9 @@ def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None
         report.add(last, f"not there: the copy ends with {before.label if before else 'nothing'}")
 
 
-def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[bytes]:
+def read_file(
+    bucket: CopiedBucket, listed: dict[str, Any], report: VerificationReport
+) -> list[bytes]:
     """Return the event ids in a file of a bucket.
 
     A difference from the marker is added to the findings.
@@ -345,7 +347,7 @@ def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[by
     return ids
 
 
-def check_files(buckets: list[Bucket], report: Report) -> None:
+def check_files(buckets: list[CopiedBucket], report: VerificationReport) -> None:
     """Check the files and ids of all buckets.
 
     Memory holds the ids of one bucket and all late ids.
@@ -377,17 +379,17 @@ def check_files(buckets: list[Bucket], report: Report) -> None:
         check_bucket(bucket, late, report)
 
 
-def ids_of(bucket: Bucket, listed: dict[str, Any]) -> list[bytes]:
+def ids_of(bucket: CopiedBucket, listed: dict[str, Any]) -> list[bytes]:
     """Return the event ids in a file of a bucket as far as they can be read, without findings.
 
     Args:
         bucket: Bucket that contains the file.
         listed: Entry of the file in the marker.
     """
-    return read_file(bucket, listed, Report())
+    return read_file(bucket, listed, VerificationReport())
 
 
-def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None:
+def check_bucket(bucket: CopiedBucket, late: dict[bytes, str], report: VerificationReport) -> None:
     """Check that each id of a bucket exists once, belongs to its hour and is counted by the marker.
 
     Args:
@@ -439,7 +441,7 @@ def named(ids: list[bytes]) -> str:
     )
 
 
-def verify(root: Path, last: str | None = None) -> Report:
+def verify(root: Path, last: str | None = None) -> VerificationReport:
     """Verify a copy of an event type's closed buckets.
 
     Args:
@@ -449,7 +451,7 @@ def verify(root: Path, last: str | None = None) -> Report:
     Returns:
         The report; no findings if the copy is complete and unchanged.
     """
-    report = Report()
+    report = VerificationReport()
     buckets = read_buckets(root, report)
     if not buckets:
         report.add(root, "no bucket stands here: give the folder that holds date=…")
@@ -472,7 +474,7 @@ def verify(root: Path, last: str | None = None) -> Report:
     return report
 
 
-def told(report: Report, last: str | None) -> Iterator[str]:
+def render_lines(report: VerificationReport, last: str | None) -> Iterator[str]:
     """Yield the lines of a report as text for people.
 
     Args:
@@ -539,7 +541,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
         )
     else:
-        print("\n".join(told(report, a.last)))
+        print("\n".join(render_lines(report, a.last)))
     return 1 if report.findings else 0
 
 

@@ -35,8 +35,8 @@ def main(words: list[str]) -> int:
     if words == ["--install"]:
         roles.installed_programs()
         return 0
-    asked = words[:1] == ["--ask"]
-    name, *arguments = words[asked:] or [""]
+    check_only = words[:1] == ["--ask"]
+    name, *arguments = words[check_only:] or [""]
     if not name or name.startswith("-"):
         print(_USE, file=sys.stderr)
         return 2
@@ -46,7 +46,7 @@ def main(words: list[str]) -> int:
         container = roles.Container(
             name, read_site(os.environ), stack_state_dir(), SHARED, SystemClock()
         )
-        if asked:
+        if check_only:
             health = check_role(container)
             print(redact(health.detail))
             return 0 if health.ok else 1

@@ -165,9 +165,9 @@ def run_role(container: Container, arguments: list[str]) -> None:
         SystemExit: The role `whole` has ended, with its exit code.
     """
     if container.name == "setup":
-        made = site_setup.create_site_files(container.shared)
+        created = site_setup.create_site_files(container.shared)
         return print_progress(
-            f"setup: {'created the' if made else 'found existing'} cluster IDs and certificates"
+            f"setup: {'created the' if created else 'found existing'} cluster IDs and certificates"
         )
     if container.name == "whole":  # needs no site: it contains a complete stack
         sys.exit(

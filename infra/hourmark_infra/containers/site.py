@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import ConfigError
-from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, Shape
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, StackShape
 
 SHARED: Final = Path("/site")  # volume of all containers, filled by `site_setup`
 SPARK_PORT: Final = 7077
@@ -65,7 +65,7 @@ class ContainerSite(NamedTuple):
             home: The `HOURMARK_HOME` folder of that container.
         """
         datanodes = tuple(f"datanode-{number}" for number in range(1, self.datanodes + 1))
-        shape = Shape(self.edge, self.central, datanodes, separate_hosts=True)
+        shape = StackShape(self.edge, self.central, datanodes, separate_hosts=True)
         layout = Layout(home, dict(_PORTS), shape)
         for name in (f"{cluster}-{node}" for cluster in CLUSTERS for node in layout.nodes(cluster)):
             layout.ports.update({name: _BROKER, f"{name}-controller": _CONTROLLER})

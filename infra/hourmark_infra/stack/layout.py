@@ -44,7 +44,7 @@ PORT_NAMES = (
 )
 
 
-class Shape(NamedTuple):
+class StackShape(NamedTuple):
     """The number and placement of a stack's servers.
 
     Attributes:
@@ -63,7 +63,7 @@ class Shape(NamedTuple):
     separate_hosts: bool = False
 
 
-SPREAD = Shape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
+SPREAD = StackShape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 
 
 class Layout(NamedTuple):
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
 
     home: Path
     ports: dict[str, int]
-    shape: Shape = Shape()
+    shape: StackShape = StackShape()
 
     @property
     def root(self) -> Path:

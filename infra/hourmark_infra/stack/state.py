@@ -22,7 +22,7 @@ from hourmark_infra.stack.layout import (
     CLUSTERS,
     MIRRORS,
     SPREAD,
-    Shape,
+    StackShape,
     free_ports,
     stack_root,
 )
@@ -60,9 +60,9 @@ class StackState:
     version: Literal[1] = 1
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> StackShape:
         """Return the number of servers of each kind."""
-        return (SPREAD if self.spread else Shape())._replace(mirrors=MIRRORS[: self.workers])
+        return (SPREAD if self.spread else StackShape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> StackState:
         """Return a copy with the process of `server` set, or removed if `process` is None."""

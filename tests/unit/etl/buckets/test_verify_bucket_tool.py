@@ -228,7 +228,7 @@ def test_the_end_of_the_chain_is_missed_only_where_it_is_known(folder: Path) -> 
     shutil.rmtree(of(folder, LAST, ""))
     assert said(folder) == ""
     assert f"{LAST}: not there: the copy ends with {LATER}" in said(folder, str(LAST))
-    assert "cannot be seen in a copy" in "\n".join(tool.told(tool.verify(folder), None))
+    assert "cannot be seen in a copy" in "\n".join(tool.render_lines(tool.verify(folder), None))
 
 
 def test_bucket_verify_says_so_too(folder: Path) -> None:
