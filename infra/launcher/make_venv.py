@@ -27,10 +27,12 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Create or update `.venv` unless it has the stamp that standard input contains.
+    """Create or update `.venv` in a checkout unless it has the stamp that standard input contains.
+
+    The checkout's path is the first command-line argument.
 
     Raises:
-        SystemExit: The installation failed, with exit code 1. A line on stderr states the next step.
+        SystemExit: The installation failed, with exit code 1. A line on stderr names the next step.
     """
     here, stamp = Path(sys.argv[1]), sys.stdin.read()
     with (here / "hourmark").open() as lock:

@@ -40,12 +40,12 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
-        """Return the Maven coordinate, for messages."""
+        """Return the Maven coordinate `group:module:ext[:classifier]:version`, for messages."""
         return f"{self.organisation}:{self.module}:{self.ext}{self._tail(':')}:{self.revision}"
 
     @property
     def file_name(self) -> str:
-        """Return the Maven file name, which is also the name in the cache."""
+        """Return the file name `module-version[-classifier].ext`, also used in the jar cache."""
         return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property

@@ -123,7 +123,10 @@ def names_kafka(own: Mapping[str, Any]) -> bool:
 
 
 class MergedLog:
-    """A merged view of lines appended to several log files after its creation."""
+    """A merged view of the lines that are appended to several log files after its creation.
+
+    Each line is passed to a function, prefixed with the name of its file.
+    """
 
     def __init__(self, files: Mapping[str, Path], report: Callable[[str], None]) -> None:
         self._files, self._report = files, report
@@ -133,7 +136,7 @@ class MergedLog:
         self._width = max(map(len, files), default=0)
 
     def print_new_lines(self) -> None:
-        """Output all complete lines written since the last call, prefixed with their file's name.
+        """Output all complete lines written since the last call, each with its file's name.
 
         An incomplete last line is kept for a later call. A missing file is skipped.
         """

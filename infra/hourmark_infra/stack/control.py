@@ -177,6 +177,9 @@ class LocalStack:
         """Return the programs that run the servers, downloading them if they are not cached.
 
         A download can take minutes.
+
+        Raises:
+            Unavailable: A program cannot be downloaded.
         """
         kafka, hadoop, registry = (
             jars.ensure(name, java_executable, self._report)
@@ -220,7 +223,7 @@ class LocalStack:
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:
-        """Return the process of the server `name`, or None if it is not running."""
+        """Return the process of the server `name`, or None if it is not running or unknown."""
         # Read from the disk, because another process's `up` may have started it.
         known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
@@ -291,7 +294,13 @@ class LocalStack:
             raise Unavailable(f"cannot send {number.name} to {name}: it is not running")
 
     def stop(self, name: str) -> None:
-        """Stop the server `name`; do nothing if it is not running."""
+        """Stop the server `name` and its children; do nothing if it is not running.
+
+        The server receives SIGTERM, and SIGKILL if it does not exit in time.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+        """
         self._stop(name)
 
     def start(self, name: str) -> None:
@@ -318,7 +327,11 @@ class LocalStack:
         return self.process(name) is not None
 
     def log(self, name: str) -> Path:
-        """Return the path of the log file for stdout and stderr of the server `name`."""
+        """Return the path of the log file for stdout and stderr of the server `name`.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+        """
         return self.server(name).log
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
@@ -329,6 +342,7 @@ class LocalStack:
             seconds: Timeout in seconds.
 
         Raises:
+            UsageError: The stack has no server of this name.
             Unavailable: The server exits or is not healthy in time.
         """
         return lifecycle.wait_ready(
@@ -403,7 +417,11 @@ class LocalStack:
         )
 
     def write_settings(self, programs: Programs) -> None:
-        """Write the configuration files of all servers and of the `hourmark` commands."""
+        """Write the settings files of all servers and `hourmark.toml`, which the commands read.
+
+        Args:
+            programs: Programs that run the servers.
+        """
         text = render_config(
             self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters
         )

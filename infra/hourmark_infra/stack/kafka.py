@@ -61,7 +61,7 @@ def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]
     Args:
         layout: Paths and ports of the stack.
         cluster: Name of the cluster, `edge` or `central`.
-        node: Node ID of the broker, starting at 1.
+        node: Node ID of the broker; the first is 1.
 
     Returns:
         Property values by name.

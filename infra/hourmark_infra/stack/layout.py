@@ -152,7 +152,10 @@ def replication(servers: int) -> tuple[int, int]:
     """Return the replication factor and the minimum number of in-sync replicas.
 
     Args:
-        servers: Number of servers. With three or more, the loss of one is tolerated.
+        servers: Number of servers. With three or more, the loss of one server is tolerated.
+
+    Returns:
+        Replication factor (at most 3) and minimum number of in-sync replicas.
     """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
