@@ -62,7 +62,7 @@ class TrafficPlan:
     seed: int
     duplicated: float = 0.01
     late: float = 0.01
-    payload: int = 0  # bytes of text that each event has beside its number
+    payload: int = 0
 
     @property
     def events(self) -> int:

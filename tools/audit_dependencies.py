@@ -67,27 +67,27 @@ def _audit(lock: Path, service: Sequence[str]) -> bool:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        told = json.loads(done.stdout)["dependencies"]
+        packages = json.loads(done.stdout)["dependencies"]
     except (json.JSONDecodeError, KeyError):
         reason = (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
-        click.echo(f"{lock.name}: NOT ASKED, so nothing is known: {reason}")
+        click.echo(f"{lock.name}: NOT CHECKED, so nothing is known: {reason}")
         return False
-    asked = [package for package in told if "skip_reason" not in package]
-    found = [package for package in asked if package["vulns"]]
+    checked = [package for package in packages if "skip_reason" not in package]
+    found = [package for package in checked if package["vulns"]]
     for package in found:
         for known in package["vulns"]:
             names = ", ".join([known["id"], *known.get("aliases", ())])
-            mended = ", ".join(known["fix_versions"]) or "no version yet"
+            fixed = ", ".join(known["fix_versions"]) or "no version yet"
             click.echo(
-                f"{lock.name}: {package['name']} {package['version']}: {names}; mended in {mended}"
+                f"{lock.name}: {package['name']} {package['version']}: {names}; fixed in {fixed}"
             )
-    if missed := len(told) - len(asked):
+    if missed := len(packages) - len(checked):
         click.echo(
-            f"{lock.name}: NOT ASKED about {missed} of {len(told)} versions, so nothing "
-            "is known of them"
+            f"{lock.name}: NOT CHECKED for {missed} of {len(packages)} versions, so nothing "
+            "is known about them"
         )
-    click.echo(f"{lock.name}: asked about {len(asked)} versions, {len(found)} vulnerable")
-    return bool(asked) and not found and not missed
+    click.echo(f"{lock.name}: checked {len(checked)} versions, {len(found)} vulnerable")
+    return bool(checked) and not found and not missed
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ SETS: tuple[JarSet, ...] = (
             Root(organisation=_KAFKA, module="kafka_2.13", revision="4.3.0"),
             Root(organisation=_KAFKA, module="kafka-tools", revision="4.3.0"),
             Root(organisation=_KAFKA, module="connect-mirror", revision="4.3.0"),
-            # Kafka names slf4j 1.7 and leaves the choice of a backend to whoever runs it.
+            # Kafka depends on slf4j 1.7 and leaves the choice of a backend to its operator.
             Root(
                 organisation="org.apache.logging.log4j",
                 module="log4j-slf4j-impl",

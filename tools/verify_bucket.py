@@ -188,7 +188,8 @@ def read_buckets(root: Path, report: VerificationReport) -> list[CopiedBucket]:
         inside = path in folders or not folders.isdisjoint(path.parents)
         if not inside and not any(path in folder.parents for folder in folders):
             report.add(
-                path.relative_to(root), "is of no bucket: no marker stands beside it, or below it"
+                path.relative_to(root),
+                "belongs to no bucket: there is no marker next to it or below it",
             )
     return [found[start] for start in sorted(found)]
 
@@ -207,31 +208,31 @@ def check_marker(bucket: CopiedBucket, where: Path, report: VerificationReport) 
     listed = sum(f["records"] for f in files)
     wrong = {
         f"its grade is {m['grade']!r}": m["grade"] not in GRADES,
-        f"it is {m['grade']}, and waives {waived}": (m["grade"] == "proved") == bool(waived),
-        f"it says {m['events']} events, its files add up to {listed}": m["events"] != listed,
-        "it lists a file twice, or one of another folder": len(
+        f"it is {m['grade']}, but waives {waived}": (m["grade"] == "proved") == bool(waived),
+        f"it states {m['events']} events, but its files have {listed}": m["events"] != listed,
+        "it lists a file twice or a file of another folder": len(
             {f["name"] for f in files if "/" not in f["name"]}
         )
         != len(files),
         f"nothing was promised (method {method}), yet it settles promises": method == "empty"
         and bool(m["evidence"]["promised"] or m["evidence"]["audit_records"]),
         f"its method is {method!r}": method not in ("sums", "join", "empty"),
-        "it says that more events were checked by checksum than were promised": not 0
+        "it states more events checked by checksum than promised events": not 0
         <= m.get("checked", 0)
         <= m["evidence"]["promised"],
-        "it names more records that were set aside than it counts": m.get("set_aside", 0)
+        "it names more records set aside than it counts": m.get("set_aside", 0)
         < sum(r["records"] for r in m.get("set_aside_records", ())),
-        "it was closed before its hour had ended": m["closed_at_ms"]
+        "it was closed before its hour ended": m["closed_at_ms"]
         < 1000 * (bucket.start_s + bucket.length_s),
         "its books do not add up to its events": bool(books)
         and sum(b["events"] for b in books) != m["events"],
         "its books do not account for its duplicates": bool(books)
         and m["grade"] != "forced"  # which may go without files that are gone
         and sum(b["rows"] - b["events"] for b in books) != m["duplicates_removed"],
-        "it was changed since it was written: its digest of itself is another": not vouches_for_itself(
+        "it was changed after it was written: its own digest does not match": not vouches_for_itself(
             bucket
         ),
-        "it counts less than nothing": min(
+        "it contains a negative count": min(
             m["duplicates_removed"], m["unaudited"], *(b["rows"] for b in books), 0
         )
         < 0,
@@ -267,9 +268,7 @@ def check_chain(buckets: list[CopiedBucket], last: str | None, report: Verificat
     """
     before: CopiedBucket | None = None
     for bucket in buckets:
-        said = bucket.manifest.get(
-            "previous", "nothing, as it was written before markers were chained"
-        )
+        said = bucket.manifest.get("previous", "nothing (written before markers were chained)")
         if bucket.manifest["type"] != buckets[0].manifest["type"]:
             report.add(
                 bucket.label,
@@ -280,21 +279,22 @@ def check_chain(buckets: list[CopiedBucket], last: str | None, report: Verificat
             if said is not None:
                 report.add(
                     bucket.label,
-                    "the copy begins here, and this is not the type's first bucket: it "
+                    "the copy begins here, but this is not the type's first bucket: it "
                     f"follows {said}",
                 )
         elif bucket.start_s != before.start_s + before.length_s:
             report.add(
                 bucket.label,
-                f"no bucket between {before.label} and this one, though hours close in turn",
+                f"there is no bucket between {before.label} and this one, but hours are closed in order",
             )
         elif said != (stands := {"hour": before.label, "blake2b": before.digest}):
             report.add(
-                bucket.label, f"broken chain: its marker follows {said}, what stands is {stands}"
+                bucket.label,
+                f"broken chain: its marker follows {said}, but the previous marker is {stands}",
             )
         before = bucket
     if last is not None and (before is None or before.start_s < start_of(last)):
-        report.add(last, f"not there: the copy ends with {before.label if before else 'nothing'}")
+        report.add(last, f"missing: the copy ends with {before.label if before else 'nothing'}")
 
 
 def read_file(
@@ -312,13 +312,13 @@ def read_file(
     path = bucket.folder / listed["name"]
     where = f"{bucket.label} {listed['name']}"
     if not path.is_file():
-        report.add(where, f"is missing; the marker lists it, with {listed['records']} records")
+        report.add(where, f"is missing; the marker lists it with {listed['records']} records")
         return []
     content = path.read_bytes()
     if len(content) != listed["bytes"]:
-        report.add(where, f"{len(content)} bytes, the marker says {listed['bytes']}")
+        report.add(where, f"{len(content)} bytes, but the marker states {listed['bytes']}")
     if blake2b(content) != listed["blake2b"]:
-        report.add(where, f"blake2b {blake2b(content)}, the marker says {listed['blake2b']}")
+        report.add(where, f"blake2b {blake2b(content)}, but the marker states {listed['blake2b']}")
     ids: list[bytes] = []
     try:
         reader: Any = fastavro.reader(io.BytesIO(content))
@@ -331,7 +331,7 @@ def read_file(
         if (mark := blake2b(schema.encode(), 8)) != listed["schema_fingerprint"]:
             report.add(
                 where,
-                f"its schema has the fingerprint {mark}, the marker says "
+                f"its schema has the fingerprint {mark}, but the marker states "
                 f"{listed['schema_fingerprint']}",
             )
         for record in reader:
@@ -343,7 +343,7 @@ def read_file(
         )
         return ids
     if len(ids) != listed["records"]:
-        report.add(where, f"{len(ids)} records, the marker says {listed['records']}")
+        report.add(where, f"{len(ids)} records, but the marker states {listed['records']}")
     return ids
 
 
@@ -374,7 +374,7 @@ def check_files(buckets: list[CopiedBucket], report: VerificationReport) -> None
         ):
             report.add(
                 f"{bucket.label} {path.relative_to(bucket.folder)}",
-                "stands there, and the marker does not list it",
+                "exists, but the marker does not list it",
             )
         check_bucket(bucket, late, report)
 
@@ -420,16 +420,17 @@ def check_bucket(bucket: CopiedBucket, late: dict[bytes, str], report: Verificat
         if again:
             report.add(where, f"{named(again)} more than once in these buckets")
         if strange:
-            report.add(where, f"{named(strange)} of another hour than files of this name hold")
+            report.add(where, f"{named(strange)} of another hour than this file may contain")
         report.events += listed["records"]
     if f"{total % (1 << 64):016x}" != m["id_sum"]:
         report.add(
             bucket.label,
-            f"the ids add up to {total % (1 << 64):016x}, the marker says {m['id_sum']}",
+            f"the sum of ids is {total % (1 << 64):016x}, but the marker states {m['id_sum']}",
         )
     if dict(origins) != m["late"]:
         report.add(
-            bucket.label, f"late events by hour are {dict(origins)}, the marker says {m['late']}"
+            bucket.label,
+            f"late events by hour are {dict(origins)}, but the marker states {m['late']}",
         )
 
 
@@ -454,7 +455,7 @@ def verify(root: Path, last: str | None = None) -> VerificationReport:
     report = VerificationReport()
     buckets = read_buckets(root, report)
     if not buckets:
-        report.add(root, "no bucket stands here: give the folder that holds date=…")
+        report.add(root, "there is no bucket: name the folder that contains date=…")
         return report
     try:
         check_chain(buckets, last, report)
@@ -462,7 +463,7 @@ def verify(root: Path, last: str | None = None) -> VerificationReport:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         report.add(
             root,
-            f"a marker does not say what markers say, and nothing more can be checked: {error!r}",
+            f"a marker is not valid, so nothing more can be checked: {error!r}",
         )
     report.type, report.first, report.last = (
         str(buckets[0].manifest.get("type")),
@@ -492,13 +493,13 @@ def render_lines(report: VerificationReport, last: str | None) -> Iterator[str]:
         yield f"the last marker has blake2b {report.last_marker}"
     if last is None:
         yield (
-            "whether later buckets were left out cannot be seen in a copy: say --last, or "
+            "a copy does not show whether later buckets were removed: use --last, or "
             "compare the last marker's digest"
         )
     yield (
         f"{len(report.findings)} findings"
         if report.findings
-        else "the chain is whole, and the files are what the markers say"
+        else "the chain is complete, and the files match the markers"
     )
 
 
