@@ -57,7 +57,6 @@ class NativeHook(BuildHookInterface):
             build_data["force_include"][str(made)] = str(_PLACE)
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Delete the temporary folder of the build."""
         if version != "editable":
             shutil.rmtree(self._folder, ignore_errors=True)
 

@@ -93,13 +93,8 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
 
 @dataclass
 class _Told:
-    """The signal that this process received, and the running checks that must receive it.
-
-    Attributes:
-        number: Number of the first received signal, or None.
-        running: Processes of the running checks.
-        saying: Lock that keeps the output of one check together.
-    """
+    # The signal that this process received, and the running checks that must receive it.
+    # `saying` keeps the output of one check together.
 
     number: int | None = None
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)

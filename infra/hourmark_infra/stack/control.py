@@ -83,9 +83,9 @@ class ServerStatus:
 
 
 class LocalStack:
-    """The local stack of servers in one `HOURMARK_HOME` folder.
+    """Kafka, HDFS, schema registry and MirrorMaker 2 as local processes with data in one folder.
 
-    Methods may be called from several threads.
+    The folder is a `HOURMARK_HOME`. Methods may be called from several threads.
     """
 
     def __init__(self, home: Path, state: StackState, report: Reporter) -> None:
@@ -278,6 +278,8 @@ class LocalStack:
     def kill(self, name: str) -> None:
         """Send SIGKILL to the server `name` and its children and wait until they have exited.
 
+        Does nothing if the server is not running.
+
         Raises:
             UsageError: The stack has no server of this name.
         """
@@ -285,9 +287,14 @@ class LocalStack:
         self._record_process(name, None)
 
     def send_signal(self, name: str, number: signal.Signals) -> None:
-        """Send the signal `number` to the server `name` and its children.
+        """Send a signal to the server `name` and its children.
+
+        Args:
+            name: Server name.
+            number: Signal to send.
 
         Raises:
+            UsageError: The stack has no server of this name.
             Unavailable: The server is not running.
         """
         if not [process for process in self._processes(name) if send_signal(process, number)]:

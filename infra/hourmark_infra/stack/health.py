@@ -42,7 +42,7 @@ class Health(NamedTuple):
 
 
 def check_broker(address: str, node: int, brokers: int = 1) -> Health:
-    """Check a Kafka broker.
+    """Check a Kafka broker; an unreachable broker is unhealthy.
 
     Args:
         address: Address of the broker, `host:port`.
@@ -51,6 +51,8 @@ def check_broker(address: str, node: int, brokers: int = 1) -> Health:
 
     Returns:
         Healthy if the broker's metadata lists `node`, a controller and enough brokers.
+        Otherwise the
+        result contains the reason; no exception is raised.
     """
     if not accepts_connections(address):
         return Health(False, "does not listen")
@@ -71,9 +73,15 @@ def check_broker(address: str, node: int, brokers: int = 1) -> Health:
 
 
 def check_namenode(address: str) -> Health:
-    """Check the NameNode whose HTTP server is at `address` (`host:port`).
+    """Check an HDFS NameNode; an unreachable NameNode is unhealthy.
 
-    It is healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
+    Args:
+        address: HTTP address of the NameNode, `host:port`.
+
+    Returns:
+        Healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
+        Otherwise the
+        result contains the reason; no exception is raised.
     """
     try:
         _get_json(address, "/webhdfs/v1/?op=GETFILESTATUS")
@@ -87,7 +95,7 @@ def check_namenode(address: str) -> Health:
 
 
 def check_datanode(address: str, namenode: str) -> Health:
-    """Check a DataNode by asking its NameNode for the last heartbeat.
+    """Check an HDFS DataNode by asking its NameNode for the last heartbeat.
 
     A direct request to a DataNode that is still starting fills its log with stack traces.
 
@@ -96,7 +104,8 @@ def check_datanode(address: str, namenode: str) -> Health:
         namenode: HTTP address of its NameNode, `host:port`.
 
     Returns:
-        Healthy if the NameNode received a recent heartbeat from the current process.
+        Healthy if the NameNode received a recent heartbeat from the current process. Otherwise the
+        result contains the reason; no exception is raised.
     """
     try:
         uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
@@ -120,7 +129,16 @@ def check_datanode(address: str, namenode: str) -> Health:
 
 
 def check_registry(address: str) -> Health:
-    """Check that the schema registry at `address` (`host:port`) lists its subjects."""
+    """Check that the schema registry lists its subjects.
+
+    Args:
+        address: HTTP address of the registry, `host:port`.
+
+    Returns:
+        Healthy with the number of subjects. Otherwise the result contains the reason; no
+        exception is
+        raised.
+    """
     try:
         subjects = _get_json(address, f"{CONFLUENT_PATH}/subjects")
     except _NoUsableResponse as error:
@@ -129,9 +147,15 @@ def check_registry(address: str) -> Health:
 
 
 def check_mirror(address: str) -> Health:
-    """Check that the REST server of MirrorMaker 2 at `address` (`host:port`) accepts connections.
+    """Check that the REST server of MirrorMaker 2 accepts connections.
 
     MirrorMaker 2 opens this port after it has connected to both clusters.
+
+    Args:
+        address: Address of the REST server, `host:port`.
+
+    Returns:
+        Unhealthy if no connection is accepted within one second; no exception is raised.
     """
     return (
         Health(True, "REST listens")
@@ -141,9 +165,15 @@ def check_mirror(address: str) -> Health:
 
 
 def check_mirror_watch(address: str) -> Health:
-    """Check that the mirror's monitor at `address` (`host:port`) serves its metrics.
+    """Check that the mirror's monitor serves its metrics, whatever their values.
 
-    The metric values do not affect the result.
+    Args:
+        address: HTTP address of the monitor, `host:port`.
+
+    Returns:
+        Healthy if the response is successful. Otherwise the result contains the reason; no
+        exception is
+        raised.
     """
     try:
         answer = _HTTP.get(f"http://{address}/metrics")

@@ -45,15 +45,15 @@ PORT_NAMES = (
 
 
 class StackShape(NamedTuple):
-    """The number and placement of a stack's servers.
+    """The number and placement of a local stack's servers.
 
     Attributes:
         edge: Number of edge brokers.
         central: Number of central brokers.
         datanodes: Names of the DataNodes.
         mirrors: Names of the mirror's workers.
-        separate_hosts: Whether each server has its own host, named after the server, instead of a loopback
-            port.
+        separate_hosts: Whether each server has its own host, named after the server, instead of a
+            loopback port.
     """
 
     edge: int = len(EDGE_BROKERS)
@@ -67,7 +67,7 @@ SPREAD = StackShape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 
 
 class Layout(NamedTuple):
-    """The paths and addresses of one stack.
+    """The paths and network addresses of a local stack's servers.
 
     Attributes:
         home: The `HOURMARK_HOME` folder.
@@ -141,7 +141,7 @@ class Layout(NamedTuple):
         )
 
     def nodes(self, cluster: str) -> range:
-        """Return the node IDs of the brokers of `cluster`, "edge" or "central"."""
+        """Return the node IDs of the brokers of `cluster`, "edge" or "central", from 1 on."""
         return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
 
     def bootstrap(self, cluster: str) -> str:
