@@ -51,8 +51,7 @@ def check_broker(address: str, node: int, brokers: int = 1) -> Health:
 
     Returns:
         Healthy if the broker's metadata lists `node`, a controller and enough brokers.
-        Otherwise the
-        result contains the reason; no exception is raised.
+        Otherwise the result contains the reason; no exception is raised.
     """
     if not accepts_connections(address):
         return Health(False, "does not listen")
@@ -80,8 +79,7 @@ def check_namenode(address: str) -> Health:
 
     Returns:
         Healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
-        Otherwise the
-        result contains the reason; no exception is raised.
+        Otherwise the result contains the reason; no exception is raised.
     """
     try:
         _get_json(address, "/webhdfs/v1/?op=GETFILESTATUS")
@@ -136,8 +134,7 @@ def check_registry(address: str) -> Health:
 
     Returns:
         Healthy with the number of subjects. Otherwise the result contains the reason; no
-        exception is
-        raised.
+        exception is raised.
     """
     try:
         subjects = _get_json(address, f"{CONFLUENT_PATH}/subjects")
@@ -172,8 +169,7 @@ def check_mirror_watch(address: str) -> Health:
 
     Returns:
         Healthy if the response is successful. Otherwise the result contains the reason; no
-        exception is
-        raised.
+        exception is raised.
     """
     try:
         answer = _HTTP.get(f"http://{address}/metrics")
