@@ -1,5 +1,6 @@
-"""Benchmarks against limits and peers, side by side in one run; never timed tests.
+"""Benchmarks against limits and reference programs, compared within one run; no time limits in
+tests.
 
-The rule of the house: figures are ratios measured in one run, as absolute times are noise on shared
-machines. What is measured so far, and how to get it again: docs/performance.md.
+Results are ratios measured in one run, because absolute times vary on shared machines. Measured
+results and how to reproduce them: docs/performance.md.
 """

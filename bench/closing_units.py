@@ -1,11 +1,10 @@
-"""The ETL's own work on an event, without Kafka and Spark around it: the staging function, and
-writing a bucket by units.
+"""CPU time of the ETL's own work per event, without Kafka and Spark: staging and writing a bucket.
 
     python -m bench.closing_units [--json]
 
-A million events of 94 bytes (envelope and two fields), a tenth of them twice. CPU of all threads of
-this process; files on local disk. Beside it, in the same run, what any way must pay: zstandard of
-the datums, at the levels of staged files and of containers.
+The input is a million events of 94 bytes (envelope and two fields), a tenth of them twice. The
+result is the CPU time of all threads of this process with files on local disk. For comparison, the
+same run measures Zstandard compression of the datums at the levels of staged files and containers.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ SCHEMA = event_schema(
 
 @dataclasses.dataclass(frozen=True)
 class Events:
-    """Keys (rows x 24) and values (rows x size) as bytes."""
+    """Keys (rows x 24) and values (rows x size) of events as byte matrices."""
 
     keys: npt.NDArray[np.uint8]
     values: npt.NDArray[np.uint8]
 
     def table(self, start: int, end: int) -> pa.Table:
-        """What a task is given of Kafka."""
+        """Return rows `start` to `end` as the Arrow table that a task receives from Kafka."""
         count = end - start
         return pa.table(
             {
@@ -65,7 +64,10 @@ class Events:
 
 
 def make_events(count: int) -> Events:
-    """Events as real ones are: ids in order of arrival, random tails, texts that repeat."""
+    """Return `count` realistic events.
+
+    Ids are in order of arrival with random tails, and texts repeat.
+    """
     random = np.random.default_rng(1)
     times = HOUR.start_s * 1000 + np.sort(random.integers(0, 3_600_000, count))
     keys = random.integers(0, 256, (count, 24), dtype=np.uint8)
@@ -78,7 +80,7 @@ def make_events(count: int) -> Events:
 
 
 def _after_id(number: int) -> bytes:
-    """A datum without its id, always of one length."""
+    # A datum without its id; all have the same length.
     value = {
         "event_id": bytes(16),
         "event_time": HOUR.start_s * 1000 + number * 3600,
@@ -101,14 +103,16 @@ def _binary(matrix: npt.NDArray[np.uint8]) -> pa.Array:
 
 
 def cpu_us(work: Callable[[], object], events: int) -> float:
-    """Microseconds of CPU an event, of all threads of this process."""
+    """Call `work` and return the CPU time per event in microseconds, over all threads of this
+    process.
+    """
     began = time.process_time()
     work()
     return (time.process_time() - began) / events * 1e6
 
 
 def measure() -> dict[str, float]:
-    """Microseconds of CPU per event."""
+    """Return the CPU time per event in microseconds, by kind of work."""
     with tempfile.TemporaryDirectory(prefix="hourmark-bench-") as folder:
         return _measure(Path(folder))
 

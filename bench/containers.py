@@ -1,9 +1,9 @@
-"""Writing buckets: datums that are encoded already, copied into Avro containers.
+"""CPU time of writing buckets: encoded datums are copied to Avro containers without decoding.
 
     python -m bench.containers [--json]
 
-Beside it, in the same run: `fastavro.writer` on the same records, which encodes them; both with
-codec zstandard. The ratio is what copying without decoding saves over the plain way.
+For comparison, the same run encodes the same records with `fastavro.writer`; both use the codec
+zstandard. The ratio shows what copying without decoding saves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCHEMA = {
 
 
 def measure() -> dict[str, float]:
-    """Microseconds of CPU per record, medians, and their ratio."""
+    """Return the median CPU time per record of both ways in microseconds, and their ratio."""
     schema = fastavro.parse_schema(SCHEMA)
     records = [
         {"page": f"/shelf/{n % 97}/{n}", "milliseconds": n, "agent": f"{n * 7919:060d}"}

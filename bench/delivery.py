@@ -1,17 +1,21 @@
-"""The delivery service beside a bare confluent-kafka program that sends the same keys and values,
-to three brokers.
+"""CPU time, latency and memory of the delivery service, compared with a minimal Kafka producer.
 
     python -m bench.delivery [--json] [--events N] [--rounds N] [--lines BYTES …]
 
-Per length of line: CPU of the service, all its threads, per acknowledged event, from HTTP to the
-last replica's ack; that of the bare program, through the same call and settings
-(`bench.delivery_bare`); their ratio, medians of rounds that alternate. Then latency to ack at half
-the load that it took, and memory while ten times as many connections as fill it post without a
-pause. Before, what parsing costs by the shape of a line (`bench.delivery_shapes`), for which no
-server is needed. At the end, tailer and service together beside rsyslogd (`bench.delivery_tailed`),
-and events a second of one worker and of two.
+A bare confluent-kafka program (`bench.delivery_bare`) sends the same keys and values to three
+brokers with the same settings. For each line length, the benchmark measures
 
-Runs on the stack of $HOURMARK_HOME, and starts it where it is not up. All answers are checked.
+- CPU time of the service per acknowledged event over all its threads, from HTTP to the last
+  replica's acknowledgement, that of the bare program, and the ratio as medians of alternating
+  rounds;
+- latency to the acknowledgement at half the maximum load;
+- memory while ten times as many connections as saturate it send without a pause.
+
+It begins with the cost of parsing by the shape of a line (`bench.delivery_shapes`), which needs no
+server, and ends with tailer and service together compared with rsyslogd (`bench.delivery_tailed`)
+and the throughput of one and of two workers.
+
+It uses the stack of $HOURMARK_HOME and starts it if necessary. All responses are checked.
 """
 
 from __future__ import annotations
@@ -43,7 +47,7 @@ from hourmark_declare.apply import apply_declarations
 from hourmark_declare.servers import open_targets, read_applied_rules
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
 from hourmark_delivery_service.queue.kafka_queue import producer_settings
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.state import load_state
 
 CONNECTIONS = 4  # what fills the service: more add no events a second
@@ -51,15 +55,15 @@ SMALL_RANGE_BYTES = 64 * 1024  # for latency: what a tailer has after a moment
 Say = Callable[[dict[str, Any]], None]
 
 
-class Bench:
-    """A type of its own on the stack's edge cluster, and a service."""
+class DeliveryBench:
+    """A new event type on the stack's edge cluster, and a delivery service."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         stack = (
-            Stack.load(stack_state_dir())
+            LocalStack.load(stack_state_dir())
             if load_state(stack_state_dir())
-            else Stack.load_or_make(stack_state_dir(), mirror=False)
+            else LocalStack.load_or_create(stack_state_dir(), mirror=False)
         )
         stack.up()
         self.config: Config = load_config(stack.layout.config_file)
@@ -70,7 +74,7 @@ class Bench:
         self._file = 0
 
     def service(self, workers: int = 1) -> Serving:
-        """One that is not started yet."""
+        """Return a delivery service that is not started yet."""
         settings = {"HOURMARK_SERVICE__WORKERS": str(workers)}
         return Serving(
             config_file=self._config_file,
@@ -80,7 +84,7 @@ class Bench:
         )
 
     def ranges(self, line_bytes: int, count: int, range_bytes: int = RANGE_BYTES) -> list[Posting]:
-        """Of a file of their own."""
+        """Return ranges of a new file with `count` lines of `line_bytes` bytes each."""
         self._file += 1
         return postings(
             self.name,
@@ -93,13 +97,17 @@ class Bench:
         )
 
     def serve(self, ranges: list[Posting]) -> dict[str, float]:
-        """CPU and time until all of them are acknowledged."""
+        """Send ranges to the service and return the CPU time and elapsed time until all are
+        acknowledged.
+        """
         began, began_cpu = time.monotonic(), self.cpu_s()
         send(self.serving.url, ranges, CONNECTIONS)
         return {"cpu_seconds": self.cpu_s() - began_cpu, "seconds": time.monotonic() - began}
 
     def bare(self, ranges: list[Posting]) -> dict[str, float]:
-        """The same of the bare program with what these become."""
+        """Send the records of the ranges with the bare program and return its CPU time and elapsed
+        time.
+        """
         rules = read_applied_rules(self.config)
         assert rules is not None
         compiled = CompiledRules(rules)
@@ -126,12 +134,12 @@ class Bench:
         return found
 
     def process(self) -> psutil.Process:
-        """The service's."""
+        """Return the main process of the service."""
         assert self.serving.process is not None
         return psutil.Process(self.serving.process.pid)
 
     def cpu_s(self) -> float:
-        """Of all its processes so far."""
+        """Return the CPU seconds that all processes of the service have used so far."""
         processes = [self.process(), *self.process().children(recursive=True)]
         return sum(
             used.user + used.system for used in (process.cpu_times() for process in processes)
@@ -151,8 +159,12 @@ class Bench:
             return apply_declarations(outside, declared, first, may_remove=True).revision
 
 
-def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
-    """The ratio, and events a second that the service took."""
+def compare(bench: DeliveryBench, say: Say, line_bytes: int, events: int, rounds: int) -> float:
+    """Compare the CPU time per event of service and bare program, and report the ratio.
+
+    Returns:
+        Median throughput of the service in events per second.
+    """
     ours, theirs, per_second = [], [], []
     bench.serve(
         bench.ranges(line_bytes, events // 4)
@@ -187,9 +199,11 @@ def compare(bench: Bench, say: Say, line_bytes: int, events: int, rounds: int) -
 
 
 def latency(
-    bench: Bench, say: Say, line_bytes: int, full_per_second: float, seconds: float
+    bench: DeliveryBench, say: Say, line_bytes: int, full_per_second: float, seconds: float
 ) -> None:
-    """From a request's first byte to its ack, at half the load."""
+    """Report the time from a request's first byte to its acknowledgement at half of the maximum
+    load.
+    """
     half = full_per_second / 2
     sent = send(
         bench.serving.url,
@@ -210,8 +224,8 @@ def latency(
     )
 
 
-def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
-    """The most memory while ten times as many connections post."""
+def overload(bench: DeliveryBench, say: Say, line_bytes: int, events: int) -> None:
+    """Report the peak memory of the service while ten times as many connections as usual send."""
     process, over = bench.process(), threading.Event()
     before_mb = peak_mb = process.memory_info().rss / 1e6
 
@@ -238,8 +252,8 @@ def overload(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     )
 
 
-def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
-    """Tailer and service together, per event, beside rsyslogd."""
+def tailed(bench: DeliveryBench, say: Say, line_bytes: int, events: int) -> None:
+    """Report the CPU time per event of tailer and service together, compared with rsyslogd."""
     lines = b"".join(posting.body for posting in bench.ranges(line_bytes, events))
     folder = bench.folder / f"tailed-{line_bytes}"
     folder.mkdir()
@@ -249,9 +263,9 @@ def tailed(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
     say({"kind": "tailed", "line_bytes": line_bytes, **found})
 
 
-def workers(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
-    """Events a second of one worker and of two, which share the machine with brokers and whoever
-    posts.
+def workers(bench: DeliveryBench, say: Say, line_bytes: int, events: int) -> None:
+    """Report the throughput of one worker and of two, which share the machine with brokers and
+    clients.
     """
     for count in (1, 2):
         bench.serving.end()
@@ -271,7 +285,7 @@ def workers(bench: Bench, say: Say, line_bytes: int, events: int) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     arguments = argparse.ArgumentParser(
         prog="hourmark bench delivery",
         description=__doc__,
@@ -301,7 +315,7 @@ def main() -> None:
     if asked.only == "shapes":
         return
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder))
+        bench = DeliveryBench(Path(folder))
         bench.serving.start()
         try:
             for line_bytes in asked.lines:

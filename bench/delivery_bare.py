@@ -1,12 +1,11 @@
-"""The peer of the delivery benchmark: a bare confluent-kafka program that sends keys and values
-which it has in memory.
+"""Reference program of the delivery benchmark: a bare confluent-kafka producer.
 
     python -m bench.delivery_bare SETTINGS RECORDS TOPIC
 
-SETTINGS is a JSON file of librdkafka's settings, the service's own; RECORDS holds keys and values,
-each preceded by its size as 4 bytes. Every delivery report is counted. One JSON object: records,
-CPU seconds of all its threads from the first call to the last report, and seconds. Nothing that
-could be done beforehand is counted, but making the messages that the call takes.
+SETTINGS is a JSON file with the service's own librdkafka settings. RECORDS contains keys and
+values, each preceded by its size as 4 bytes, which are loaded to memory first. Every delivery
+report is counted. The program prints one JSON object: records, CPU seconds of all threads from the
+first call to the last report, and elapsed seconds.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ UNDER_WAY_MAX = 32 * 1024
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     settings, records = (
         json.loads(Path(sys.argv[1]).read_text()),
         _read(Path(sys.argv[2]).read_bytes()),
@@ -52,7 +51,7 @@ def main() -> None:
 
 
 def write(path: Path, records: list[tuple[bytes, bytes]]) -> None:
-    """A file of RECORDS."""
+    """Write a RECORDS file at `path`."""
     with path.open("wb") as file:
         for record in records:
             for part in record:

@@ -1,5 +1,5 @@
-"""What the delivery benchmark sends: ranges of RFC 5424 lines with a JSON payload, as a tailer
-makes them, over plain HTTP.
+"""Load generator of the delivery benchmark: ranges of RFC 5424 lines with JSON, sent over plain
+HTTP.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _RETRY_S = 0.05
 
 @dataclasses.dataclass(frozen=True)
 class Posting:
-    """A range on its way."""
+    """A range to send and its number of events."""
 
     byte_range: ByteRange
     body: bytes  # plain
@@ -33,7 +33,7 @@ class Posting:
 
 
 def event_type(name: str) -> EventType:
-    """Four fields of the usual kinds."""
+    """Return an event type with four fields of common types."""
     fields = [
         {"name": "page", "type": "string"},
         {"name": "ms", "type": "long"},
@@ -53,8 +53,16 @@ def postings(
     range_bytes: int,
     file: int,
 ) -> list[Posting]:
-    """Ranges of `count` lines of so many bytes each, with the LF, one after the other in one
-    file.
+    """Return consecutive ranges of one file.
+
+    Args:
+        name: Event type.
+        source: Source of the ranges.
+        revision: Rules revision of the ranges.
+        line_bytes: Length of each line in bytes, including the line feed.
+        count: Total number of lines.
+        range_bytes: Maximum length of a range in bytes.
+        file: Number of the file.
     """
     compressor = zstandard.ZstdCompressor(level=3)  # the tailer's
     now_ms = time.time_ns() // 1_000_000
@@ -99,8 +107,11 @@ def _line(name: str, stamp: str, number: int, size: int) -> bytes:
 
 @dataclasses.dataclass
 class Sent:
-    """What came of sending: seconds from a request's first byte to its ack, one a range; answers
-    that asked to wait.
+    """The result of sending ranges.
+
+    Attributes:
+        latencies_s: Seconds from a request's first byte to its acknowledgement, one for each range.
+        waits: Number of responses that asked the client to wait.
     """
 
     latencies_s: list[float] = dataclasses.field(default_factory=list)
@@ -109,8 +120,13 @@ class Sent:
 
 
 def send(url: str, ranges: Sequence[Posting], connections: int, *, per_second: float = 0) -> Sent:
-    """Send all of them, each until it is acknowledged, over so many connections at once; at most so
-    many events a second.
+    """Send ranges until all are acknowledged.
+
+    Args:
+        url: Base URL of the service.
+        ranges: Ranges to send; each is sent again until it is acknowledged.
+        connections: Number of parallel connections.
+        per_second: Maximum events per second; 0 for no limit.
     """
     sent, guard, left = Sent(), threading.Lock(), iter(ranges)
     began = time.monotonic()

@@ -1,9 +1,8 @@
-"""From a file on: tailer and delivery service together, beside rsyslogd (imfile to omkafka), from
-the same lines in a file.
+"""CPU time of tailer and delivery service together, compared with rsyslogd (imfile to omkafka).
 
-rsyslogd sends each line as it is; Hourmark gives it an id, structures it and promises it. Where
-there is no `rsyslogd` on the path, or it has no omkafka, the result says so. (`RSYSLOG_MODDIR`
-tells it where its modules are, if they are not installed.)
+Both read the same lines from a file. rsyslogd sends each line unchanged; Hourmark gives it an id,
+parses it and audits it. If `rsyslogd` is not on the `PATH` or has no omkafka module, the result
+says so. `RSYSLOG_MODDIR` names the folder of its modules if they are not installed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ RSYSLOGD: Final = shutil.which("rsyslogd") or shutil.which("rsyslogd", path="/us
 def ours(
     url: str, name: str, lines: bytes, folder: Path, service_cpu_s: Callable[[], float]
 ) -> dict[str, float]:
-    """CPU seconds of the tailer, without what its start and end cost, and of the service."""
+    """Return the CPU seconds of the service, and of the tailer without its startup and shutdown."""
     folder.mkdir()
     log = folder / "app.log"
     settings = folder / "hourmark.toml"
@@ -48,7 +47,9 @@ def ours(
 
 
 def rsyslogd(config: Config, name: str, lines: bytes, folder: Path) -> dict[str, float] | str:
-    """CPU seconds of rsyslogd until the brokers have all lines; or why there is no such figure."""
+    """Return the CPU seconds of rsyslogd until the brokers have all lines, or why there is no
+    result.
+    """
     if RSYSLOGD is None:
         return "rsyslogd is not installed"
     folder.mkdir()
@@ -84,7 +85,7 @@ def compare(
     folder: Path,
     service_cpu_s: Callable[[], float],
 ) -> dict[str, Any]:
-    """Microseconds of CPU an event, both ways."""
+    """Return the CPU time per event of both ways in microseconds."""
     events = lines.count(b"\n")
     mine = ours(url, name, lines, folder / "ours", service_cpu_s)
     theirs = rsyslogd(config, name, lines, folder / "rsyslog")
@@ -96,7 +97,7 @@ def compare(
 
 
 def _drain(settings: Path) -> float:
-    """Deliver all there is; CPU seconds of the tailer."""
+    """Deliver all present lines with a tailer and return its CPU seconds."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "hourmark", "tail", "--config", str(settings), "--drain"]
     subprocess.run(command, check=True, capture_output=True, timeout=_WITHIN_S)
@@ -106,7 +107,7 @@ def _drain(settings: Path) -> float:
 
 @contextlib.contextmanager
 def _records(config: Config, topic: str) -> Iterator[Callable[[], int]]:
-    """How many offsets the topic has given out."""
+    """Provide a function that returns how many offsets the topic has assigned."""
     consumer = Consumer(
         {
             "bootstrap.servers": config.kafka.edge.bootstrap,

@@ -1,16 +1,17 @@
-"""The ETL beside Spark's own ways on the same topics, and alone at sizes that matter.
+"""Benchmarks of the ETL, alone and compared with Spark's own ways on the same topics.
 
-    compare   staging and closing beside Spark's deduplicating way and its plain one: CPU seconds per million events, ratios
+    compare   CPU seconds per million events of staging and closing, compared with Spark
     types     1, 10, 100 (large: and 1,000) types at the same total rate
     latency   from arrival to staged; from the last condition to _SUCCESS
-    backlog   an hour's events wait, and as many go on arriving: how long until no more waits than comes in ten seconds
-    rate      one type by 1, 2 and 4 tasks, beside a bare consumer of the same records
-    sizes     events of 100 bytes to 100 KB: what an event costs, and a megabyte
-    memory    a large bucket with little memory (large: of more bytes than driver and Python workers may have)
+    backlog   an hour's events wait while new ones arrive at the same rate: time until the
+              backlog is below ten seconds
+    rate      one type with 1, 2 and 4 tasks, compared with a bare consumer of the same records
+    sizes     events of 100 bytes to 100 KB: CPU time per event and per megabyte
+    memory    a large bucket with little memory (large: more bytes than all processes may use)
 
-One JSON object a line with --json, the last a summary (where compare was run: with the ratios);
-else the same human-readable. Runs on the stack of $HOURMARK_HOME, and starts it where it is not up.
-All outputs are checked: it fails where one is wrong.
+With --json the output is one JSON object per line, the last one a summary with the ratios of
+`compare`; otherwise it is text for people. Uses the stack of $HOURMARK_HOME and starts it if
+necessary. All outputs are checked; a wrong one ends the benchmark with an error.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from bench.etl_backlog import backlog
 from bench.etl_compare import Say, compare
 from bench.etl_rate import rate
 from bench.etl_scenarios import beyond_memory, latency, many_types, sizes
-from bench.etl_site import Site
+from bench.etl_site import BenchSite
 
 SCENARIOS = ("compare", "types", "latency", "backlog", "rate", "sizes", "memory")
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="hourmark bench etl",
         description=__doc__,
@@ -85,14 +86,14 @@ def main() -> None:
             flush=True,
         )
 
-    with Site(local=arguments.local) as site:
+    with BenchSite(local=arguments.local) as site:
         ratios: dict[str, Any] = {}
         for name in arguments.scenarios:
             ratios |= _run(name, site, say, arguments)
     say({"kind": "summary", "scenarios": arguments.scenarios, "lines": len(said), **ratios})
 
 
-def _run(name: str, site: Site, say: Say, arguments: argparse.Namespace) -> dict[str, Any]:
+def _run(name: str, site: BenchSite, say: Say, arguments: argparse.Namespace) -> dict[str, Any]:
     large: bool = arguments.large
     scenarios: dict[str, Callable[[], dict[str, Any] | None]] = {
         "compare": lambda: compare(

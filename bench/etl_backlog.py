@@ -1,6 +1,4 @@
-"""A backlog that is worked off while events go on arriving: how long until the ETL is behind by
-seconds only.
-"""
+"""Time in which the ETL processes a backlog while new events arrive."""
 
 from __future__ import annotations
 
@@ -13,23 +11,31 @@ from typing import Final
 from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_ours import OurEtl
 from bench.etl_scenarios import DEFAULTS
-from bench.etl_site import Site
-from bench.etl_traffic import RANGE_EVENTS, Plan, check_sample, deliver, promise, stream
+from bench.etl_site import BenchSite
+from bench.etl_traffic import RANGE_EVENTS, TrafficPlan, check_sample, deliver, promise, stream
 
 BEHIND_S: Final = 10.0  # the backlog is over when no more waits than arrives in so long
 _LIVE_S: Final = 3600  # at most
 
 
-def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -> None:
-    """So many events wait in the topics when the driver meets them, and more arrive at the rate at
-    which these piled up.
+def backlog(site: BenchSite, say: Say, *, events: int, types: int, per_second: int) -> None:
+    """Measure how long the ETL needs to process a backlog.
+
+    Args:
+        site: Site of the benchmark.
+        say: Function that receives result objects.
+        events: Number of events in the topics when the driver starts.
+        types: Number of event types.
+        per_second: Rate at which further events arrive, equal to the rate of the backlog.
     """
     first = past_hour(2)
     warm = data_set(site, "warm", types=types, hours=1, events=100_000, first_hour=first, seed=2)
     names, schema_ids = site.new_types(
         "backlog", types, partitions=max(1, 2 // types), first_hour=first
     )
-    plan = Plan(types=names, first_hour=first, hours=1, ranges=events // RANGE_EVENTS, seed=1)
+    plan = TrafficPlan(
+        types=names, first_hour=first, hours=1, ranges=events // RANGE_EVENTS, seed=1
+    )
     check_sample(plan, schema_ids)
     waiting = deliver(site.config.kafka.edge, plan, schema_ids)
     records = int(waiting.records.sum())
@@ -37,7 +43,7 @@ def backlog(site: Site, say: Say, *, events: int, types: int, per_second: int) -
         etl.round(lambda: warm)
         promise(site.config.kafka.edge, waiting)
         logged = etl.log_size()
-        arriving = Plan(
+        arriving = TrafficPlan(
             types=names,
             first_hour=plan.end,
             hours=1,

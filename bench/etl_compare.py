@@ -1,9 +1,9 @@
-"""Side by side on the same topics: Hourmark's ETL, Spark's deduplicating way, Spark's plain way.
+"""Comparison on the same topics: Hourmark's ETL, Spark with deduplication, and plain Spark.
 
-Each contender is one process from the first round to the last, and its first round is not counted:
-what is compared is steady work. They take turns. Counted are the CPU seconds of all processes of
-the job: driver, JVM, Python workers, ended ones included; brokers, HDFS and registry are not, for
-nobody.
+Each contender is one process from the first round to the last and takes its turn. The first round
+is not counted, so steady work is compared. The result is the CPU time of all processes of the job:
+driver, JVM and Python workers, including those that have exited. Brokers, HDFS and registry are not
+counted for any contender.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from functools import partial
 from typing import Any
 
 from bench.etl_ours import OurEtl, Round
-from bench.etl_site import BUCKET_SECONDS, Site
+from bench.etl_site import BUCKET_SECONDS, BenchSite
 from bench.etl_spark import SparkWay
-from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, check_sample, deliver
+from bench.etl_traffic import RANGE_EVENTS, Delivered, TrafficPlan, check_sample, deliver
 from hourmark.records.hours import Hour
 
 Say = Callable[[dict[str, Any]], None]
 
 
 def compare(
-    site: Site, say: Say, *, events: int, types: int, rounds: int, batch_records: int
+    site: BenchSite, say: Say, *, events: int, types: int, rounds: int, batch_records: int
 ) -> dict[str, Any]:
-    """All rounds, each said as it ends; returns medians, spread and ratios.
+    """Run all rounds, report each, and return medians, spread and ratios.
 
-    A round is two hours of new types, which are in Kafka before anybody reads them: nothing else is
-    at work on the machine while a contender has its turn. Hourmark's driver is told of the types
-    and closes their hours; Spark's ways read the same records. While others have their turn, the
-    driver is idle, and Spark ends Python workers that were idle for a minute; so an hour of little
-    traffic, not counted, precedes its rounds.
+    A round consists of two hours of new types, which are in Kafka before any contender reads them,
+    so no other work runs meanwhile. Hourmark's driver receives the types and closes their hours;
+    the Spark contenders read the same records. While others take their turn, the driver is idle,
+    and Spark ends Python workers after a minute without work; an hour of little traffic, which is
+    not counted, therefore precedes each of its rounds.
     """
     first = past_hour(3 * (rounds + 1))
     known, known_ids = site.new_types("little", types, partitions=1, first_hour=first)
@@ -59,7 +59,9 @@ def compare(
                 first_hour=hour.next(),
                 seed=number,
             )
-            little = Plan(types=known, first_hour=hour, hours=1, ranges=20, seed=1000 + number)
+            little = TrafficPlan(
+                types=known, first_hour=hour, hours=1, ranges=20, seed=1000 + number
+            )
             ours.round(partial(deliver, site.config.kafka.edge, little, known_ids))
             for name, found in _turns(waiting, ours, ways).items():
                 say(
@@ -73,7 +75,7 @@ def compare(
 
 
 def _turns(waiting: Delivered, ours: OurEtl, ways: Sequence[SparkWay]) -> dict[str, Round]:
-    """What each contender used for the data set, one after the other, its output checked."""
+    # Each contender processes the data set in turn, and its output is checked.
     _, found = ours.round(lambda: waiting, declare=True)
     ours.check(waiting)
     taken = {ours.name: found}
@@ -84,7 +86,7 @@ def _turns(waiting: Delivered, ours: OurEtl, ways: Sequence[SparkWay]) -> dict[s
 
 
 def data_set(
-    site: Site,
+    site: BenchSite,
     label: str,
     *,
     types: int,
@@ -95,15 +97,16 @@ def data_set(
     payload: int = 0,
     partitions: int | None = None,
 ) -> Delivered:
-    """Make types and deliver their events; every topic has enough partitions for two tasks to be
-    busy, or those named.
+    """Create types and deliver their events.
+
+    By default every topic has enough partitions for two tasks.
     """
     partitions = partitions or max(1, 2 // types)
     names, schema_ids = site.new_types(
         label, types, partitions=partitions, first_hour=first_hour, payload=payload
     )
     ranges = max(1, events // RANGE_EVENTS)
-    plan = Plan(
+    plan = TrafficPlan(
         types=names, first_hour=first_hour, hours=hours, ranges=ranges, seed=seed, payload=payload
     )
     check_sample(plan, schema_ids)
@@ -111,13 +114,13 @@ def data_set(
 
 
 def past_hour(hours: int) -> Hour:
-    """The first of so many hours that are over."""
+    """Return the first of the last `hours` complete hours."""
     now_ms = time.time_ns() // 1_000_000
     return Hour.containing(now_ms - (hours + 2) * BUCKET_SECONDS * 1000, BUCKET_SECONDS)
 
 
 def line(kind: str, name: str, delivered: Delivered, found: Round) -> dict[str, Any]:
-    """What is said of a round."""
+    """Return the result object of one round."""
     records = int(delivered.records.sum())
     return {
         "kind": kind,
@@ -132,9 +135,7 @@ def line(kind: str, name: str, delivered: Delivered, found: Round) -> dict[str, 
 
 
 def ratios(per_million: dict[str, list[float]]) -> dict[str, Any]:
-    """Medians in CPU seconds per million events, least and most beside them, and the ratios of
-    medians.
-    """
+    """Return medians in CPU seconds per million events with their range, and their ratios."""
     medians = {name: statistics.median(costs) for name, costs in per_million.items()}
     spread = {
         name: [round(min(costs), 2), round(max(costs), 2)] for name, costs in per_million.items()

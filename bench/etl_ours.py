@@ -1,9 +1,9 @@
-"""Hourmark's own ETL as a contender: `hourmark etl run` as a process of its own, from topics to
-closed, proved buckets.
+"""Hourmark's ETL as a contender: `hourmark etl run` in its own process, from topics to proved
+buckets.
 
-It runs from the first round to the last. A round is a few hours of its types: their events are
-delivered while it stages what has come; then they are promised, and the round ends when the last of
-the hours is closed.
+The process runs from the first round to the last. A round consists of a few hours of its types:
+their events are delivered while it stages what has arrived. Then audit records are sent, and the
+round ends when the last of the hours is closed.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from sqlalchemy import func, select
 from tests.support.etl import EtlRun
 from tests.support.rules import put_rules
 
-from bench.etl_site import Site
-from bench.etl_traffic import Delivered, Plan, declared, promise
+from bench.etl_site import BenchSite
+from bench.etl_traffic import Delivered, TrafficPlan, benchmark_type, promise
 from bench.process_tree import ProcessTree
 from hourmark.kafka.topic_names import EVENTS_PREFIX
 from hourmark.records.hours import Hour
@@ -39,7 +39,11 @@ _STAGED: Final = re.compile(r"staged (\d+) events in ([0-9.]+) s")
 
 @dataclasses.dataclass(frozen=True)
 class Round:
-    """What a contender used for one data set. `facts`: what else is worth a line."""
+    """What a contender used for one data set.
+
+    Attributes:
+        facts: Further figures for the report.
+    """
 
     cpu_s: float
     wall_s: float
@@ -47,12 +51,14 @@ class Round:
 
 
 class WrongOutput(AssertionError):
-    """A contender's output is not what was delivered."""
+    """An error for a contender whose output differs from the delivered events."""
 
 
 def wrong_buckets(storage: Storage, delivered: Delivered) -> list[str]:
-    """Buckets of the plan that are not: proved, without late events, with exactly the distinct
-    events delivered, each once.
+    """Describe buckets that are not proved, have late events, or differ from the delivered events.
+
+    Returns:
+        Descriptions; empty if every bucket holds exactly the distinct events, each once.
     """
     plan = delivered.plan
 
@@ -82,13 +88,13 @@ def wrong_buckets(storage: Storage, delivered: Delivered) -> list[str]:
 
 
 class OurEtl:
-    """Started with the types of the first data set; see the module."""
+    """A running ETL driver that is started with the types of the first data set."""
 
     name = "hourmark"
 
     def __init__(
         self,
-        site: Site,
+        site: BenchSite,
         types: Sequence[str],
         first_hour: Hour,
         etl: Mapping[str, Any] | None = None,
@@ -118,11 +124,13 @@ class OurEtl:
     def round(
         self, delivering: Callable[[], Delivered], declare: bool = False
     ) -> tuple[Delivered, Round]:
-        """Deliver a data set of the types it was started with, promise it, and wait until all its
-        hours are closed.
+        """Deliver a data set, send its audit records, and wait until all its hours are closed.
 
-        `declare`: the types are new to the driver, and are named to it once everything is
-        delivered: a backlog.
+        Args:
+            delivering: Function that delivers the data set.
+            declare: Whether the types are new to the driver. They are then declared after all
+                events are
+                delivered, so that the events form a backlog.
         """
         began, cpu, kinds, logged = (
             time.monotonic(),
@@ -156,14 +164,22 @@ class OurEtl:
         return delivered, Round(used, wall, facts)
 
     def check(self, delivered: Delivered) -> None:
-        """WrongOutput unless each bucket, read and decoded to its last event, holds exactly what
-        was delivered for it, once.
+        """Check that every bucket contains exactly the delivered events, each once.
+
+        All records are read and decoded.
+
+        Raises:
+            WrongOutput: A bucket differs.
         """
         if wrong := wrong_buckets(self.run.storage, delivered):
             raise WrongOutput("\n".join(wrong[:5]))
 
     def wait(self, condition: Callable[[], bool], what: str, within_s: float = 1800.0) -> None:
-        """Return once it holds; WrongOutput if the driver ends before, or it takes too long."""
+        """Wait until `condition` returns true.
+
+        Raises:
+            WrongOutput: The driver exited, or the condition was not true in time.
+        """
         began = time.monotonic()
         while not condition():
             if not self.run.running() or time.monotonic() - began > within_s:
@@ -171,9 +187,9 @@ class OurEtl:
             time.sleep(PAUSE_S)
 
     def staged(self, types: Sequence[str]) -> int:
-        """Records of these types below the ledger's positions.
+        """Return the number of records of these types below the ledger's positions.
 
-        Producers here use no transactions: offsets count records.
+        Producers here use no transactions, so offsets count records.
         """
         ends = self._staged_by_type()
         return sum(ends.get(t, 0) for t in types)
@@ -188,14 +204,14 @@ class OurEtl:
             }
 
     def staged_files(self) -> int:
-        """How many files were ever staged."""
+        """Return how many files have been staged."""
         with self._database.reading() as connection:
             return connection.execute(select(func.max(tables.staged_files.c.id))).scalar() or 0
 
     def closed(self, types: Sequence[str], end: Hour) -> bool:
-        """Whether all hours of these types before `end` are closed.
+        """Return whether all hours of these types before `end` are closed.
 
-        No row is decoded: a look takes nothing from closing.
+        No row is decoded, so that the check takes no time from closing.
         """
         table = tables.frontiers
         with self._database.reading() as connection:
@@ -207,7 +223,9 @@ class OurEtl:
         return set(types) <= {*rows}
 
     def batches(self, log_offset: int) -> dict[str, Any]:
-        """Micro-batches with events since, by the driver's log, and their seconds."""
+        """Return the number and the seconds of micro-batches with events since a position of the
+        driver's log.
+        """
         with self.run.log.open("rb") as log:
             log.seek(log_offset)
             seconds = sorted(
@@ -220,7 +238,7 @@ class OurEtl:
         }
 
     def log_size(self) -> int:
-        """Bytes of the driver's log so far."""
+        """Return the size of the driver's log in bytes."""
         return self.run.log.stat().st_size
 
     def __enter__(self) -> OurEtl:
@@ -235,15 +253,15 @@ class OurEtl:
         self.close()
 
     def close(self) -> None:
-        """Kill the driver and all it started."""
+        """Kill the driver and all its child processes."""
         self.tree.close()
         self._database.close()
         if self.run.running():
             self.run.kill()
 
-    def declare(self, plan: Plan) -> None:
-        """Name the plan's types to the driver, beside those that it knows."""
+    def declare(self, plan: TrafficPlan) -> None:
+        """Declare the types of the plan to the driver, in addition to its present types."""
         self._known += [t for t in plan.types if t not in self._known]
         sources = [Source(name="app", types=self._known)]
-        types = [declared(name, payload=plan.payload) for name in plan.types]
+        types = [benchmark_type(name, payload=plan.payload) for name in plan.types]
         put_rules(self.run.config, types, sources, plan.first_hour, self._schema_ids)

@@ -1,6 +1,4 @@
-"""One type at a rate, from topics that are full: by how many tasks, beside a bare consumer that
-only reads the same records.
-"""
+"""Throughput of one type by number of tasks, compared with a bare consumer of the same records."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_scenarios import DEFAULTS, worked_off
-from bench.etl_site import Site
+from bench.etl_site import BenchSite
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import consumer_settings
 from hourmark.kafka.topic_names import events_topic
@@ -24,10 +22,10 @@ _AT_ONCE: Final = 10_000
 _ANSWER_S: Final = 10.0
 
 
-def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
-    """Each with topics, driver and ledger of its own.
+def rate(site: BenchSite, say: Say, *, events: int, tasks: Sequence[int]) -> None:
+    """Measure the throughput for each number of tasks, with new topics, driver and ledger for each.
 
-    More tasks than cores are there to be right, not to be fast.
+    With more tasks than cores, correctness is checked, not speed.
     """
     for count in tasks:
         label = f"rate-{count}"
@@ -69,7 +67,9 @@ def rate(site: Site, say: Say, *, events: int, tasks: Sequence[int]) -> None:
 def bare(
     cluster: KafkaCluster, topic: str, ends: dict[str, int], processes: int
 ) -> tuple[float, float]:
-    """Seconds, and CPU seconds, of so many processes that read all records and drop them."""
+    """Return elapsed and CPU seconds of `processes` processes that read all records and discard
+    them.
+    """
     parts = [{int(p): end for p, end in [*ends.items()][n::processes]} for n in range(processes)]
     with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
         list(pool.map(time.sleep, [0.1] * processes))  # each is there
@@ -79,7 +79,7 @@ def bare(
 
 
 def _read(cluster: KafkaCluster, topic: str, ends: dict[int, int]) -> float:
-    """CPU seconds of reading these partitions up to their ends."""
+    """Read partitions up to their end offsets and return the CPU seconds."""
     cpu = time.process_time()
     consumer = Consumer(
         {**consumer_settings(cluster), "group.id": "bench-bare", "enable.auto.commit": False}

@@ -1,8 +1,7 @@
-"""The ETL alone, at sizes and in situations that matter: many types, delays, large events, a bucket
-larger than memory.
+"""The ETL in special situations: many types, delays, large events, a bucket larger than memory.
 
-Each starts a driver of its own, with the default settings but for what is named, and checks every
-bucket's content at the end.
+Each scenario starts its own driver, with default settings except for those that it names, and
+checks the content of every bucket at the end.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any, Final
 
 from bench.etl_compare import Say, data_set, past_hour
 from bench.etl_ours import PAUSE_S, OurEtl, Round
-from bench.etl_site import Site
-from bench.etl_traffic import RANGE_EVENTS, Delivered, Plan, deliver, promise, stream
+from bench.etl_site import BenchSite
+from bench.etl_traffic import RANGE_EVENTS, Delivered, TrafficPlan, deliver, promise, stream
 from bench.hdfs_bare import seconds_for, sizes_of
 from hourmark.records.hours import Hour
 
@@ -30,23 +29,24 @@ DEFAULTS: Final = {
 
 
 def many_types(
-    site: Site, say: Say, *, counts: Sequence[int], per_second: int, seconds: int
+    site: BenchSite, say: Say, *, counts: Sequence[int], per_second: int, seconds: int
 ) -> None:
-    """So many types at the same total rate, one count after another: what an event costs, how long
-    batches and closing take.
+    """Measure several numbers of types at the same total rate.
+
+    Reports CPU time per event and the duration of batches and of closing.
     """
     for count in counts:
         _types_once(site, say, count, per_second, seconds)
 
 
-def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int) -> None:
+def _types_once(site: BenchSite, say: Say, count: int, per_second: int, seconds: int) -> None:
     first = past_hour(4)
     names, schema_ids = site.new_types(
         f"n{count}", count, partitions=max(1, 2 // count), first_hour=first
     )
     with OurEtl(site, names, first, DEFAULTS, f"types-{count}") as etl:
         _warm_up(site, etl, names, schema_ids, first)
-        measured = Plan(
+        measured = TrafficPlan(
             types=names,
             first_hour=Hour(first.start_s + 120, 60),
             hours=2,
@@ -96,9 +96,12 @@ def _types_once(site: Site, say: Say, count: int, per_second: int, seconds: int)
     site.remove_types(names)
 
 
-def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, hours: int) -> None:
-    """How long a record waits until it is staged, and an hour, from the last condition (a report)
-    to the last `_SUCCESS`.
+def latency(
+    site: BenchSite, say: Say, *, types: int, per_second: int, seconds: int, hours: int
+) -> None:
+    """Report how long a record waits until it is staged, and how long closing an hour takes.
+
+    Closing is measured from its last condition, a report, to the last `_SUCCESS`.
     """
     first = past_hour(hours + 2)
     names, schema_ids = site.new_types("latency", types, partitions=1, first_hour=first)
@@ -109,7 +112,7 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
         with delays:
             for number in range(hours):
                 hour = Hour(first.start_s + 120 + 60 * number, 60)
-                plan = Plan(
+                plan = TrafficPlan(
                     types=names,
                     first_hour=hour,
                     hours=1,
@@ -141,9 +144,9 @@ def latency(site: Site, say: Say, *, types: int, per_second: int, seconds: int, 
     site.remove_types(names)
 
 
-def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> None:
-    """Events of so many bytes of text, one size after another, `megabytes` of each: what an event
-    costs, and a megabyte.
+def sizes(site: BenchSite, say: Say, *, payloads: Sequence[int], megabytes: int) -> None:
+    """Report CPU time per event and per megabyte by event size, with `megabytes` of events of each
+    size.
     """
     for payload in payloads:
         events = min(500_000, megabytes * 1_000_000 // (payload + 100))
@@ -172,12 +175,20 @@ def sizes(site: Site, say: Say, *, payloads: Sequence[int], megabytes: int) -> N
         )
 
 
-def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_mb: int) -> None:
-    """One large bucket under limits: `worker_mb` of address space for each of two Python workers,
-    `driver_mb` of heap.
+def beyond_memory(
+    site: BenchSite, say: Say, *, events: int, worker_mb: int, driver_mb: int
+) -> None:
+    """Measure one large bucket with limited memory.
 
-    `larger_than_memory` says whether it is of more bytes than all of them may have together, as it
-    is with --large.
+    `larger_than_memory` in the result states whether the bucket is larger than all limits together,
+    as with --large.
+
+    Args:
+        site: Site of the benchmark.
+        say: Function that receives result objects.
+        events: Number of events.
+        worker_mb: Address space of each of two Python workers in megabytes.
+        driver_mb: Heap of the driver in megabytes.
     """
     waiting = data_set(
         site, "large", types=1, hours=1, events=events, first_hour=past_hour(1), seed=1
@@ -202,10 +213,10 @@ def beyond_memory(site: Site, say: Say, *, events: int, worker_mb: int, driver_m
     )
 
 
-def worked_off(site: Site, label: str, waiting: Delivered, settings: Mapping[str, Any]) -> Round:
-    """What waits in full topics, staged, closed, checked and removed, by a driver of its own that
-    has done everything once.
-    """
+def worked_off(
+    site: BenchSite, label: str, waiting: Delivered, settings: Mapping[str, Any]
+) -> Round:
+    """Process waiting events with a new, warmed-up driver: stage, close, check and remove them."""
     first, types = waiting.plan.first_hour, waiting.plan.types
     warm = data_set(
         site, f"{label}-warm", types=len(types), hours=1, events=50_000, first_hour=first, seed=2
@@ -219,8 +230,9 @@ def worked_off(site: Site, label: str, waiting: Delivered, settings: Mapping[str
 
 
 class Delays:
-    """From a record's acknowledgement by the broker to the ledger's commit of its staging; looked
-    at every tenth of a second.
+    """Delays from a record's acknowledgement by the broker to the ledger's commit of its staging.
+
+    The ledger is polled every tenth of a second.
     """
 
     def __init__(self, etl: OurEtl, types: Sequence[str]) -> None:
@@ -233,19 +245,19 @@ class Delays:
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
     def sent(self, records: int) -> None:
-        """So many records of this stream are in Kafka; a smaller number than the last begins
-        another stream.
+        """Record that `records` records of this stream are in Kafka; a smaller number begins a new
+        stream.
         """
         if self._sent and records + self._offset < self._sent[-1][1]:
             self._offset = self._sent[-1][1]
         self._sent.append((time.monotonic(), records + self._offset))
 
     def all_staged(self) -> bool:
-        """Whether everything sent so far is staged."""
+        """Return whether everything sent so far is staged."""
         return bool(self._staged) and self._staged[-1][1] >= self._sent[-1][1]
 
     def figures(self) -> dict[str, float]:
-        """Mean and 99th percentile over records, in seconds."""
+        """Return mean and 99th percentile over records, in seconds."""
         totals = [total for _, total in self._staged]
         delays, before = [], 0
         for at, total in self._sent:
@@ -272,7 +284,7 @@ class Delays:
 
 
 def _percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
-    """The least value that at least this share of the weight does not exceed."""
+    """Return the smallest value with at least `share` of the total weight at or below it."""
     left = share * sum(weight for _, weight in weighted)
     for value, weight in sorted(weighted):
         left -= weight
@@ -282,18 +294,19 @@ def _percentile(weighted: Sequence[tuple[float, int]], share: float) -> float:
 
 
 def _warm_up(
-    site: Site, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour
+    site: BenchSite, etl: OurEtl, names: Sequence[str], schema_ids: dict[str, int], first: Hour
 ) -> None:
-    """Two hours of little traffic, closed: what is measured is a driver that has done everything
-    once.
-    """
-    plan = Plan(types=tuple(names), first_hour=first, hours=2, ranges=max(100, len(names)), seed=1)
+    # Close two hours with little traffic, so that each kind of work has been done once before measuring.
+    # Close two hours with little traffic, so that all kinds of work have been done once.
+    plan = TrafficPlan(
+        types=tuple(names), first_hour=first, hours=2, ranges=max(100, len(names)), seed=1
+    )
     etl.round(partial(deliver, site.config.kafka.edge, plan, schema_ids))
 
 
-def _close(site: Site, etl: OurEtl, delivered: Delivered) -> float:
-    """Report that the plan's hours are over, which is all that is missing; seconds until all of
-    them are closed.
+def _close(site: BenchSite, etl: OurEtl, delivered: Delivered) -> float:
+    """Report that the plan's hours are over, the only missing condition, and return the seconds to
+    close.
     """
     promise(site.config.kafka.edge, dataclasses.replace(delivered, audit=[]))
     began = time.monotonic()

@@ -1,5 +1,5 @@
-"""Where the ETL's benchmarks run: the local stack's central cluster as the only one, with topics
-and folders of their own.
+"""Environment of the ETL's benchmarks: the local stack's central cluster with new topics and
+folders.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from bench.etl_traffic import declared
+from bench.etl_traffic import benchmark_type
 from hourmark.config.loading import Config, load_config, stack_state_dir
 from hourmark.config.toml_text import render_toml
 from hourmark.kafka.clients import Cluster, Partition
@@ -23,21 +23,21 @@ from hourmark.rules.event_types import DEAD_LETTERS, Declarations, Source
 from hourmark_declare.apply import apply_declarations
 from hourmark_declare.servers import open_targets
 from hourmark_etl.storage import open_storage
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.state import load_state
 
 BUCKET_SECONDS = 60
 
 
-class Site:
-    """Makes types, and removes at the end what was made: topics, scratch, whatever stands below its
-    storage root.
-    """
+class BenchSite:
+    """Event types, topics and folders of one benchmark run, which are removed at its end."""
 
     def __init__(self, home_folder: Path | None = None, *, local: bool = False) -> None:
         folder = home_folder or stack_state_dir()
         stack = (
-            Stack.load(folder) if load_state(folder) else Stack.load_or_make(folder, mirror=False)
+            LocalStack.load(folder)
+            if load_state(folder)
+            else LocalStack.load_or_create(folder, mirror=False)
         )
         stack.up()
         self.stack_config = stack.layout.config_file
@@ -56,12 +56,12 @@ class Site:
     def new_types(
         self, label: str, count: int, *, partitions: int, first_hour: Hour, payload: int = 0
     ) -> tuple[tuple[str, ...], dict[str, int]]:
-        """Register types and make their topics; their names, and schema ids.
+        """Register types, create their topics, and return their names and schema IDs.
 
-        No ledger of a contender hears of them yet.
+        The ledgers of the contenders do not contain the types yet.
         """
         names = tuple(f"{self.name}-{label}-{n}" for n in range(count))
-        types = [declared(name, partitions, payload) for name in names]
+        types = [benchmark_type(name, partitions, payload) for name in names]
         self._types += names
         declared_now = Declarations([*types, DEAD_LETTERS], [Source(name="app", types=list(names))])
         with open_targets(self.config, _silently) as outside:
@@ -73,12 +73,12 @@ class Site:
         return names, applied.schema_ids
 
     def root(self, label: str) -> str:
-        """URL of a storage root of its own."""
+        """Return the URL of a new storage root."""
         return f"{self.config.storage.root}/{self.name}/{label}"
 
     def ends(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """By topic of these types, by partition: how far it is filled, as Spark's
-        options take it.
+        """Return the end offsets of the types' topics, by topic and partition, in the form of
+        Spark's options.
         """
         cluster = Cluster(self.config.kafka.edge, "edge")
         infos = cluster.topics([events_topic(name) for name in names])
@@ -89,7 +89,7 @@ class Site:
         }
 
     def remove_types(self, names: Sequence[str]) -> None:
-        """Delete their topics."""
+        """Delete the topics of the types `names`."""
         admin = Cluster(self.config.kafka.edge, "edge").admin
         for future in (
             admin.delete_topics(
@@ -101,7 +101,7 @@ class Site:
             future.result(60)
         self._types = [t for t in self._types if t not in names]
 
-    def __enter__(self) -> Site:
+    def __enter__(self) -> BenchSite:
         return self
 
     def __exit__(
@@ -118,7 +118,7 @@ class Site:
             )  # the logs stay where something went wrong
 
     def _settings(self, stack: dict[str, Any], *, local: bool) -> dict[str, Any]:
-        """The stack's, with its central cluster as the only one."""
+        # The settings of the stack, with its central cluster as the only one.
         kafka = {**stack["kafka"], "edge": stack["kafka"]["central"]}
         del kafka["central"]
         root = f"file://{self.folder}/root" if local else f"{stack['storage']['root']}-bench"
@@ -132,4 +132,4 @@ class Site:
 
 
 def _silently(_: str) -> None:
-    """Progress is the benchmark's own."""
+    pass  # the benchmark reports its own progress

@@ -1,13 +1,12 @@
-"""Spark's own ways as contenders, from the same topics to Parquet by type and hour, in a process of
-their own.
+"""Spark's own ways as contenders: from the same topics to Parquet by type and hour, in one process.
 
-    plain   Kafka source → file sink: nothing is deduplicated, nothing proved, a folder is never complete
-    dedup   the same with `dropDuplicatesWithinWatermark` on the event id, its state in RocksDB
+    plain   Kafka source to file sink, without deduplication, proof or completeness
+    dedup   the same with `dropDuplicatesWithinWatermark` on the event id, with its state in RocksDB
 
-Both get what makes them quick: short fetch waits, a consumer cache above the number of partitions,
-two shuffle partitions on two cores, an event time that needs no decoding (the record's timestamp),
-one JVM for all rounds. The process reads jobs from stdin, one JSON object a line, and answers each
-with one on stdout.
+Both use settings that make them fast: short fetch waits, a consumer cache above the number of
+partitions, two shuffle partitions on two cores, the record's timestamp as event time, and one JVM
+for all rounds. The process reads jobs from stdin, one JSON object per line, and answers each with
+one on stdout.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ from types import TracebackType
 from typing import IO, Any, Final
 
 from bench.etl_ours import Round, WrongOutput
-from bench.etl_site import BUCKET_SECONDS, Site
+from bench.etl_site import BUCKET_SECONDS, BenchSite
 from bench.etl_traffic import Delivered
 from bench.process_tree import ProcessTree
 from hourmark.kafka.topic_names import EVENTS_PREFIX, events_topic
-from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, say_on_stderr
+from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, print_progress
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.java.find import java_executable
 
@@ -36,8 +35,8 @@ JARS_LOCK: Final = Path(__file__).with_name("spark_jars.lock")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Job:
-    """One data set; `kind` is plain or dedup."""
+class SparkJob:
+    """One data set; `kind` is `plain` or `dedup`."""
 
     kind: str
     topics: list[str]
@@ -47,9 +46,9 @@ class Job:
 
 
 class SparkWay:
-    """One of Spark's own ways, running from the first round to the last."""
+    """One of Spark's own ways, which runs from the first round to the last."""
 
-    def __init__(self, site: Site, kind: str, batch_records: int) -> None:
+    def __init__(self, site: BenchSite, kind: str, batch_records: int) -> None:
         self.name = f"spark_{kind}"
         self._site, self._kind, self._batch_records = site, kind, batch_records
         self.log = site.folder / f"{self.name}.log"
@@ -67,13 +66,13 @@ class SparkWay:
         self._out = ""
 
     def round(self, delivered: Delivered) -> Round:
-        """Run the query over the data set's topics, from their beginnings to their ends."""
+        """Run the query over the data set's topics from beginning to end."""
         self._rounds += 1
         label = f"{self.name}-{self._rounds}"
         self._out = self._site.root(label)
         checkpoint = (self._site.folder / f"{label}-checkpoint").as_uri()
         topics = [events_topic(t) for t in delivered.plan.types]
-        job = Job(
+        job = SparkJob(
             kind=self._kind,
             topics=topics,
             out=self._out,
@@ -86,8 +85,11 @@ class SparkWay:
         return Round(used, wall, {"memory_mb_peak": round(self._tree.memory_mb_peak()), **answer})
 
     def check(self, delivered: Delivered) -> None:
-        """WrongOutput unless the folder holds as many rows as this way promises: all of them, or
-        the distinct ones.
+        """Check the number of rows in the output: all records, or the distinct events with
+        deduplication.
+
+        Raises:
+            WrongOutput: The number differs.
         """
         wanted = int((delivered.distinct if self._kind == "dedup" else delivered.records).sum())
         found = self._ask({"count": self._out})["rows"]
@@ -128,7 +130,7 @@ def _stream(stream: IO[str] | None) -> IO[str]:
 
 
 def main() -> None:
-    """In the contender's process: jobs from stdin until its end."""
+    """Run jobs from stdin until its end, in the contender's process."""
     from pyspark.sql import SparkSession
 
     from hourmark.config.loading import load_config
@@ -160,21 +162,21 @@ def main() -> None:
         if "count" in job:
             answer: dict[str, Any] = {"rows": spark.read.parquet(job["count"]).count()}
         else:
-            answer = _run(spark, Job(**job), config.kafka.edge.bootstrap)
+            answer = _run(spark, SparkJob(**job), config.kafka.edge.bootstrap)
         print(json.dumps(answer), flush=True)
     spark.stop()
 
 
 def _jars() -> list[str]:
-    """Of Spark's Kafka connector, which Hourmark itself does not use."""
+    # Jars of Spark's Kafka connector, which Hourmark itself does not use.
     locked = read_lock("spark", JARS_LOCK)
     folder = ensure_jars(
-        "spark", locked, cache_root() / "jars", IvyFetch(java_executable), say_on_stderr
+        "spark", locked, cache_root() / "jars", IvyFetch(java_executable), print_progress
     )
     return [str(folder / jar.file_name) for jar in locked]
 
 
-def _run(spark: Any, job: Job, bootstrap: str) -> dict[str, Any]:
+def _run(spark: Any, job: SparkJob, bootstrap: str) -> dict[str, Any]:
     from pyspark.sql import functions as F
 
     rows = (

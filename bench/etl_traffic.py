@@ -1,11 +1,10 @@
-"""Makes the traffic of the ETL's benchmarks: real records by Hourmark's contracts, a million in
-seconds.
+"""Traffic of the ETL's benchmarks: valid Hourmark records, a million in seconds.
 
-Ranges of `RANGE_EVENTS` events come from `HOSTS_COUNT` hosts, in the order of their event times; a
-range carries up to `TYPES_IN_RANGE` types. One range in a hundred is delivered twice (half of them
-as the same range, half cut anew, with another range id), and one in a hundred is an hour late. Keys
-and values are assembled as matrices of bytes, a row an event: every field of the record has a fixed
-length here, so that no event is encoded by itself. `check_sample` decodes some by the plain way.
+Ranges of `RANGE_EVENTS` events come from `HOSTS_COUNT` hosts in the order of their event times,
+with up to `TYPES_IN_RANGE` types per range. One range in a hundred is delivered twice, half of them
+as the same range and half with new cuts and another range id. One in a hundred is an hour late. All
+fields have a fixed length, so keys and values are assembled as byte matrices, one row per event,
+without encoding single events. `check_sample` decodes some of them with Hourmark's own code.
 """
 
 from __future__ import annotations
@@ -45,9 +44,15 @@ Bytes = npt.NDArray[np.uint8]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is to be delivered. `ranges` times `RANGE_EVENTS` distinct events, spread evenly over
-    the hours.
+class TrafficPlan:
+    """The events that a benchmark delivers: `ranges` times `RANGE_EVENTS` distinct events.
+
+    They are spread evenly over the hours.
+
+    Attributes:
+        duplicated: Share of ranges that are delivered twice.
+        late: Share of ranges that arrive an hour late.
+        payload: Bytes of text in each event.
     """
 
     types: tuple[str, ...]
@@ -57,16 +62,16 @@ class Plan:
     seed: int
     duplicated: float = 0.01
     late: float = 0.01
-    payload: int = 0  # bytes of text that each event has beside its number
+    payload: int = 0
 
     @property
     def events(self) -> int:
-        """Distinct events."""
+        """Return the number of distinct events."""
         return self.ranges * RANGE_EVENTS
 
     @property
     def end(self) -> Hour:
-        """The first hour after the last."""
+        """Return the hour after the last one."""
         return Hour(
             self.first_hour.start_s + self.hours * self.first_hour.length_s,
             self.first_hour.length_s,
@@ -74,18 +79,24 @@ class Plan:
 
     @property
     def all_hours(self) -> list[Hour]:
-        """Its hours, ascending."""
+        """Return all hours in ascending order."""
         length = self.first_hour.length_s
         return [Hour(self.first_hour.start_s + n * length, length) for n in range(self.hours)]
 
 
 @dataclasses.dataclass(kw_only=True)
 class Delivered:
-    """What was delivered, to check outputs against: arrays by (type, hour), and the audit records
-    that promise it.
+    """What was delivered, with which outputs are compared.
+
+    Attributes:
+        plan: The delivered plan.
+        distinct: Number of distinct events by type and hour.
+        low64_sums: Sum of the low 64 bits of distinct ids modulo 2^64, by type and hour.
+        records: Number of records including duplicates, by type and hour.
+        audit: Key and framed value of each audit record.
     """
 
-    plan: Plan
+    plan: TrafficPlan
     distinct: npt.NDArray[np.int64]
     low64_sums: npt.NDArray[np.uint64]  # modulo 2^64, over distinct ids
     records: npt.NDArray[np.int64]  # duplicates included
@@ -93,9 +104,9 @@ class Delivered:
     audit: list[tuple[bytes, bytes]] = dataclasses.field(default_factory=list)  # key, framed value
 
 
-def declared(name: str, partitions: int = 1, payload: int = 0) -> EventType:
-    """The type of the benchmarks' events: the envelope and one number, about 100 bytes; where there
-    is payload, a text beside.
+def benchmark_type(name: str, partitions: int = 1, payload: int = 0) -> EventType:
+    """Return the event type of the benchmarks: the envelope, a number, and a text if `payload` is
+    not 0.
     """
     text = [{"name": "text", "type": "string"}] if payload else []
     return EventType(
@@ -103,14 +114,14 @@ def declared(name: str, partitions: int = 1, payload: int = 0) -> EventType:
     )
 
 
-def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> Delivered:
-    """Append all events of the plan to their topics (not the audit records: see `promise`), as fast
-    as it goes.
+def deliver(cluster: KafkaCluster, plan: TrafficPlan, schema_ids: dict[str, int]) -> Delivered:
+    """Append all events of the plan to their topics as fast as possible, without audit records.
 
-    Records carry their event time as timestamp, which spares peers from decoding it.
+    Records carry their event time as timestamp, so that other programs need not decode them.
+    `promise` sends the audit records.
     """
     producer = _producer(cluster, linger_ms=50)
-    delivered = nothing_yet(plan)
+    delivered = empty_delivery(plan)
     topics = [events_topic(t) for t in plan.types]
     for block in blocks(plan, schema_ids, delivered):
         _send(producer, topics, block, now=False)
@@ -120,21 +131,31 @@ def deliver(cluster: KafkaCluster, plan: Plan, schema_ids: dict[str, int]) -> De
 
 def stream(
     cluster: KafkaCluster,
-    plan: Plan,
+    plan: TrafficPlan,
     schema_ids: dict[str, int],
     *,
     per_second: int,
     sent: Callable[[int], None],
     until: Callable[[], bool] = lambda: False,
 ) -> Delivered:
-    """Append events at this rate, each range's audit record after it, as services do: `sent` hears
-    the records so far.
+    """Append events at a rate, each range's audit record after it, as delivery services do.
 
-    Ends with the plan, or once `until` holds; what it returns is of what was sent.
-    Records carry the time of sending. Slower than asked where the brokers are; not faster.
+    The rate may be lower if the brokers are slow; it is never higher. Records carry the time of
+    sending.
+
+    Args:
+        cluster: Kafka cluster.
+        plan: Events to deliver.
+        schema_ids: Schema ID by event type.
+        per_second: Events per second.
+        sent: Function that receives the number of records sent so far.
+        until: Function that returns true to stop early.
+
+    Returns:
+        What was sent.
     """
     producer = _producer(cluster, linger_ms=5)
-    delivered = nothing_yet(plan)
+    delivered = empty_delivery(plan)
     topics = [events_topic(t) for t in plan.types]
     began = time.monotonic()
     for block in blocks(
@@ -153,8 +174,8 @@ def stream(
     return delivered
 
 
-def nothing_yet(plan: Plan) -> Delivered:
-    """Before the first block."""
+def empty_delivery(plan: TrafficPlan) -> Delivered:
+    """Return the state of a delivery before its first block."""
     shape = (len(plan.types), plan.hours)
     return Delivered(
         plan=plan,
@@ -179,7 +200,9 @@ def _producer(cluster: KafkaCluster, *, linger_ms: int) -> Producer:
 
 
 def promise(cluster: KafkaCluster, delivered: Delivered) -> None:
-    """Append the audit records, then a service's report that all hours of the plan are over."""
+    """Append the audit records, then a delivery service's report that all hours of the plan are
+    over.
+    """
     end_ms = delivered.plan.end.start_s * 1000
     producer = _producer(cluster, linger_ms=5)
     for key, value in delivered.audit:
@@ -191,7 +214,7 @@ def promise(cluster: KafkaCluster, delivered: Delivered) -> None:
 
 
 def report(caught_up_at_ms: int) -> bytes:
-    """A delivery service's report, framed, received now."""
+    """Return a framed report of a delivery service that was received now."""
     now_ms = time.time_ns() // 1_000_000
     sources = (SourceReport(API_SOURCE, caught_up_at_ms, 0, 0),)
     return (
@@ -213,7 +236,7 @@ _SERVICE: Final = "5" * 32
 
 
 @dataclasses.dataclass
-class Block:
+class RecordBlock:
     """Records in the order of delivery."""
 
     type_index: npt.NDArray[np.int64]
@@ -223,10 +246,19 @@ class Block:
 
 
 def blocks(
-    plan: Plan, schema_ids: dict[str, int], delivered: Delivered, *, ranges: int = _BLOCK_RANGES
-) -> Iterator[Block]:
-    """All of the plan, block by block of so many ranges, fewer of large events; what each holds is
-    added to `delivered`.
+    plan: TrafficPlan,
+    schema_ids: dict[str, int],
+    delivered: Delivered,
+    *,
+    ranges: int = _BLOCK_RANGES,
+) -> Iterator[RecordBlock]:
+    """Yield the records of the plan in blocks and add their counts to `delivered`.
+
+    Args:
+        plan: Events to deliver.
+        schema_ids: Schema ID by event type.
+        delivered: Counts to update.
+        ranges: Number of ranges in a block; fewer for large events.
     """
     rng, ranges = (
         np.random.default_rng(plan.seed),
@@ -238,12 +270,12 @@ def blocks(
 
 
 def _block(
-    plan: Plan,
+    plan: TrafficPlan,
     numbers: npt.NDArray[np.int64],
     schema_ids: dict[str, int],
     delivered: Delivered,
     rng: np.random.Generator,
-) -> Block:
+) -> RecordBlock:
     rows = len(numbers) * RANGE_EVENTS
     of_range = np.repeat(numbers, RANGE_EVENTS)
     sequence = of_range * RANGE_EVENTS + np.tile(np.arange(RANGE_EVENTS), len(numbers))
@@ -273,15 +305,14 @@ def _block(
     delivered.audit += _audit(plan, order, sent_ranges, type_index, hour_index, tails, hashes)
     keys = np.concatenate([ids[pick], np.repeat(sent_ranges, RANGE_EVENTS, axis=0)], axis=1)
     assert len(values) == rows
-    return Block(type_index[pick], time_ms[pick], keys, values[pick])
+    return RecordBlock(type_index[pick], time_ms[pick], keys, values[pick])
 
 
 def _times(
-    plan: Plan, sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64]
+    plan: TrafficPlan, sequence: npt.NDArray[np.int64], of_range: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Evenly over the hours; a late range is an hour early in its times, so an hour late in its
-    arrival.
-    """
+    # Spread evenly over the hours. The event times of a late range are an hour earlier, so that it
+    # arrives an hour late.
     length_ms = plan.first_hour.length_s * 1000
     start = plan.first_hour.start_s * 1000
     times = start + sequence * (plan.hours * length_ms) // plan.events
@@ -294,7 +325,7 @@ def _times(
 
 
 def _event_ids(time_ms: npt.NDArray[np.int64], rng: np.random.Generator) -> Bytes:
-    """As `hourmark.records.event_id` lays them out; random bits stand for the digest's."""
+    # The layout of `hourmark.records.event_id` with random bits in place of the digest.
     ids = rng.integers(0, 256, (len(time_ms), 16), np.uint8)
     ids[:, :6] = time_ms.astype(">i8").view(np.uint8).reshape(-1, 8)[:, 2:]
     ids[:, 6] = ids[:, 6] & 0x0F | 0x80
@@ -338,7 +369,7 @@ def _values(
 
 
 def _texts(rows: int, size: int, rng: np.random.Generator) -> Bytes:
-    """Avro strings of 64 letters: they shrink to three quarters, as ids and digests in logs do."""
+    # Avro strings of 64 letters, which compress to three quarters, like ids and digests in logs.
     letters = np.frombuffer(string.ascii_letters.encode() + b"0123456789-_", np.uint8)
     length = io.BytesIO()
     fastavro.schemaless_writer(length, "long", size)
@@ -349,7 +380,7 @@ def _texts(rows: int, size: int, rng: np.random.Generator) -> Bytes:
 
 
 def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
-    """Avro longs that are all `size` bytes long."""
+    # Avro longs whose encoding has exactly `size` bytes.
     zigzag = values << 1
     assert (zigzag >> 7 * (size - 1) > 0).all() and (zigzag >> 7 * size == 0).all(), (
         "not all of this length"
@@ -362,8 +393,9 @@ def _long(values: npt.NDArray[np.int64], size: int) -> Bytes:
 def _with_repeats(
     count: int, again: npt.NDArray[np.int64], range_ids: Bytes, rng: np.random.Generator
 ) -> tuple[npt.NDArray[np.int64], Bytes]:
-    """The order of delivery, by index of range, and each delivery's range id: half of the repeats
-    are ranges cut anew.
+    """Return the order of delivery, as indexes of ranges, and the range id of each delivery.
+
+    Half of the repeated ranges have a new range id.
     """
     places = np.concatenate([np.arange(count), np.minimum(again + 20, count)])
     order = np.concatenate([np.arange(count), again])
@@ -375,7 +407,7 @@ def _with_repeats(
 
 
 def _audit(
-    plan: Plan,
+    plan: TrafficPlan,
     order: npt.NDArray[np.int64],
     sent_ranges: Bytes,
     type_index: npt.NDArray[np.int64],
@@ -383,7 +415,7 @@ def _audit(
     tails: npt.NDArray[np.uint64],
     hashes: npt.NDArray[np.uint64],
 ) -> list[tuple[bytes, bytes]]:
-    """The audit record of each delivery, in order."""
+    # One audit record for each delivery, in order.
     promised: dict[int, tuple[Promise, ...]] = {}
     records = []
     for delivery, index in enumerate(order.tolist()):
@@ -415,7 +447,7 @@ def _audit(
 
 
 def _promises(
-    plan: Plan,
+    plan: TrafficPlan,
     types: npt.NDArray[np.int64],
     hours: npt.NDArray[np.int64],
     tails: npt.NDArray[np.uint64],
@@ -438,7 +470,7 @@ def _promises(
     return tuple(sorted(Promise(plan.types[t], *rest) for t, *rest in found))
 
 
-def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool) -> None:
+def _send(producer: Producer, topics: Sequence[str], block: RecordBlock, *, now: bool) -> None:
     keys, values = block.keys.tobytes(), block.values.tobytes()
     key_size, size = block.keys.shape[1], block.values.shape[1]
     produce = producer.produce
@@ -456,17 +488,19 @@ def _send(producer: Producer, topics: Sequence[str], block: Block, *, now: bool)
             producer.poll(0)
 
 
-def check_sample(plan: Plan, schema_ids: dict[str, int]) -> None:
-    """AssertionError unless records of the first block are what Hourmark's own code reads: keys,
-    framing, Avro, ids, hours.
+def check_sample(plan: TrafficPlan, schema_ids: dict[str, int]) -> None:
+    """Check that Hourmark's own code reads sample records: keys, framing, Avro, ids and hours.
+
+    Raises:
+        AssertionError: A record differs from what was generated.
     """
-    delivered = nothing_yet(plan)
+    delivered = empty_delivery(plan)
     block = next(blocks(plan, schema_ids, delivered))
     for n in range(0, len(block.keys), 997):
         event_id, _ = RecordKey.decode(block.keys[n].tobytes())
         schema_id, datum = unframe(block.values[n].tobytes())
         name = plan.types[int(block.type_index[n])]
-        schema = fastavro.parse_schema(declared(name, payload=plan.payload).schema())
+        schema = fastavro.parse_schema(benchmark_type(name, payload=plan.payload).schema())
         row: Any = fastavro.schemaless_reader(io.BytesIO(datum), schema, None)
         assert schema_id == schema_ids[name]
         assert (

@@ -1,8 +1,7 @@
-"""What HDFS itself takes for closed buckets: a bare WebHDFS client makes the same folders and
-files, reads and renames them.
+"""Time that HDFS itself needs for closed buckets: a bare WebHDFS client writes, reads and renames.
 
-No proof, no ledger, no Avro: bytes of the same number, as many buckets at once. So what closing
-takes beyond it is Hourmark's.
+There is no proof, ledger or Avro: the files have the same number of bytes, and as many buckets are
+written in parallel. The additional time of closing is Hourmark's.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Sizes = Sequence[int]  # of a bucket's files, in bytes
 
 
 def sizes_of(storage: Storage, folders: Sequence[str]) -> list[Sizes]:
-    """Of each bucket's files."""
+    """Return the sizes of each bucket's files."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         return list(
             pool.map(
@@ -40,8 +39,9 @@ def sizes_of(storage: Storage, folders: Sequence[str]) -> list[Sizes]:
 
 
 def seconds_for(settings: StorageSettings, folder: str, buckets: Sequence[Sizes]) -> float:
-    """How long it takes to make buckets of these files in an empty folder below the root, each
-    published by a rename.
+    """Return the seconds to create buckets with these file sizes, each published by a rename.
+
+    They are created in an empty folder below the storage root.
     """
     client = _Client(settings.webhdfs, settings.user or getpass.getuser())
     root = f"{urlsplit(settings.root).path.rstrip('/')}/{folder}"
@@ -64,24 +64,26 @@ def _publish(client: _Client, root: str, number: int, sizes: Sizes) -> None:
 
 
 class _Client:
-    """A connection for each thread and server, kept open."""
+    """A WebHDFS client with one persistent connection per thread and server."""
 
     def __init__(self, webhdfs: str, user: str) -> None:
         self._namenode, self._user = urlsplit(webhdfs).netloc, user
         self._kept = threading.local()
 
     def ask(self, method: str, path: str, operation: str) -> dict[str, object]:
-        """One operation of the NameNode."""
+        """Send one operation to the NameNode and return its JSON response."""
         url = f"/webhdfs/v1{quote(path)}?op={operation}&user.name={self._user}"
         answer: dict[str, object] = json.loads(self._answer(self._namenode, method, url))
         return answer
 
     def send(self, path: str, content: bytes) -> None:
-        """A file, in two requests: the NameNode names the DataNode."""
+        """Write a file in two requests: the NameNode names the DataNode, which receives the
+        content.
+        """
         self._at_datanode("PUT", path, "CREATE&overwrite=false", content)
 
     def read(self, path: str) -> bytes:
-        """A file."""
+        """Return the content of a file."""
         return self._at_datanode("GET", path, "OPEN")
 
     def _at_datanode(

@@ -1,11 +1,11 @@
-"""The WebHDFS client beside `hdfs-native` on one HDFS, in turns:
-docs/decisions/2026-11-21-hdfs-client.md has the figures.
+"""Comparison of the WebHDFS client with `hdfs-native` on one HDFS, in alternating rounds.
 
     python -m bench.hdfs_clients --config $HOURMARK_HOME/stack/hourmark.toml --json
 
-hdfs-native is no dependency: `pip install hdfs-native` first. Both do what a bucket's file needs:
-nothing stands there, written under another name, its size checked, renamed without overwriting,
-looked up, read back.
+Install it first with `pip install hdfs-native`; it is not a dependency. Both perform the steps of a
+bucket's file: check that the target does not exist, write under another name, check the size,
+rename without overwriting, list, read back. Results are in
+docs/decisions/2026-11-21-hdfs-client.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ Publish = Callable[[str, bytes, int], int]  # path, a piece and how many of it â
 
 
 def native_client(url: str) -> Publish:
-    """Write, publish and read back with hdfs-native; `url` is hdfs://host:port/folder."""
+    """Return a function that writes, publishes and reads back with hdfs-native.
+
+    Args:
+        url: Folder, as `hdfs://host:port/folder`.
+    """
     native: Any = importlib.import_module("hdfs_native")
     server, _, folder = url.removeprefix("hdfs://").partition("/")
     client = native.Client(f"hdfs://{server}")
@@ -66,9 +70,7 @@ def native_client(url: str) -> Publish:
 
 
 def main() -> None:
-    """One line for each measurement and client: milliseconds for a file, CPU of this process, MB/s,
-    and the ratio at the end.
-    """
+    """Print one line for each measurement and client, and the ratio at the end."""
     parser = argparse.ArgumentParser(prog="python -m bench.hdfs_clients", description=__doc__)
     parser.add_argument("--config", type=Path, required=True, help="settings whose storage is HDFS")
     parser.add_argument("--rounds", type=int, default=5)
@@ -131,7 +133,7 @@ def main() -> None:
 def _round(
     publish: Publish, folder: str, piece: bytes, pieces: int, files: int, at_once: int
 ) -> tuple[float, float]:
-    """Wall and CPU seconds of one file; a round's wall is shared by its files."""
+    """Return elapsed and CPU seconds per file; a round's elapsed time is divided by its files."""
     began, cpu = time.monotonic(), time.process_time()
     with ThreadPoolExecutor(at_once) as pool:
         read = list(pool.map(lambda n: publish(f"{folder}/{n}/file", piece, pieces), range(files)))

@@ -1,9 +1,9 @@
-"""What closing and operators ask of a ledger with years of history: CPU seconds of each question.
+"""CPU time of the queries that closing and operators send to a ledger with years of history.
 
     python -m bench.ledger_years --types 1000 --hours 8760 [--url postgresql://…]
 
-Makes a ledger in which every hour of every type is closed, as closing and packing leave it: the
-last days row by row, older ones packed. One hour in ten has late events of the hour before.
+Creates a ledger in which every hour of every type is closed, as closing and packing leave it: the
+last days in rows, older ones packed. One hour in ten has late events of the previous hour.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ _HOUR_S: Final = 3600
 
 
 def _hex(number: int, digits: int) -> str:
-    """Digits that do not compress, as digests."""
+    # Incompressible digits, like those of digests.
     return hashlib.blake2b(str(number).encode(), digest_size=digits // 2).hexdigest()
 
 
 def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manifest:
-    """A manifest as closing writes them."""
+    """Return a manifest as closing writes it."""
     late = {str(hour.previous()): 7} if number % 10 == 0 and number else {}
     return Manifest(
         type=event_type,
@@ -106,12 +106,12 @@ def manifest_of(event_type: str, hour: Hour, number: int, ledger: str) -> Manife
 
 
 def hour_at(first: Hour, n: int) -> Hour:
-    """The hour n hours after the first."""
+    """Return the hour that is `n` hours after `first`."""
     return Hour(first.start_s + n * _HOUR_S, _HOUR_S)
 
 
 def _template(event_type: str, first: Hour, ledger: str) -> str:
-    """A manifest with marks in place of what differs from hour to hour."""
+    # A manifest with placeholders for the values that differ from hour to hour.
     one = manifest_of(event_type, first, 3, ledger).model_copy(
         update={"software": "hourmark 0.4.0"}
     )  # without its own digest
@@ -144,7 +144,11 @@ def _bucket_row(template: str, event_type: str, first: Hour, n: int) -> BucketRo
 
 
 def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
-    """A ledger of so many types and closed hours; and its first hour. Packs while it is made."""
+    """Create a ledger with `types` types and `hours` closed hours each, packed during creation.
+
+    Returns:
+        The database and its first hour.
+    """
     now_s = int(time.time()) // _HOUR_S * _HOUR_S
     first = Hour(
         (now_s - _HOUR_S * hours) // DAY_S * DAY_S, _HOUR_S
@@ -192,7 +196,7 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
 
 
 def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, float]]:
-    """The questions, each with its CPU seconds."""
+    """Run each query once and return its name and CPU seconds."""
     known = frontiers(database, _HOUR_S)
     newest = known[0].hour.start_s
     month = max(first.start_s, newest - 30 * DAY_S)
@@ -227,7 +231,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
 
 
 def main() -> None:
-    """Make the ledger, ask, and print."""
+    """Create the ledger, run the queries, and print the results."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""What a process and all it started use: CPU seconds, ended ones included, and memory."""
+"""CPU time and memory of a process and all its descendants, including those that have exited."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ _LOOKS_PER_MEMORY = 10  # asking for memory costs more than asking for times
 
 
 class ProcessTree:
-    """Watches the tree below a process from its start on, because PySpark's daemon lets workers end
-    unwaited for: their times are in nobody's. What a process uses after the last look before its
-    end, a twentieth of a second on average, is missed.
+    """A monitor of the process tree below a process.
+
+    PySpark's daemon does not wait for exited workers, so the system does not add their CPU time to
+    any other process; the tree is therefore sampled from its start on. The CPU time of a process
+    after its last sample, a twentieth of a second on average, is missed.
     """
 
     def __init__(self, pid: int) -> None:
@@ -27,13 +29,13 @@ class ProcessTree:
         self._thread.start()
 
     def cpu_seconds(self) -> float:
-        """User and system seconds so far of every process that was ever seen in the tree."""
+        """Return user and system seconds of every process that was observed in the tree so far."""
         self._look()
         with self._guard:
             return sum(self._used.values())
 
     def cpu_by_kind(self) -> dict[str, float]:
-        """The same, apart: driver (the root process), jvm, workers (all others)."""
+        """Return CPU seconds by kind: driver (the root process), jvm, workers (all others)."""
         self._look()
         found = {"driver": 0.0, "jvm": 0.0, "workers": 0.0}
         with self._guard:
@@ -42,15 +44,16 @@ class ProcessTree:
         return found
 
     def memory_mb_peak(self) -> float:
-        """Most memory that was seen since the last call, once a second: proportional, so pages that
-        workers share count once.
+        """Return the peak memory since the last call in megabytes, sampled once a second.
+
+        It is the proportional set size, so pages that workers share are counted once.
         """
         peak = max(self._memory_mb_peak, self._memory_mb())
         self._memory_mb_peak = 0.0
         return peak
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop monitoring."""
         self._over.set()
         self._thread.join()
 

@@ -1,13 +1,13 @@
-"""What the whole path takes for several loads, from which `hourmark size` tells what others would
-take.
+"""CPU time of the whole path at several loads, from which `hourmark size` predicts other loads.
 
     python -m bench.size [--json] [--seconds N] [--keep]
 
-A stack of its own (three brokers, a central one, MirrorMaker 2, HDFS) carries lines of a file to
-closed buckets of a minute, at loads of different rate, size and number of types. Of each: seconds
-of CPU a second, by component, over whole minutes in which all kept up, and what a byte of line
-comes to on each way. The first loads are fitted to, the last are predicted. --keep puts the result
-where `hourmark size` finds it. On a machine that does nothing else; it takes half an hour.
+A new stack (three brokers, a central one, MirrorMaker 2, HDFS) carries lines from a file to closed
+buckets of one minute, at loads that differ in rate, line size and number of types. For each load,
+the result has CPU seconds per second by component, over whole minutes without a growing backlog,
+and the bytes on each way per byte of a line. The first loads are used for the fit, the last are
+predicted. --keep stores the result where `hourmark size` finds it. It needs an otherwise idle
+machine and takes half an hour.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from hourmark_evaluate.sizing import measurements
 from hourmark_evaluate.sizing.measurements import LoadMeasurement, SizingMeasurements
 from hourmark_evaluate.sizing.model import COMPONENTS, Load
 from hourmark_infra.components import Components, wait_for
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.process import marked
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.process import find_by_mark_prefix
 from hourmark_producer.send.range_spooler import ZSTD_LEVEL
 from hourmark_verify.demo.bucket_progress import read_closing_states
 from hourmark_verify.demo.log_lines import rfc5424_line
@@ -74,8 +74,8 @@ _COMPONENTS: Final = {
 }
 
 
-class World:
-    """The stack and the components of one run, in a folder of its own."""
+class SizingRun:
+    """The stack and the components of one run in a folder of its own."""
 
     def __init__(self, home: Path) -> None:
         self.home, self.clock, self.logs = home, SystemClock(), home / "logs"
@@ -86,7 +86,7 @@ class World:
 
     def start(self, ending: ExitStack) -> Config:
         self.logs.mkdir()
-        stack = Stack.load_or_make(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
+        stack = LocalStack.load_or_create(self.home, clusters=2, bucket_seconds=BUCKET_SECONDS)
         ending.callback(stack.down)
         stack.up()
         settings = tomllib.loads(stack.layout.config_file.read_text())
@@ -104,7 +104,7 @@ class World:
         return config
 
     def grow_to(self, types: int) -> None:
-        """There are so many types from now on."""
+        """Declare event types so that there are `types` in total."""
         folder = self.home / "types"
         folder.mkdir(exist_ok=True)
         for name in map(type_name, range(self.types, types)):
@@ -119,9 +119,9 @@ class World:
         self.types = types
 
     def cpu_s(self) -> dict[str, float]:
-        """So far, by component; the ETL's are watched apart."""
+        """Return CPU seconds so far by component; the ETL is monitored separately."""
         used = dict[str, float]()
-        for mark, processes in marked(f"{self.home}/").items():
+        for mark, processes in find_by_mark_prefix(f"{self.home}/").items():
             name = mark.rpartition("::")[2]
             component = _COMPONENTS.get(name, name.partition("-")[0])
             for process in processes if component in COMPONENTS and component != "etl" else ():
@@ -130,13 +130,13 @@ class World:
         return used
 
     def replica_bytes(self) -> int:
-        """Of all topics at the edge, all replicas."""
+        """Return the size of all replicas of all topics at the edge in bytes."""
         folders = (self.home / "stack" / "data").glob("edge-*")
         return sum(file.stat().st_size for folder in folders for file in folder.rglob("*.log"))
 
 
 class Writer(threading.Thread):
-    """Lines at a rate, until it is stopped."""
+    """A thread that writes lines at a constant rate until it is stopped."""
 
     def __init__(self, path: Path, rate: int, size: int, types: int) -> None:
         super().__init__(daemon=True)
@@ -152,7 +152,7 @@ class Writer(threading.Thread):
         self.bytes = self.packed = self.lines = 0
 
     def run(self) -> None:
-        """Ten times a second."""
+        # Lines are written ten times a second.
         began_s, pack = time.monotonic(), zstandard.ZstdCompressor(ZSTD_LEVEL)
         with self._path.open("ab", buffering=0) as file:
             while not self._over.wait(1 / _WRITES_A_SECOND):
@@ -171,7 +171,7 @@ class Writer(threading.Thread):
                 )
 
     def stop(self) -> None:
-        """And wait for it."""
+        """Stop writing and wait for the thread."""
         self._over.set()
         self.join()
 
@@ -182,12 +182,12 @@ def _line(now_ms: int, kind: int, user: int, number: int, text: str) -> bytes:
 
 
 def type_name(number: int) -> str:
-    """Of the n-th type."""
+    """Return the name of the event type with this number."""
     return f"bench-{number:03d}"
 
 
-def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: float) -> None:
-    """A load that is not measured."""
+def _carry(world: SizingRun, config: Config, point: tuple[int, int, int], seconds: float) -> None:
+    # A load that is not measured.
     writer = Writer(world.logs / "app.log", *point)
     writer.start()
     time.sleep(seconds)
@@ -196,9 +196,9 @@ def _carry(world: World, config: Config, point: tuple[int, int, int], seconds: f
 
 
 def measure(
-    world: World, config: Config, point: tuple[int, int, int], seconds: float
+    world: SizingRun, config: Config, point: tuple[int, int, int], seconds: float
 ) -> LoadMeasurement:
-    """One load, over whole minutes."""
+    """Measure one load over whole minutes."""
     rate, size, types = point
     if types > world.types:
         world.grow_to(types)
@@ -241,10 +241,8 @@ def measure(
     )
 
 
-def _bucket_share(world: World, config: Config, writer: Writer) -> float:
-    """Once all that was written is closed, which says that all kept up: bytes in buckets over bytes
-    of lines.
-    """
+def _bucket_share(world: SizingRun, config: Config, writer: Writer) -> float:
+    """Return bytes in buckets per byte of lines, after all written lines are in closed buckets."""
     end_ms = (world.clock.now_ms() // 60_000 + 1) * 60_000
     wait_s = (end_ms - world.clock.now_ms()) / 1000 + KEEPS_UP_S
     with closing(WebHdfsReader(config.storage.webhdfs, config.storage.user)) as hdfs:
@@ -277,7 +275,7 @@ def _bucket_share(world: World, config: Config, writer: Writer) -> float:
 
 
 def about() -> dict[str, Any]:
-    """When, on what, of which commit."""
+    """Return date, machine and commit of this measurement."""
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     ).stdout.strip()
@@ -293,7 +291,7 @@ def about() -> dict[str, Any]:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="hourmark bench size",
         description=__doc__,
@@ -312,7 +310,7 @@ def main() -> None:
     arguments = parser.parse_args()
     told, found = about(), list[LoadMeasurement]()
     with tempfile.TemporaryDirectory(prefix="hourmark-size-") as folder, ExitStack() as ending:
-        world = World(Path(folder))
+        world = SizingRun(Path(folder))
         config = world.start(ending)
         _carry(world, config, FITTED[1], FIRST_S)
         for point in (*FITTED, *CHECKED):

@@ -1,11 +1,10 @@
-"""Structuring, the service's work on a line: JSON payload in, framed Avro with id, key and promise
-out.
+"""CPU time of structuring, the service's work on a line: from JSON to framed Avro with id and key.
 
     python -m bench.structuring [--json]
 
-Beside it, in the same run and process: the plain way, `json.loads` and
-`fastavro.schemaless_writer`, which gives the datum alone: no RFC 5424 header is read, no id made,
-no envelope checked. The ratio says what everything else costs on top of it.
+For comparison, the same run uses `json.loads` and `fastavro.schemaless_writer`, which give the
+datum alone: no RFC 5424 header is parsed, no id is made, no envelope is checked. The ratio shows
+the additional cost of all that.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ TYPE = EventType(
 
 
 def payloads() -> list[bytes]:
-    """JSON objects of about 150 bytes."""
+    """Return JSON objects of about 150 bytes."""
     return [
         json.dumps(
             {
@@ -54,7 +53,7 @@ def payloads() -> list[bytes]:
 
 
 def seconds(work: Callable[[], object]) -> list[float]:
-    """CPU seconds of each round, after one that is not counted."""
+    """Return CPU seconds of each round, after one round that is not counted."""
     taken = []
     for _ in range(ROUNDS + 1):
         began = time.process_time()
@@ -64,7 +63,7 @@ def seconds(work: Callable[[], object]) -> list[float]:
 
 
 def measure() -> dict[str, float]:
-    """Microseconds of CPU per event, medians of the rounds, and their ratio."""
+    """Return the median CPU time per event in microseconds of both ways, and their ratio."""
     versions = {t.name: TypeVersion(t, n) for n, t in enumerate((TYPE, DEAD_LETTERS), 1)}
     compiled = CompiledRules(
         Rules(
@@ -115,7 +114,7 @@ def measure() -> dict[str, float]:
 
 
 def run(description: str | None, measure: Callable[[], dict[str, float]]) -> None:
-    """The command line of a benchmark: its figures, human-readable or as one JSON object."""
+    """Run the command line of a benchmark; it prints results as text or as one JSON object."""
     arguments = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,28 +1,28 @@
-"""What the File Tailer costs on a log host, beside `zstd -1` alone of the same bytes.
+"""CPU time, memory and latency of the File Tailer on a log host, compared with `zstd -1`.
 
     python -m bench.tailer [--json] [--only cpu|parts|rsyslogd|small|idle|memory|latency]
         [--megabytes N] [--rounds N] [--files N] [--backlog N]
 
-- cpu: CPU of the tailer per byte, all its threads, without what its start and end cost, on lines of
-  300 bytes; beside it, in alternation, `zstd -1` of the same bytes in pieces as large as ranges,
-  read from the same file. The ratio is of medians. Where there is the program zstd, what it takes
-  for the file as a whole is said, too: its library may be another version.
-- parts: what that CPU is spent on, counted in the tailer itself (`bench.tailer_parts`).
-- rsyslogd: CPU per byte of rsyslogd from a file to Kafka (imfile, omkafka), of the same lines,
-  until the brokers have them. It needs `rsyslogd` and a stack, which is started; where there is
-  none, the result says so.
-- small: how many files a second a start delivers of many that hold one line each, where the service
-  answers at once and where it takes 20 ms.
-- idle: the share of a core that many files take to which nothing is written, and how long a line
-  then takes that is appended to one of them, until it is acknowledged; then the same without
-  inotify.
-- memory: the most memory with a backlog, while the service refuses and while it is worked off. The
-  backlog is on disk.
-- latency: what one file comes to where the service takes 20 ms and 100 ms to answer, with one range
-  on its way and with as many as the default allows.
+- cpu: CPU time of the tailer per byte over all threads, without startup and shutdown, on lines of
+  300 bytes; alternating with `zstd -1` on the same bytes in pieces as large as ranges, read from
+  the
+  same file. The ratio is of medians. If the program zstd is installed, its time for the whole file
+  is reported too, because its library may be another version.
+- parts: CPU time by kind of work, measured in the tailer itself (`bench.tailer_parts`).
+- rsyslogd: CPU time per byte of rsyslogd from a file to Kafka (imfile, omkafka) on the same lines,
+  until the brokers have them. Needs `rsyslogd` and a stack, which is started; without them, the
+  result says so.
+- small: files per second that are delivered after a start if each of many files has one line, with
+  a service that answers at once and with one that takes 20 ms.
+- idle: share of a core for many files without new lines, and the time until a line that is appended
+  to one of them is acknowledged; then both without inotify.
+- memory: peak memory with a backlog on disk, while the service refuses and while the backlog is
+  processed.
+- latency: throughput of one file if the service takes 20 ms and 100 ms to answer, with one range in
+  flight and with the default maximum.
 
-The service is one that keeps nothing (`bench.tailer_sink`), so but for rsyslogd no server is
-needed. Tailer and service together are beside rsyslogd in `hourmark bench delivery`.
+The service discards all data (`bench.tailer_sink`), so no server is needed except for rsyslogd.
+`hourmark bench delivery` measures tailer and service together, compared with rsyslogd.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _ZSTD: Final = shutil.which("zstd")
 Say = Callable[[dict[str, Any]], None]
 
 
-class Bench:
+class TailerBench:
     """A folder with logs, and a service."""
 
     def __init__(self, folder: Path, sink: Sink) -> None:
@@ -80,20 +80,20 @@ class Bench:
         self._settings.write_text(self._text)
 
     def set(self, **settings: int) -> None:
-        """Of the tailer, from its next start on."""
+        """Change settings of the tailer for its next start."""
         told = "".join(f"{name} = {value}\n" for name, value in settings.items())
         self._settings.write_text(self._text.replace("[tailer]\n", f"[tailer]\n{told}", 1))
 
     def command(self, *more: str) -> list[str]:
-        """A tailer over these logs, with the settings that a log host has."""
+        """Return the command line of a tailer for these logs with the settings of a log host."""
         return [sys.executable, "-m", "hourmark", "tail", "--config", str(self._settings), *more]
 
     def drain(self) -> float:
-        """CPU seconds of a tailer that delivers all there is and ends."""
+        """Deliver all lines with a tailer and return its CPU seconds."""
         return cpu_s(self.command("--drain"))
 
     def parts(self) -> dict[str, float]:
-        """The same, by what it is spent on; `all`: of the process."""
+        """Deliver all lines and return CPU seconds by kind of work; `all` is the whole process."""
         result = self._folder / "parts.json"
         python, _, _, *tail = self.command("--drain")
         cpu_s([python, "-m", "bench.tailer_parts", str(result), *tail])
@@ -102,7 +102,11 @@ class Bench:
 
     @contextmanager
     def running(self, *, deaf: bool = False) -> Iterator[psutil.Process]:
-        """A tailer at work. `deaf`: the system gives it no inotify."""
+        """Run a tailer within a `with` block.
+
+        Args:
+            deaf: Whether the tailer runs without inotify.
+        """
         command = self.command()
         command = [command[0], "-c", _DEAF, *command[3:]] if deaf else command
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -114,7 +118,7 @@ class Bench:
 
 
 def lines(count: int, seed: int = 7) -> bytes:
-    """RFC 5424 lines of about LINE_BYTES with JSON, which shrink as such logs do."""
+    """Return RFC 5424 lines of about LINE_BYTES bytes with JSON that compress like real logs."""
     rng = random.Random(seed)
     words = [f"{rng.getrandbits(32):x}" for _ in range(3000)]
 
@@ -148,7 +152,7 @@ def lines(count: int, seed: int = 7) -> bytes:
 
 
 def write(path: Path, megabytes: float, seed: int = 7) -> int:
-    """A log of so much; its size."""
+    """Write a log of `megabytes` megabytes and return its size in bytes."""
     blocks, rng, size = [lines(5000, seed + n) for n in range(8)], random.Random(seed), 0
     with path.open("wb") as file:
         while size < megabytes * 1e6:
@@ -157,7 +161,7 @@ def write(path: Path, megabytes: float, seed: int = 7) -> int:
 
 
 def cpu_s(command: list[str]) -> float:
-    """CPU seconds of a program, which must end well."""
+    """Run a command, which must succeed, and return its CPU seconds."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -166,7 +170,7 @@ def cpu_s(command: list[str]) -> float:
 
 
 def compressing_s(path: Path) -> float:
-    """CPU seconds of `zstd -1` alone, reading included."""
+    """Return the CPU seconds of `zstd -1` on a file, including reading."""
     began, compressor = time.process_time(), zstandard.ZstdCompressor(level=ZSTD_LEVEL)
     with path.open("rb", buffering=0) as file:
         while block := file.read(RANGE_BYTES):
@@ -174,8 +178,8 @@ def compressing_s(path: Path) -> float:
     return time.process_time() - began
 
 
-def cpu(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
-    """Per byte, beside zstd."""
+def cpu(bench: TailerBench, say: Say, megabytes: float, rounds: int) -> None:
+    """Report CPU time per byte, compared with zstd."""
     ours, alone, program, nothing_s = [], [], list[float](), list[float]()
     bench.drain()  # the first one compiles and makes a checkpoint
     for number in range(rounds):
@@ -216,8 +220,8 @@ def cpu(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
     )
 
 
-def parts(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
-    """Nanoseconds a byte by part, medians."""
+def parts(bench: TailerBench, say: Say, megabytes: float, rounds: int) -> None:
+    """Report nanoseconds per byte by kind of work, as medians."""
     found: list[dict[str, float]] = []
     for number in range(rounds):
         nothing = bench.parts()
@@ -240,13 +244,15 @@ def parts(bench: Bench, say: Say, megabytes: float, rounds: int) -> None:
 
 
 def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
-    """Nanoseconds a byte, until the brokers have all lines; or why there is no figure."""
+    """Report nanoseconds per byte of rsyslogd until the brokers have all lines, or why there is
+    none.
+    """
     if delivery_tailed.RSYSLOGD is None:
         say({"kind": "rsyslogd", "rsyslogd": "rsyslogd is not installed"})
         return
-    from bench.delivery import Bench as Site  # it brings the stack's programs along
+    from bench.delivery import DeliveryBench  # imported late: it imports the stack's programs
 
-    site = Site(folder)
+    site = DeliveryBench(folder)
     text = lines(int(megabytes * 1e6 / LINE_BYTES))
     found = delivery_tailed.rsyslogd(site.config, site.name, text, folder / "rsyslogd")
     took = (
@@ -257,10 +263,8 @@ def rsyslogd(folder: Path, say: Say, megabytes: float) -> None:
     say({"kind": "rsyslogd", "megabytes": len(text) / 1e6, **took})
 
 
-def small(bench: Bench, say: Say, files: int) -> None:
-    """Files a second from the start of the process to its end, in which all of them are
-    delivered.
-    """
+def small(bench: TailerBench, say: Say, files: int) -> None:
+    """Report files per second from the start of the process to its end."""
     text = lines(1)
     for answer_s in (0.0, 0.02):
         names = [bench.logs / f"{answer_s}-{number:06d}.log" for number in range(files)]
@@ -284,8 +288,8 @@ def small(bench: Bench, say: Say, files: int) -> None:
         )
 
 
-def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
-    """The share of a core, and how late an appended line is noticed."""
+def idle(bench: TailerBench, say: Say, files: int, *, deaf: bool = False) -> None:
+    """Report the share of a core, and the delay after which an appended line is noticed."""
     text = lines(1)
     for number in range(files):
         (bench.logs / f"{number:06d}.log").write_bytes(text)
@@ -317,8 +321,8 @@ def idle(bench: Bench, say: Say, files: int, *, deaf: bool = False) -> None:
     )
 
 
-def memory(bench: Bench, say: Say, megabytes: float) -> None:
-    """The most of it, in MiB, refused and then worked off; and the state folder's size."""
+def memory(bench: TailerBench, say: Say, megabytes: float) -> None:
+    """Report the peak memory in MiB with a backlog, and the size of the state folder."""
     count = 10
     size = sum(
         write(bench.logs / f"{number}.log", megabytes / count, number) for number in range(count)
@@ -341,8 +345,8 @@ def memory(bench: Bench, say: Say, megabytes: float) -> None:
     )
 
 
-def latency(bench: Bench, say: Say, seconds: float) -> None:
-    """MB a second of one file while each answer takes a while."""
+def latency(bench: TailerBench, say: Say, seconds: float) -> None:
+    """Report megabytes per second of one file with slow answers."""
     for most in (1, TailerSettings().ranges_in_flight):
         bench.set(ranges_in_flight=most)
         for answer_s in (0.02, 0.1):
@@ -364,8 +368,8 @@ def latency(bench: Bench, say: Say, seconds: float) -> None:
             )
 
 
-def _rate(bench: Bench, begins_at: int, seconds: float) -> float:
-    """Bytes a second, after so many."""
+def _rate(bench: TailerBench, begins_at: int, seconds: float) -> float:
+    # Bytes per second after the first `begins_at` bytes.
     _until(lambda: bench.sink.told()["bytes"] > begins_at, "it has begun")
     before, began = bench.sink.told()["bytes"], time.monotonic()
     time.sleep(seconds)
@@ -399,7 +403,7 @@ def _until(condition: Callable[[], bool], what: str) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     arguments = argparse.ArgumentParser(
         prog="hourmark bench tailer",
         description=__doc__,
@@ -431,7 +435,7 @@ def main() -> None:
             flush=True,
         )
 
-    wanted: dict[str, Callable[[Bench], None]] = {
+    wanted: dict[str, Callable[[TailerBench], None]] = {
         "cpu": lambda bench: cpu(bench, say, asked.megabytes, asked.rounds),
         "parts": lambda bench: parts(bench, say, asked.megabytes, asked.rounds),
         "rsyslogd": lambda bench: rsyslogd(bench.logs.parent, say, asked.megabytes),
@@ -446,7 +450,7 @@ def main() -> None:
         for name, part in wanted.items():
             if asked.only in (None, name.split()[0]):
                 with tempfile.TemporaryDirectory() as folder:
-                    part(Bench(Path(folder), sink))
+                    part(TailerBench(Path(folder), sink))
     finally:
         sink.close()
 

@@ -1,9 +1,9 @@
-"""A tailer whose CPU is counted by what it is spent on: `python -m bench.tailer_parts RESULT tail
-…` writes seconds into RESULT.
+"""A tailer that measures its CPU time by kind of work: `python -m bench.tailer_parts RESULT tail
+…`.
 
-Each call of a part's functions is timed by the CPU clock of its thread, without the parts within
-it. Counting costs some microseconds a range itself, so the whole is measured without it
-(`bench.tailer`); here it is divided.
+Seconds are written to the file RESULT. Each call of a part's functions is timed with the CPU clock
+of its thread, without nested parts. Counting costs some microseconds per range, so `bench.tailer`
+measures the total without it and uses these values for the division only.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REST: Final = (
 
 
 class Parts:
-    """CPU seconds by part."""
+    """CPU seconds by kind of work."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
@@ -44,7 +44,7 @@ class Parts:
         self._local = threading.local()
 
     def timed(self, part: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, counted."""
+        """Return `function` with its CPU time added to `part`."""
 
         @functools.wraps(function)
         def counted(*args: Any, **named: Any) -> Any:
@@ -61,7 +61,7 @@ class Parts:
         return counted
 
     def put(self, part: str, owner: Any, *names: str) -> None:
-        """Count these functions of a module, or methods of a class."""
+        """Measure functions of a module or methods of a class as `part`."""
         for name in names:
             setattr(owner, name, self.timed(part, getattr(owner, name)))
 
@@ -72,7 +72,7 @@ class _Compressor:
 
 
 def count(parts: Parts) -> None:
-    """All that a range comes by."""
+    """Measure all functions that process a range."""
     parts.put(REST, hourmark_producer.send.file_shipper.FileShipper, "step")
     parts.put("reading", hourmark_producer.send.file_examiner, "examine")
     parts.put("reading", hourmark_producer.cut.range_cutter, "is_anchored", "read_at", "read_into")
@@ -95,7 +95,7 @@ def count(parts: Parts) -> None:
 
 
 def main() -> None:
-    """`RESULT tail …`: as `hourmark tail …`."""
+    """Run `RESULT tail …` like `hourmark tail …`."""
     from hourmark.cli import main as hourmark
 
     result, parts = Path(sys.argv.pop(1)), Parts()

@@ -1,8 +1,7 @@
-"""A delivery service that keeps nothing, in a process of its own: what a tailer costs is then its
-own, and not the service's.
+"""A delivery service that discards all data, in its own process, so that only the tailer is
+measured.
 
-It answers as fast as it can be told to, or not at all for a while; bodies are counted, and their
-lengths alone are believed.
+Its response time and outages can be set. Request bodies are counted by their length only.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _HEAD_BYTES_MAX = 1 << 16
 
 
 class Sink:
-    """A running one. `told` asks it for what it has seen so far."""
+    """A running service process."""
 
     def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
@@ -31,15 +30,17 @@ class Sink:
         self.url: str = self._pipe.recv()
 
     def told(self) -> dict[str, int]:
-        """`bytes` acknowledged, `ranges` of them, `reports`, and `refused` for an outage."""
+        """Return its counts: acknowledged `bytes` and `ranges`, `reports`, and ranges `refused` in
+        an outage.
+        """
         return self._ask("told")
 
     def outage(self, *, ended: bool = False) -> None:
-        """From now on ranges are answered 503; or no longer."""
+        """Answer ranges with status 503 from now on, or no longer if `ended`."""
         self._ask("up" if ended else "down")
 
     def delay(self, seconds: float) -> None:
-        """Each range is answered so much later."""
+        """Delay the answer to each range by `seconds`."""
         self._ask(f"delay {seconds}")
 
     def close(self) -> None:

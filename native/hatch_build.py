@@ -23,16 +23,27 @@ _ZIG = "ziglang>=0.13"
 
 
 class NativeHook(BuildHookInterface):
-    """A build hook that makes one wheel for each platform, for all versions of Python (stable ABI)."""
+    """A hatchling build hook that compiles the extension module and adds it to the wheel.
+
+    There is one wheel for each platform, which works with all supported Python versions (stable
+    ABI).
+    """
 
     PLUGIN_NAME = "custom"
 
     def dependencies(self) -> list[str]:
-        """Return the build dependencies: a C compiler, if the machine has none."""
+        """Return the build dependencies: the C compiler `ziglang`, or none if one is installed."""
         return [] if native_build.installed_compiler() else [_ZIG]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile the module into the source tree (editable installation) or into the wheel."""
+        """Compile the module to the source tree or add it to the wheel.
+
+        If it cannot be compiled, a warning is shown and the wheel contains only Python code.
+
+        Args:
+            version: `editable` for an editable installation, which uses the source tree.
+            build_data: Build configuration, updated with the module and the platform tag.
+        """
         if version == "editable":
             self._compile(Path(self.root) / _PLACE)
             return
@@ -45,9 +56,7 @@ class NativeHook(BuildHookInterface):
             )
             build_data["force_include"][str(made)] = str(_PLACE)
 
-    # hatchling's
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:  # noqa: ARG002
-        """Delete the temporary folder of the build."""
         if version != "editable":
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -57,10 +66,10 @@ class NativeHook(BuildHookInterface):
                 target, native_build.installed_compiler() or native_build.zig_compiler()
             )
         except native_build.CannotCompile as error:
-            target.unlink(missing_ok=True)  # what was compiled of other sources is none of these
+            target.unlink(missing_ok=True)  # it may be from other sources
             self.app.display_warning(
-                "the compiled module is left out, Python will do its work, at several "
-                f"times the CPU: {error}"
+                "built without the compiled module; Python code is used instead, at several times "
+                f"the CPU cost: {error}"
             )
             return False
         return True

@@ -34,7 +34,7 @@ FLAGS = (
 
 
 class CannotCompile(Exception):
-    """The module could not be compiled; the message says why."""
+    """An error of the C compiler; the message contains the reason."""
 
 
 @functools.cache
@@ -57,7 +57,7 @@ def installed_compiler() -> tuple[str, ...] | None:
 def zig_compiler() -> tuple[str, ...]:
     """Return the command of the C compiler in the wheel `ziglang`, for a baseline processor.
 
-    By default, it would compile for the processor that it runs on.
+    Without that option, zig compiles for the processor of the build machine.
     """
     return (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
 
@@ -65,8 +65,8 @@ def zig_compiler() -> tuple[str, ...]:
 def digest() -> str:
     """Return the digest of all C sources, as 16 hex digits.
 
-    The compiled module contains the digest of its sources, and `hourmark_native/__init__.py` the one it
-    accepts.
+    The compiled module contains the digest of its sources, and `hourmark_native/__init__.py`
+    contains the digest that it accepts.
     """
     hashed = hashlib.blake2b(digest_size=8)
     for path in sorted(SOURCES.glob("*.[ch]")):
@@ -75,20 +75,19 @@ def digest() -> str:
 
 
 def compile_module(target: Path, compiler: tuple[str, ...], *more: str) -> None:
-    """Compile the module to a file, which is replaced only on success.
+    """Compile the extension module to the file `target`, which is replaced only on success.
 
     Args:
-        target: The file.
-        compiler: Command of the compiler, such as that of `installed_compiler`.
-        more: Further compiler arguments.
+        target: Path of the compiled module.
+        compiler: Command of the compiler, for example from `installed_compiler`.
+        more: Additional compiler arguments.
 
     Raises:
         CannotCompile: The compiler does not run or fails.
     """
     sources = [str(path) for path in sorted(SOURCES.glob("*.c"))]
-    undefined = (
-        ("-undefined", "dynamic_lookup") if platform.system() == "Darwin" else ()
-    )  # Python's own names
+    # Python's symbols are resolved when the module is loaded.
+    undefined = ("-undefined", "dynamic_lookup") if platform.system() == "Darwin" else ()
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".native-") as folder:
         made = Path(folder) / NAME
         named = f'-DHOURMARK_SOURCES="{digest()}"'
@@ -111,10 +110,8 @@ def _works(compiler: tuple[str, ...]) -> bool:
 
 
 def _run(command: tuple[str, ...], folder: str) -> None:
-    caches = {
-        "ZIG_GLOBAL_CACHE_DIR": f"{folder}/zig",
-        "ZIG_LOCAL_CACHE_DIR": f"{folder}/zig",
-    }  # a home may be read-only
+    # The home directory may be read-only.
+    caches = {"ZIG_GLOBAL_CACHE_DIR": f"{folder}/zig", "ZIG_LOCAL_CACHE_DIR": f"{folder}/zig"}
     try:
         done = subprocess.run(
             command,

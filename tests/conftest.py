@@ -24,8 +24,8 @@ from tests.support.ending import (
 from hourmark.config.groups import BucketSettings
 from hourmark.config.loading import Config, load_config
 from hourmark.config.redaction import forget_secrets
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.servers import mirror_is_there
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.servers import is_mirror_installed
 
 __all__ = [
     "pytest_configure",
@@ -62,15 +62,15 @@ def no_secrets_of_other_tests() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """The running stack. A test that stops or kills a server starts it again before it ends."""
     if named := os.environ.get("HOURMARK_TEST_HOME"):
-        existing = Stack.load(Path(named))
+        existing = LocalStack.load(Path(named))
         existing.up()
         yield existing
         return
-    made = Stack.load_or_make(
-        tmp_path_factory.mktemp("hourmark-home"), mirror=mirror_is_there(), jmx=True
+    made = LocalStack.load_or_create(
+        tmp_path_factory.mktemp("hourmark-home"), mirror=is_mirror_installed(), jmx=True
     )
     try:
         made.up()
@@ -83,7 +83,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="session")
-def config(stack: Stack) -> Config:
+def config(stack: LocalStack) -> Config:
     """The configuration that `hourmark up` wrote for the stack, with buckets of a minute: a cluster
     has one length for all.
     """

@@ -1,9 +1,6 @@
-"""Whether what is locked has known vulnerabilities: `python -m tools.audit_dependencies [LOCK…]`.
+"""Check locked dependencies for known vulnerabilities.
 
-`pip-audit` asks about every version of `requirements.lock` and of the launcher's locks. Exit 0: the
-database was asked about each of them, and knows none that is vulnerable. Exit 1: it knows one, or
-it could not be asked about all. Without network, or where an index has no such database, nothing is
-known, and that is what is said. Jars are not asked about.
+Usage: `python -m tools.audit_dependencies [LOCK…]`.
 """
 
 from __future__ import annotations
@@ -32,14 +29,22 @@ LOCKS: Final = (
     "--osv-url", help="Ask this OSV service, instead of the Python package index's own advisories."
 )
 def main(locks: tuple[Path, ...], osv_url: str | None) -> None:
-    """Ask about each version in LOCKS; without them, in all locks of the checkout."""
+    """Audit all versions in the lock files LOCKS; without LOCKS, in all lock files."""
     service = ("--vulnerability-service", "osv", "--osv-url", osv_url) if osv_url else ()
     outcomes = [_audit(lock.absolute(), service) for lock in locks or LOCKS]
     sys.exit(0 if all(outcomes) else 1)
 
 
 def _audit(lock: Path, service: Sequence[str]) -> bool:
-    """Whether all of it was asked about, and nothing found; says what was."""
+    """Audit one lock file and print the result.
+
+    Args:
+        lock: Lock file to audit.
+        service: Options of pip-audit that select the vulnerability service.
+
+    Returns:
+        True if all its versions could be checked and none has a known vulnerability.
+    """
     command = [
         sys.executable,
         "-m",
@@ -62,27 +67,27 @@ def _audit(lock: Path, service: Sequence[str]) -> bool:
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
-        told = json.loads(done.stdout)["dependencies"]
+        packages = json.loads(done.stdout)["dependencies"]
     except (json.JSONDecodeError, KeyError):
         reason = (done.stderr.strip().splitlines() or ["no answer"])[-1][:300]
-        click.echo(f"{lock.name}: NOT ASKED, so nothing is known: {reason}")
+        click.echo(f"{lock.name}: NOT CHECKED, so nothing is known: {reason}")
         return False
-    asked = [package for package in told if "skip_reason" not in package]
-    found = [package for package in asked if package["vulns"]]
+    checked = [package for package in packages if "skip_reason" not in package]
+    found = [package for package in checked if package["vulns"]]
     for package in found:
         for known in package["vulns"]:
             names = ", ".join([known["id"], *known.get("aliases", ())])
-            mended = ", ".join(known["fix_versions"]) or "no version yet"
+            fixed = ", ".join(known["fix_versions"]) or "no version yet"
             click.echo(
-                f"{lock.name}: {package['name']} {package['version']}: {names}; mended in {mended}"
+                f"{lock.name}: {package['name']} {package['version']}: {names}; fixed in {fixed}"
             )
-    if missed := len(told) - len(asked):
+    if missed := len(packages) - len(checked):
         click.echo(
-            f"{lock.name}: NOT ASKED about {missed} of {len(told)} versions, so nothing "
-            "is known of them"
+            f"{lock.name}: NOT CHECKED for {missed} of {len(packages)} versions, so nothing "
+            "is known about them"
         )
-    click.echo(f"{lock.name}: asked about {len(asked)} versions, {len(found)} vulnerable")
-    return bool(asked) and not found and not missed
+    click.echo(f"{lock.name}: checked {len(checked)} versions, {len(found)} vulnerable")
+    return bool(checked) and not found and not missed
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""What of other people's is bundled in a folder: Python packages and jars, with versions, licences
-and digests.
+"""Inventory of third-party software in a folder: Python packages and jars with their licenses.
 
-A licence is what the package's metadata says (license expression, field or classifier), and for a
-jar, in this order: its manifest's Bundle-License, its pom.xml, the first words of its licence file.
-Where a jar says nothing, what its project declares stands in `packaging/debian/licences.toml`; else
-it is "not said".
+A license comes from a package's metadata (license expression, field or classifier), or for a jar,
+in this order, from its manifest's Bundle-License, its pom.xml or the first words of its license
+file. If a jar contains none, `packaging/debian/licences.toml` states what its project declares;
+otherwise the license is "not said".
 """
 
 from __future__ import annotations
@@ -40,8 +39,13 @@ _TEXTS: Final = (  # what licences begin with, whatever they are called there
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class Bundled:
-    """One package or jar. `kind`: "pypi" or "jar". `sha256`: of a jar; a package's files have
-    theirs in its RECORD. `group`: Maven's, where the jar or the lock of the servers' jars says it.
+    """One bundled Python package or jar.
+
+    Attributes:
+        kind: `pypi` or `jar`.
+        sha256: Digest of a jar; empty for a package, whose RECORD file has digests of its files.
+        licence: License from the metadata, or `not said`.
+        group: Maven group ID from the jar or from the lock file of the servers' jars, or empty.
     """
 
     kind: str
@@ -53,13 +57,17 @@ class Bundled:
 
 
 def bundled(folder: Path) -> list[Bundled]:
-    """All below the folder: packages that are installed right there, and jars wherever they are."""
+    """Return all third-party software in a folder.
+
+    Args:
+        folder: Folder that contains installed Python packages directly, and jars at any depth.
+    """
     found = [_package(of) for of in importlib.metadata.distributions(path=[str(folder)])]
     return sorted([*found, *(_jar(path) for path in folder.rglob("*.jar"))])
 
 
 def listed(parts: list[Bundled]) -> str:
-    """As text for who reads it."""
+    """Return a list of bundled software as text for people."""
     width = max(len(f"{part.name} {part.version}") for part in parts)
     return "".join(
         f"{part.name + ' ' + part.version:<{width}}  {part.kind:<4}  {part.licence}\n"
@@ -90,7 +98,7 @@ def _jar(path: Path) -> Bundled:
     name, version = (matched["name"], matched["version"]) if matched else (path.stem, "")
     digest = sha256_of(path)
     with zipfile.ZipFile(path) as archive:
-        licence = next(_told(archive), None) or _KNOWN.get(path.name) or NOT_SAID
+        licence = next(_license_statements(archive), None) or _KNOWN.get(path.name) or NOT_SAID
         group = _groups_locked().get(digest) or _group(archive, name)
     return Bundled(
         kind="jar", name=name, version=version, licence=licence, sha256=digest, group=group
@@ -103,7 +111,7 @@ def _groups_locked() -> dict[str, str]:
 
 
 def _group(archive: zipfile.ZipFile, name: str) -> str:
-    """As Maven wrote it into the jar, where that is of one artifact."""
+    """Return the Maven group ID of the artifact `name` that a jar contains, or an empty string."""
     found = (
         re.fullmatch(r"META-INF/maven/([^/]+)/([^/]+)/pom.properties", entry)
         for entry in archive.namelist()
@@ -111,8 +119,8 @@ def _group(archive: zipfile.ZipFile, name: str) -> str:
     return next((match[1] for match in found if match and match[2] == name), "")
 
 
-def _told(archive: zipfile.ZipFile) -> Iterator[str]:
-    """What a jar says of its licence, the clearest first."""
+def _license_statements(archive: zipfile.ZipFile) -> Iterator[str]:
+    """Yield what a jar states about its license, the most specific statement first."""
     names = archive.namelist()
     if "META-INF/MANIFEST.MF" in names:
         manifest = re.sub(

@@ -18,7 +18,7 @@ _OF_GIT: Final = ("Merge ", "fixup! ", "squash! ", "amend! ")
 
 
 def problems(message: str) -> Iterator[str]:
-    """What is wrong with it, each with what to do."""
+    """Yield each problem of a commit message with its fix; nothing if the message is valid."""
     lines = [
         line.rstrip()
         for line in message.partition(_SCISSORS)[0].splitlines()
@@ -44,7 +44,14 @@ def problems(message: str) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code: 0, or 1 with each problem on stderr."""
+    """Check the commit message in a file, print its problems to stderr, and return the exit code.
+
+    Args:
+        arguments: Command-line arguments: the path of the file.
+
+    Returns:
+        0 if the message is valid, else 1.
+    """
     (file,) = arguments
     found = list(problems(Path(file).read_text()))
     for problem in found:

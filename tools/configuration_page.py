@@ -1,5 +1,6 @@
-"""Make docs/configuration.md from the settings' own descriptions: `python -m
-tools.configuration_page`, after each change.
+"""Generate docs/configuration.md from the descriptions of the settings.
+
+Run `python -m tools.configuration_page` after each change of a setting.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ _KINDS: Final = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the text of docs/configuration.md."""
     return "\n".join([HEAD, *_general(), *_sections(Config, ())])
 
 
 def settings_without_description() -> list[str]:
-    """Names of settings that say nothing of themselves."""
+    """Return the names of settings that have no description."""
     groups: list[tuple[str, type[BaseModel]]] = [
         ("", Config),
         ("tailer.sources.", TailedSource),
@@ -94,8 +95,12 @@ def _sections(model: type[BaseModel], keys: tuple[str, ...]) -> Iterator[str]:
 
 
 def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
-    """The settings of one table, without the tables within it; `keys` None: no variable
-    gives them.
+    """Return the Markdown table of one group of settings, without nested groups.
+
+    Args:
+        model: Settings of the group.
+        keys: Path of the group, from which the names of environment variables are made, or None if
+            no environment variable sets them.
     """
     columns = (
         COLUMNS if keys is not None else tuple(column for column in COLUMNS if column != "variable")
@@ -117,7 +122,7 @@ def _table(model: type[BaseModel], keys: tuple[str, ...] | None) -> str:
 
 
 def _group(field: FieldInfo) -> type[BaseModel] | None:
-    """The table that the setting is, if it is one."""
+    """Return the settings class of a field that is a nested group, or None for another field."""
     if get_origin(field.annotation) is dict:  # tables by name
         return None
     kinds = (
@@ -139,7 +144,7 @@ def _said(model: type[BaseModel]) -> str:
 
 
 def _allowed(schema: dict[str, Any]) -> str:
-    """What a JSON schema allows, in words."""
+    """Describe in words which values a JSON schema allows."""
     if "enum" in schema:
         return ", ".join(f"`{value}`" for value in schema["enum"])
     if schema.get("type") == "array":

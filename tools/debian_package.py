@@ -1,11 +1,11 @@
-"""Make Debian packages of Hourmark: `python -m tools.debian_package FOLDER [NAME…]`; prints their
-paths.
+"""Build Debian packages of Hourmark: `python -m tools.debian_package FOLDER [NAME…]`.
 
-`packaging/debian/packages.toml` says what each holds. Each has the locked versions of what it
-imports in a folder of its own, for the machine's python3, a systemd unit, a bill of materials and
-the licences of what is bundled. What is compiled is for one version of Python: that of Debian 12
-unless `--python` names another, on the kind of processor where it is made. Needs dpkg-deb, and
-strip of the package binutils; the mirror's jars are fetched where the user's cache lacks them.
+The command prints the paths of the packages. `packaging/debian/packages.toml` declares what each
+contains. Each package has the locked versions of its dependencies in its own folder, for the
+machine's python3, a systemd unit, a bill of materials and the licenses of bundled software.
+Compiled code is for one Python version (that of Debian 12 unless `--python` names another) and for
+the processor architecture of the build machine. Requires dpkg-deb, and strip from binutils. The
+mirror's jars are downloaded if the user's cache lacks them.
 """
 
 from __future__ import annotations
@@ -66,10 +66,8 @@ _NOT_NEEDED: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Unit:
-    """What systemd runs, as a table of `packages.toml` says: the package's own, or one
-    `beside` it.
-    """
+class SystemdUnit:
+    """A systemd unit of a Debian package, as declared in `packages.toml`."""
 
     command: str
     unit: str
@@ -79,9 +77,13 @@ class Unit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One table of `packages.toml`. `rooms`, with their extras, are all of Hourmark's; `sources`:
-    what has no wheel; `jars`: sets of the servers' lock; `private`: others may not read its
-    configuration.
+    """One Debian package, as declared by a table of `packages.toml`.
+
+    Attributes:
+        rooms: Hourmark distributions of the package, with their extras.
+        sources: Dependencies that are built from source because they have no wheel.
+        jars: Names of jar sets in the lock file of the servers.
+        private: Whether only the package's user may read its configuration.
     """
 
     name: str
@@ -97,16 +99,16 @@ class Package:
     jars: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     depends: tuple[str, ...] = ()
-    beside: Mapping[str, Unit] = field(default_factory=dict)
+    beside: Mapping[str, SystemdUnit] = field(default_factory=dict)
 
     @property
-    def units(self) -> dict[str, Unit]:
-        """By name; its own first."""
+    def units(self) -> dict[str, SystemdUnit]:
+        """Return the systemd units of the package by name, its main unit first."""
         others = {f"hourmark-{name}": unit for name, unit in self.beside.items()}
-        return {self.full_name: Unit(command=self.command, unit=self.unit), **others}
+        return {self.full_name: SystemdUnit(command=self.command, unit=self.unit), **others}
 
     def unit_text(self, name: str) -> str:
-        """The file of one."""
+        """Return the text of the unit file `name`."""
         unit = self.units[name]
         wanted = [
             f"{other}.service"
@@ -130,7 +132,12 @@ class Package:
         return f"usr/lib/{self.full_name}"
 
     def filled(self, part: str, **more: str) -> str:
-        """A file of packaging/debian with its @…@ filled."""
+        """Return the text of a template in packaging/debian with all `@…@` placeholders replaced.
+
+        Args:
+            part: Name of the template.
+            more: Additional placeholder values by name.
+        """
         known = {
             "name": self.name,
             "user": self.user,
@@ -170,7 +177,7 @@ PACKAGES: Final = _read()
     help="Of the package, where Hourmark is the same.",
 )
 def main(folder: Path, names: tuple[str, ...], python: str, revisions: tuple[int, ...]) -> None:
-    """Make the packages NAMES in FOLDER; without names all."""
+    """Build the packages NAMES in FOLDER; without NAMES, all packages."""
     folder.mkdir(parents=True, exist_ok=True)
     release = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]["version"]
     architecture = _said("dpkg", "--print-architecture")
@@ -202,18 +209,14 @@ def main(folder: Path, names: tuple[str, ...], python: str, revisions: tuple[int
 
 
 def _packed(tree: Path, made: Path) -> Path:
-    """Jars are packed already: what is small with xz takes minutes there, for a tenth less than
-    zstd makes of it.
-    """
+    # Jars are compressed already: xz takes minutes and saves only a tenth compared with zstd.
     packing = ("-Zzstd", "-z6") if any(tree.rglob("*.jar")) else ("-Zxz",)
     _said("dpkg-deb", "--root-owner-group", *packing, "--build", str(tree), str(made))
     return made
 
 
 def _install(package: Package, library: Path, wheels: Path, python: str, platform: str) -> None:
-    """The rooms and what they need, as locked; nothing is compiled but the rooms' own wheels were
-    built.
-    """
+    # Only Hourmark's own wheels are built; all other packages are installed as locked.
     _uv(
         "pip",
         "install",

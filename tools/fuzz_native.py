@@ -1,12 +1,11 @@
-"""Random types and lines, valid and hostile, through a build of the native pass with sanitizers,
-against the Python path.
+"""Fuzz test of the native range pass: a sanitizer build is compared with the Python implementation.
 
     python -m tools.fuzz_native [--seconds N] [--seed N]
 
-It needs gcc with libasan and libubsan. A fault of memory or a difference ends it with exit code 1
-and names the seed, which shows it again. What is fed: lines of random types (`native_cases`), and
-programs and lines with bytes altered; now and then records are sent to librdkafka's mock cluster
-(`native_sending`), and read from it (`native_reading`).
+Requires gcc with libasan and libubsan. A memory error or a difference ends it with exit code 1 and
+prints the seed that reproduces it. Inputs are lines of random types, valid and hostile
+(`native_cases`), and programs and lines with corrupted bytes. At intervals, records are sent to
+librdkafka's mock cluster (`native_sending`) and read from it (`native_reading`).
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ _CASES_A_SENDING = 500
 
 
 def build_tool() -> ModuleType:
-    """`native/native_build.py`, which belongs to no package."""
+    """Load `native/native_build.py`, which belongs to no package, as a module."""
     return load(ROOT / "native" / "native_build.py", "native_build")
 
 
 def load(path: Path, name: str) -> ModuleType:
-    """A module from its file."""
+    """Load the extension or Python module in the file `path` under the module name `name`."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -60,8 +59,9 @@ def load(path: Path, name: str) -> ModuleType:
 
 
 class AlteredPrograms:
-    """The module, but the programs that it gets have bytes altered; those that it refuses are taken
-    as they were.
+    """A wrapper of the native module that corrupts random bytes of the programs that it receives.
+
+    A corrupted program that the module rejects is replaced by the original.
     """
 
     def __init__(self, module: ModuleType, rng: random.Random) -> None:
@@ -79,7 +79,17 @@ class AlteredPrograms:
 
 
 def one(seed: int) -> Case:
-    """A case that must be the same in both, and one that must only not hurt."""
+    """Run one case through both implementations, then again with corrupted programs.
+
+    Args:
+        seed: Seed of the random case.
+
+    Returns:
+        The case.
+
+    Raises:
+        AssertionError: The results of the native pass and the Python implementation differ.
+    """
     rng = random.Random(seed)
     case = random_case(rng)
     if found := difference(case):
@@ -98,7 +108,17 @@ def one(seed: int) -> Case:
 
 
 def fuzz(module: Path, seconds: float, seed: int, note: Callable[[int], object]) -> dict[str, Any]:
-    """Until the time is over; `note` gets each seed before it is used."""
+    """Run random cases until the time is over.
+
+    Args:
+        module: Path of the compiled module.
+        seconds: Duration in seconds.
+        seed: First seed; it grows by one for each case.
+        note: Function that receives each seed before it is used.
+
+    Returns:
+        Counts for the report.
+    """
     native.MODULE = compiled = load(module, "_native")
     began, cases, lines, appends, read = time.monotonic(), 0, 0, 0, 0
     while time.monotonic() - began < seconds:
@@ -120,7 +140,7 @@ def fuzz(module: Path, seconds: float, seed: int, note: Callable[[int], object])
 
 
 def main() -> int:
-    """The command."""
+    """Run the command line and return its exit code."""
     arguments = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -146,7 +166,11 @@ def main() -> int:
 
 
 def sanitized(folder: Path, seconds: float, seed: int) -> int:
-    """Build, and run this program again with the sanitizers loaded before all else."""
+    """Build the module with sanitizers and run this program again with them preloaded.
+
+    Returns:
+        The exit code of that program.
+    """
     build_tool().compile_module(folder / "_native.abi3.so", ("gcc",), *SANITIZERS)
     libraries = [
         subprocess.run(

@@ -1,5 +1,6 @@
-"""The sets of jars that the local stack, a peer in a benchmark and YARN in tests need: their roots,
-and what of these roots' dependencies is left out.
+"""Definitions of jar sets: root artifacts, and the dependencies of the roots that are left out.
+
+The local stack, a benchmark's reference implementation and YARN in tests use them.
 
 Only `tools.lock_jars` reads this; everything else reads the lock files made from it.
 """
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Root:
-    """A Maven coordinate that a set begins with."""
+    """A Maven coordinate whose dependencies belong to a jar set."""
 
     organisation: str
     module: str
@@ -22,7 +23,11 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class JarSet:
-    """One class path. `left_out` are prefixes of module names that the servers run without."""
+    """The definition of one class path.
+
+    Attributes:
+        left_out: Prefixes of module names that the servers do not need.
+    """
 
     name: str
     roots: tuple[Root, ...]
@@ -41,7 +46,7 @@ SETS: tuple[JarSet, ...] = (
             Root(organisation=_KAFKA, module="kafka_2.13", revision="4.3.0"),
             Root(organisation=_KAFKA, module="kafka-tools", revision="4.3.0"),
             Root(organisation=_KAFKA, module="connect-mirror", revision="4.3.0"),
-            # Kafka names slf4j 1.7 and leaves the choice of a backend to whoever runs it.
+            # Kafka depends on slf4j 1.7 and leaves the choice of a backend to its operator.
             Root(
                 organisation="org.apache.logging.log4j",
                 module="log4j-slf4j-impl",

@@ -1,10 +1,10 @@
-"""Keep what the parser gives now, for good: `python -m tools.keep_parser_vectors`, once for each
-`hourmark.rules.revision.PARSER.parser`.
+"""Store the present results of the parser permanently: `python -m tools.keep_parser_vectors`.
 
-The inputs are those of `tools.parser_cases`. The service refuses to start where a kept vector gives
-something else; so a number's vectors are never written again: a change that alters one is a new
-number. With a name of `parser_check.EXTRAS` it keeps those of `tools.parser_extras`: what becomes
-of ranges that say more than those of 0.2.0.
+Run it once for each `hourmark.rules.revision.PARSER.parser`. The inputs are those of
+`tools.parser_cases`. The service does not start if it computes another result for a stored vector.
+The vectors of a parser number are therefore never overwritten: a change that alters one needs a new
+number. With a name from `parser_check.EXTRAS`, the inputs are those of `tools.parser_extras`:
+ranges with properties that are newer than version 0.2.0.
 """
 
 from __future__ import annotations
@@ -29,13 +29,20 @@ from hourmark_delivery_service.parsing.parser_check import (
 
 
 def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
-    """Write the current number's vectors, or those of extras. UsageError if it has some."""
+    """Write the vectors of the current parser number, or those of extras.
+
+    Args:
+        folder: Folder of the vector files.
+        name: Parser number, or a name from `parser_check.EXTRAS`.
+
+    Raises:
+        UsageError: The file exists already.
+    """
     file = folder / f"{name}.json"
     if file.exists():
         raise UsageError(
-            f"{file} is there already, and rules revisions name that parser: what it gives "
-            "never changes. For a change that is "
-            "meant, count hourmark.rules.revision.PARSER up first; "
+            f"{file} exists already, and rules revisions name that parser: its results never "
+            "change. For an intended change, increase hourmark.rules.revision.PARSER first; see "
             "docs/decisions/2026-11-22-the-parser-is-versioned.md"
         )
     content = made(parser_extras if name in EXTRAS else parser_cases)
@@ -47,7 +54,11 @@ def main(folder: Path = FOLDER, name: str = str(PARSER.parser)) -> None:
 
 
 def made(of: ModuleType = parser_cases) -> dict[str, Any]:
-    """The current number's vectors of these inputs, digests included."""
+    """Return the vectors that the current parser gives for the inputs of a module, with digests.
+
+    Args:
+        of: Module with the inputs, `parser_cases` or `parser_extras`.
+    """
     inputs = list(of.cases())
     bodies = list(dict.fromkeys(json.dumps(case["body"]) for case in inputs))
     content: dict[str, Any] = {
@@ -64,7 +75,7 @@ def made(of: ModuleType = parser_cases) -> dict[str, Any]:
 
 
 def rendered(content: dict[str, Any]) -> str:
-    """As JSON, an entry to a line."""
+    """Return vectors as JSON text with one entry per line."""
     lines = {
         name: ",\n".join(json.dumps(entry) for entry in content[name])
         for name in ("rules", "bodies", "vectors")

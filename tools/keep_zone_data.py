@@ -1,8 +1,8 @@
-"""Keep the zones of the installed `tzdata` for good, for rules revisions to name: `python -m
-tools.keep_zone_data`.
+"""Store the time zones of the installed `tzdata` permanently, for use by rules revisions.
 
-What is kept never changes: ranges that name it are parsed by it years later. So an existing version
-is not written again, and the digest of its content goes into the vectors of the contract.
+Run as `python -m tools.keep_zone_data`. Stored zone data never changes, because ranges that name it
+are parsed with it years later. An existing version is therefore not written again, and the digest
+of its content becomes part of the contract's test vectors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ _LONG_AGO: Final = (1980, 1, 1, 0, 0, 0)  # a zip's first day: the same content 
 
 
 def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
-    """Keep the installed version. UsageError if it is kept already."""
+    """Store the zone data of the installed `tzdata` version.
+
+    Args:
+        folder: Folder of the zip files.
+        digests: File with the digest of each stored version.
+
+    Raises:
+        UsageError: The version is stored already.
+    """
     version, zones = importlib.metadata.version("tzdata"), installed_zones()
     file = folder / f"{version}.zip"
     if file.exists():
@@ -52,7 +60,7 @@ def main(folder: Path = FOLDER, digests: Path = DIGESTS) -> None:
 
 
 def installed_zones() -> dict[str, bytes]:
-    """Name and TZif data of each zone of the installed `tzdata`, sorted by name."""
+    """Return the TZif data of each zone in the installed `tzdata` by zone name, sorted by name."""
     return dict(sorted(_zones(importlib.resources.files("tzdata").joinpath("zoneinfo"), "")))
 
 
@@ -65,7 +73,7 @@ def _zones(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:
 
 
 def zipped(zones: Mapping[str, bytes]) -> bytes:
-    """One zip of them, the same whenever it is made."""
+    """Return a zip archive of time zones; equal zones always give equal bytes."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, data in sorted(zones.items()):
@@ -74,7 +82,7 @@ def zipped(zones: Mapping[str, bytes]) -> bytes:
 
 
 def digest_of(zones: Mapping[str, bytes]) -> str:
-    """Of names and data, whatever they are stored as."""
+    """Return the digest of zone names and data, which does not depend on how they are stored."""
     whole = hashlib.blake2b(digest_size=16)
     for name, data in sorted(zones.items()):
         whole.update(f"{name}\0{len(data)}\0".encode() + data)

@@ -1,10 +1,8 @@
-"""Make `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and
-`yarn_jars.lock` of `tests/support` anew from `tools.jar_sets`: `python -m tools.lock_jars`.
+"""Regenerate the jar lock files from `tools.jar_sets`: `python -m tools.lock_jars`.
 
-Needs the network; takes a few minutes.
-
-The roots are resolved with their runtime dependencies, each file is hashed, and each lock is
-replaced as a whole.
+Writes `jars.lock` of `infra/hourmark_infra/jars`, `spark_jars.lock` of `bench` and `yarn_jars.lock`
+of `tests/support`. The root artifacts are resolved with their runtime dependencies, each file is
+hashed, and each lock file is replaced atomically. Needs network access and takes a few minutes.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from tools.jar_sets import PEER, SETS, YARN, JarSet
 
 from hourmark.errors import Unavailable
 from hourmark.process.durable import write_durably
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.jars.ivy import dependency, last_words, start_ivy
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.jars.ivy import read_log_tail, render_dependency, start_ivy
 from hourmark_infra.jars.lockfile import LOCK_FILE, Jar, render_lock, sha256_of
 from hourmark_infra.java.find import java_executable
 
@@ -28,7 +26,7 @@ _RETRIEVED = "[organisation]/[module]/[revision]/[artifact](-[classifier]).[ext]
 
 
 def main() -> None:
-    """Resolve all sets and write the locks."""
+    """Resolve all jar sets and write the lock files."""
     _lock(LOCK_FILE, SETS)
     _lock(JARS_LOCK, (PEER,))
     _lock(YARN_LOCK, (YARN,))
@@ -39,17 +37,17 @@ def _lock(lock_file: Path, jar_sets: Sequence[JarSet]) -> None:
     write_durably(lock_file, render_lock(jars).encode(), mode=0o644)
     for jar_set in jar_sets:
         chosen = [jar for jar in jars if jar.set == jar_set.name]
-        say_on_stderr(
+        print_progress(
             f"{jar_set.name}: {len(chosen)} files, {sum(jar.size for jar in chosen) / 1e6:.1f} MB"
         )
 
 
 def _resolve(jar_set: JarSet) -> Iterator[Jar]:
-    say_on_stderr(f"{jar_set.name}: resolving")
+    print_progress(f"{jar_set.name}: resolving")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         dependencies = "\n".join(
-            dependency(
+            render_dependency(
                 root.organisation,
                 root.module,
                 root.revision,
@@ -64,7 +62,7 @@ def _resolve(jar_set: JarSet) -> Iterator[Jar]:
         )
         if process.wait() != 0:
             raise Unavailable(
-                f"{jar_set.name} cannot be resolved; see Ivy's words:\n{last_words(folder, 30)}"
+                f"{jar_set.name} cannot be resolved; see Ivy's words:\n{read_log_tail(folder, 30)}"
             )
         for path in sorted(path for path in out.rglob("*") if path.is_file()):
             jar = _described(jar_set.name, path, out)

@@ -1,5 +1,6 @@
-"""Random types and lines, valid, nearly valid and hostile, for comparing the native pass with the
-Python path.
+"""Random types and lines for comparing the native range pass with the Python implementation.
+
+Lines are valid, nearly valid or hostile.
 """
 
 from __future__ import annotations
@@ -134,14 +135,14 @@ _SPACES: Final = ("", "", "", " ", "  ", "\t", "\r", "\n"[:0])
 
 
 class Case(NamedTuple):
-    """A revision with one source, and a body for it."""
+    """A random rules revision with one source, and the body of a range."""
 
     rules: Rules
     body: bytes
 
 
 class _Types:
-    """Random Avro types of one schema."""
+    """Generator of random Avro types for one schema."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -232,7 +233,7 @@ class _Types:
 
 
 class _Lines:
-    """Random lines for a type's fields."""
+    """Generator of random lines for the fields of a type."""
 
     def __init__(self, rng: random.Random, oddness: float) -> None:
         self._rng = rng
@@ -416,7 +417,7 @@ def _header(rng: random.Random, oddness: float) -> str:
 
 
 def altered(rng: random.Random, text: bytes) -> bytes:
-    """With up to three bytes or pieces replaced, cut out or put in."""
+    """Return `text` with up to three random bytes or pieces replaced, removed or inserted."""
     made = bytearray(text)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(len(made) + 1)
@@ -427,7 +428,10 @@ def altered(rng: random.Random, text: bytes) -> bytes:
 
 
 def random_case(rng: random.Random) -> Case:
-    """A revision with a JSON type and a text type, and lines that mostly fit, or mostly do not."""
+    """Return a random case with a JSON type, a text type and lines.
+
+    In some cases most lines fit their type, in the others most do not.
+    """
     fields: list[dict[str, Any]] = []
     while not fields:
         with contextlib.suppress(ValueError):  # some are no schema, such as a union of two alike
@@ -480,7 +484,7 @@ def _line(rng: random.Random, fields: list[dict[str, Any]], oddness: float) -> b
 
 
 def range_of(case: Case) -> ByteRange:
-    """The body as a range."""
+    """Return the body of a case as a byte range."""
     return ByteRange(
         host_id="0123456789abcdef" * 2,
         file_id="fedcba9876543210" * 2,
@@ -498,7 +502,7 @@ def range_of(case: Case) -> ByteRange:
 
 @contextlib.contextmanager
 def python_alone() -> Iterator[None]:
-    """As where the compiled module is not there."""
+    """Disable the native module within a `with` block, as if it were not installed."""
     module, native.MODULE = native.MODULE, None
     try:
         yield
@@ -507,13 +511,21 @@ def python_alone() -> Iterator[None]:
 
 
 def parsed(case: Case, rules: CompiledRules) -> tuple[ParsedRange, dict[str, int]]:
-    """All that parsing gives, and the counts by reason."""
+    """Parse the range of a case.
+
+    Returns:
+        The parsing result, and the number of dead letters by reason.
+    """
     parser = RangeParser(range_of(case), case.body, rules)
     return parser.parse_all(), dict(parser.reasons)
 
 
 def difference(case: Case) -> str:
-    """What the native pass and the Python path give differently; empty if nothing."""
+    """Parse a case with both implementations and describe how the results differ.
+
+    Returns:
+        A description, or an empty string if the results are equal.
+    """
     with_it = parsed(case, CompiledRules(case.rules))
     with python_alone():
         without = parsed(case, CompiledRules(case.rules))

@@ -1,5 +1,6 @@
-"""Random records of librdkafka's mock cluster, read in columns and as messages: both must be the
-same, wherever they are cut.
+"""Random test of the native Kafka reader with librdkafka's mock cluster.
+
+Records are read in columns and as messages, in batches of random sizes; both results must be equal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SIZES: Final = (0, 1, 24, 100, 5000)
 
 
 def rows_of(records: PackedRecords) -> list[Record]:
-    """Each of them, taken out of its columns."""
+    """Return the records of packed columns as separate objects."""
     count = len(records)
     key_ends, value_ends = (
         struct.unpack(f"={count + 1}i", ends) for ends in (records.key_ends, records.value_ends)
@@ -42,7 +43,15 @@ def rows_of(records: PackedRecords) -> list[Record]:
 
 
 def read_at_random(module: ModuleType, seed: int) -> int:
-    """How many records were compared. AssertionError where a column differs from the message."""
+    """Write and read random records, compare both ways of reading, and return their number.
+
+    Args:
+        module: Native module that reads records in columns.
+        seed: Seed of the random records.
+
+    Raises:
+        AssertionError: A column differs from the messages.
+    """
     rng = random.Random(seed)
     assert supports_native_client(module)
     producer = Producer({"test.mock.num.brokers": 1, "log_level": 0})

@@ -1,5 +1,6 @@
-"""Random appends of packed records to librdkafka's mock cluster: some abandoned, some too much for
-the producer's memory.
+"""Random test of the native Kafka sender with librdkafka's mock cluster.
+
+Some appends are abandoned; some exceed the memory of the producer.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _APPENDS: Final = 40
 
 
 def packed(rng: random.Random) -> PackedMessages:
-    """Records of random sizes."""
+    """Return records of random sizes in packed form."""
     values = [
         rng.randbytes(rng.choice((1, 30, 240, 5000)))
         for _ in range(rng.choice((1, 7, 255, 256, 257, 700)))
@@ -35,9 +36,12 @@ def packed(rng: random.Random) -> PackedMessages:
 
 
 async def send_at_random(seed: int) -> int:
-    """How many appends were acknowledged.
+    """Send random appends and return how many of them were acknowledged.
 
-    The memory that the module reads must be there until librdkafka is done with it.
+    The memory of an append must stay valid until librdkafka has finished with it.
+
+    Args:
+        seed: Seed of the random appends.
     """
     rng = random.Random(seed)
     settings = {

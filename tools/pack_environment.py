@@ -1,10 +1,9 @@
-"""Pack what the ETL needs of Python, for Spark to hand out on YARN: `python -m
-tools.pack_environment ENVIRONMENT.tar.gz`.
+"""Pack the ETL's Python environment for Spark executors on YARN.
 
-A virtual environment with the rooms `core` and `etl` and the locked versions of what they import,
-but for pyspark, which spark-submit sends along. Unpacked anywhere it works, where the Python it was
-made with (`--python`) stands at the same path, as that of the machines' Debian does, and processors
-are of the same kind.
+Run as `python -m tools.pack_environment ENVIRONMENT.tar.gz`. The archive is a virtual environment
+with the distributions `core` and `etl` and the locked versions of their dependencies, except
+pyspark, which spark-submit provides. It can be extracted to any path on machines that have the
+Python of `--python` at the same path and the same processor architecture.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ _NOT_NEEDED: Final = (
     help="As it is called on the machines of the cluster.",
 )
 def main(target: Path, python: str) -> None:
-    """Make the archive TARGET."""
+    """Create the archive TARGET."""
     with tempfile.TemporaryDirectory(prefix="pack-environment-") as scratch:
         environment, wheels = Path(scratch) / "environment", Path(scratch) / "wheels"
         _install(environment, wheels, python)
@@ -61,7 +60,7 @@ def main(target: Path, python: str) -> None:
 
 
 def _install(environment: Path, wheels: Path, python: str) -> None:
-    """The rooms' own wheels are built; everything else is as locked."""
+    # Hourmark's own wheels are built; all other packages are installed as locked.
     build = ["--build-constraints", str(ROOT / "infra" / "launcher" / "build.lock")]
     for room in ROOMS:
         _uv(

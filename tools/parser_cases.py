@@ -1,7 +1,7 @@
-"""Inputs that the parser's results are kept for: lines as they come, and lines that libraries may
-come to read otherwise.
+"""Inputs of the stored parser results: ordinary lines, and lines that libraries may parse
+otherwise.
 
-Cases are added freely; a number's vectors, once kept, hold their own inputs.
+Cases can be added at any time: the stored vectors of a parser number contain their own inputs.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ REVISIONS: Final = (USUAL, ALL_TIMES, OTHER)
 
 
 def cases() -> Iterator[Case]:
-    """All of them, each with a name of its own."""
+    """Yield all inputs; each has a unique name."""
     numbers: dict[str, Iterator[int]] = {}
     for case in itertools.chain(
         _syslog(),
@@ -339,7 +339,7 @@ def _times() -> Iterator[Case]:
 
 
 def _zones() -> Iterator[Case]:
-    """A zone of each distinct content, by area."""
+    """Yield one case for each distinct time zone content, grouped by area."""
     distinct = {data: name for name, data in reversed(installed_zones().items())}
     lines = [f"{time} | m".encode() for time in ZONED_TIMES]
     for area, names in itertools.groupby(
@@ -372,7 +372,7 @@ ZONED_TIMES: Final = (
 
 
 def _mutated() -> Iterator[Case]:
-    """Good lines with a few bytes changed."""
+    """Yield valid lines with a few changed bytes."""
     chance = random.Random(20261122)
     good = [
         *((source, line) for line in SYSLOG_LINES[:4] for source in ("app", "caught")),
@@ -417,7 +417,7 @@ def _batches() -> Iterator[Case]:
 
 
 def _forms() -> Iterator[Case]:
-    """A line at a time, so that what differs is named; and good ones with a few bytes changed."""
+    # One line for each case, so that a difference names the line.
     chance = random.Random(20261123)
     for source, lines in FORM_LINES.items():
         for line in lines:
@@ -430,7 +430,7 @@ def _forms() -> Iterator[Case]:
 
 
 def _ranges() -> Iterator[Case]:
-    """Of everything else that a range says."""
+    """Yield ranges that vary in every other property of a range."""
     line = _line("click", b'{"user":"u","ms":1}')
     for fields in (
         {"start": (1 << 40) + 7, "generation": 3},
@@ -457,7 +457,7 @@ def _ranges() -> Iterator[Case]:
 
 
 def _blanks() -> Iterator[Case]:
-    """Lines of no byte but CR, and those that are nearly so."""
+    """Yield lines that consist of carriage returns only, and lines that almost do."""
     line, event = _line("click", b'{"user":"u","ms":1}'), b'{"user":"u","ms":1}'
     nearly = [
         b"",

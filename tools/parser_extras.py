@@ -1,5 +1,6 @@
-"""Inputs that the parser's results are kept for, of ranges that say more than those of 0.2.0: how
-records are made, fields.
+"""Inputs of the stored parser results with range properties that are newer than version 0.2.0.
+
+They cover how lines are joined to records, and fields of the source.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ _SAID: Final[tuple[dict[str, str], ...]] = (
 
 
 def cases() -> Iterator[Case]:
-    """All of them, each with a name of its own."""
+    """Yield all inputs; each has a unique name."""
     made = itertools.chain(_records(), _containers())
     for number, case in enumerate(made, 1):
         yield {**case, "name": f"{case['name']} {number}"}

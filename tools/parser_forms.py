@@ -1,5 +1,6 @@
-"""Types, sources and lines of the forms of the parsers 2 and 3: syslog as it comes, logfmt,
-columns, JSON lines, redaction.
+"""Types, sources and lines in the formats of parsers 2 and 3.
+
+Formats: syslog as received, logfmt, columns, JSON lines, redaction.
 """
 
 from __future__ import annotations

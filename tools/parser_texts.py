@@ -1,5 +1,6 @@
-"""The texts that `tools.parser_cases` makes its lines of: every rule of the formats, and what
-libraries differ in.
+"""Texts from which `tools.parser_cases` makes lines.
+
+They cover every rule of the formats, and inputs that libraries handle differently.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""A bill of materials in CycloneDX: `python -m tools.sbom [FOLDER]` prints that of packages and
-jars in a folder, else of .venv.
+"""Print a bill of materials in CycloneDX format: `python -m tools.sbom [FOLDER]`.
 
-Debian packages bring theirs (`tools.debian_package`). The same folder makes the same document:
-nothing in it is by chance.
+It lists the packages and jars in FOLDER, or in `.venv` without FOLDER. Equal folders give equal
+documents. Debian packages contain their own (`tools.debian_package`).
 """
 
 from __future__ import annotations
@@ -29,9 +28,14 @@ _NAMESPACE: Final = uuid.UUID("b7c3e3a4-2f5e-5d0a-9a53-9c1d5cf0a6b1")  # of seri
 
 
 def document(name: str, version: str, parts: Iterable[Bundled]) -> str:
-    """CycloneDX 1.6 as JSON, of `name` and what it holds.
+    """Return a CycloneDX 1.6 bill of materials as JSON text.
 
-    Its time is SOURCE_DATE_EPOCH, else the beginning of 1980.
+    Its timestamp is SOURCE_DATE_EPOCH, or the beginning of 1980 if that variable is not set.
+
+    Args:
+        name: Name of the described software.
+        version: Version of the described software.
+        parts: Third-party software that it contains.
     """
     components = [_component(part) for part in parts]
     held = ",".join(f"{c.purl} {[h.content for h in c.hashes]}" for c in components)

@@ -1,9 +1,9 @@
-"""The rooms on another Python: `python -m tools.try_python INTERPRETER`; by `hourmark test
---pythons` for each that is there.
+"""Test Hourmark's distributions with another Python: `python -m tools.try_python INTERPRETER`.
 
-All rooms' wheels are installed into an empty environment of that Python, with the locked versions
-of what they need, Spark among it; what is installed suffices itself; every command says its help;
-then tests run that need no server, on the wheels.
+`hourmark test --pythons` runs it for each interpreter on this machine. All wheels are installed to
+an empty environment with the locked versions of their dependencies, including Spark. The tool
+checks that the dependencies are complete and that every command prints its help, then runs tests
+that need no server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MARKS: Final = "not stack and not chaos and not long"
 @click.command()
 @click.argument("interpreter", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 def main(interpreter: Path) -> None:
-    """Try the rooms on INTERPRETER."""
+    """Test Hourmark's distributions with the Python interpreter INTERPRETER."""
     with tempfile.TemporaryDirectory(prefix="try-python-") as scratch:
         environment, wheels = Path(scratch) / "env", Path(scratch) / "wheels"
         build = ["--build-constraints", str(ROOT / "infra" / "launcher" / "build.lock")]
@@ -79,7 +79,7 @@ def main(interpreter: Path) -> None:
 
 
 def _asked(wheel: Path) -> str:
-    """The ETL with all that its driver needs."""
+    # The ETL is installed with everything that its driver needs.
     name = wheel.name.partition("-")[0].replace("_", "-")
     return f"{name}{'[spark]' if name == 'hourmark-etl' else ''} @ {wheel.as_uri()}"
 

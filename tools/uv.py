@@ -1,6 +1,4 @@
-"""Runs uv as the launcher does: it trusts whom the machine trusts, and reads no configuration of
-the user's.
-"""
+"""Execution of uv as in the launcher: with the machine's trusted CAs, without user settings."""
 
 from __future__ import annotations
 
@@ -15,7 +13,15 @@ Done = subprocess.CompletedProcess[str]
 
 
 def uv(arguments: Sequence[str], cwd: Path | None = None) -> Done:
-    """Without network where the cache has all; the second try's outcome where it has not."""
+    """Run uv offline, and again with network access if the cache lacks a file.
+
+    Args:
+        arguments: Command and options of uv.
+        cwd: Working directory; None for the current one.
+
+    Returns:
+        The result of the last attempt.
+    """
     offline = run_uv([*arguments, "--offline"], cwd)
     return offline if offline.returncode == 0 else run_uv(arguments, cwd)
 

@@ -1,26 +1,28 @@
 #!/usr/bin/env python3
-"""Checks a copy of the closed buckets of one event type, without Hourmark: whether anything was
-changed, added or removed.
+"""Verify a copy of the closed buckets of one event type without Hourmark.
 
-It needs Python 3.11, `pip install "fastavro[zstandard]"`, and a local copy of the type's folder
-(the one that holds `date=…`):
+It reports whether anything was changed, added or removed. It needs Python 3.11,
+`pip install "fastavro[zstandard]"`, and a local copy of the type's folder (the one that contains
+`date=…`):
 
     hdfs dfs -get /hourmark/page-viewed .
     python verify_bucket.py page-viewed
     python verify_bucket.py page-viewed --last 2026-11-21T05 --json
 
-Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and holds the digest of the
-marker before it; the first says that it is the first. So one marker vouches for all before it.
-Checked: the chain from the first bucket on, without a gap; that there are exactly the listed files,
-with their sizes, digests, schemas and numbers of records; that every id is there once, in all
-buckets together, and in the hour that it tells; what markers count and sum up; and that no marker
-contradicts itself or its own digest.
+Each bucket is a folder with a marker, `_SUCCESS`, which lists its files and contains the digest of
+the previous marker; the first marker states that it is the first. One marker therefore
+authenticates all previous ones. The tool checks
 
-Whether buckets at the end of the chain were left out, no copy can show: give the last hour that you
-know of with --last, and compare the digest of the last marker, which is printed, with one that you
-were given.
+- the chain from the first bucket on, without gaps;
+- that exactly the listed files exist, with their sizes, digests, schemas and numbers of records;
+- that every id exists once in all buckets together, and in the hour that it encodes;
+- the counts and sums of the markers;
+- that no marker contradicts itself or its own digest.
 
-Exit 0: whole and unaltered. 1: findings, one a line. 2: wrong use.
+A copy cannot show whether buckets at the end of the chain were removed. Give the last known hour
+with --last, and compare the printed digest of the last marker with one from another source.
+
+Exit code 0: complete and unchanged. 1: findings, one per line. 2: invalid usage.
 """
 
 from __future__ import annotations
@@ -48,8 +50,14 @@ _HEAD_BITS = 80  # an id (RFC 9562, version 8): 48 bits of Unix milliseconds, th
 
 
 @dataclasses.dataclass
-class Bucket:
-    """A folder with a marker; `label` is its hour as the marker says it."""
+class CopiedBucket:
+    """A bucket folder and the marker that it contains.
+
+    Attributes:
+        folder: Path of the bucket's folder.
+        marker: Bytes of the marker file.
+        manifest: JSON object of the marker.
+    """
 
     folder: Path
     marker: bytes
@@ -73,8 +81,12 @@ class Bucket:
 
 
 @dataclasses.dataclass(kw_only=True)
-class Report:
-    """What was found; `findings`: (where, what)."""
+class VerificationReport:
+    """The result of a verification.
+
+    Attributes:
+        findings: Place and description of each problem.
+    """
 
     type: str = ""
     first: str = ""
@@ -90,39 +102,73 @@ class Report:
 
 
 def blake2b(content: bytes, size: int = 16) -> str:
-    """Hex digest, as markers hold it."""
+    """Return the hexadecimal BLAKE2b digest of `content`, in the form that markers contain.
+
+    Args:
+        content: Bytes to hash.
+        size: Length of the digest in bytes.
+    """
     return hashlib.blake2b(content, digest_size=size).hexdigest()
 
 
 def start_of(label: str) -> int:
-    """Unix seconds at which the hour of this label begins; ValueError if it is none."""
+    """Return the start of an hour in Unix seconds.
+
+    Args:
+        label: Label of the hour, for example `2026-11-21T05`.
+
+    Raises:
+        ValueError: The label is not valid.
+    """
     form = "%Y-%m-%dT%H:%M" if ":" in label else "%Y-%m-%dT%H"
     return int(dt.datetime.strptime(label, form).replace(tzinfo=dt.UTC).timestamp())
 
 
 def label_of(start_s: int, length_s: int) -> str:
-    """The inverse."""
+    """Return the label of an hour, for example `2026-11-21T05`.
+
+    Args:
+        start_s: Start of the hour in Unix seconds.
+        length_s: Length of a bucket in seconds.
+    """
     return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime(
         "%Y-%m-%dT%H" if length_s == 3600 else "%Y-%m-%dT%H:%M"
     )
 
 
 def path_of(start_s: int, length_s: int) -> str:
-    """A bucket's folder below its type's."""
+    """Return the path of a bucket's folder relative to the folder of its type.
+
+    Args:
+        start_s: Start of the bucket's hour in Unix seconds.
+        length_s: Length of a bucket in seconds.
+    """
     return dt.datetime.fromtimestamp(start_s, dt.UTC).strftime(
         "date=%Y-%m-%d/hour=%H" + ("" if length_s == 3600 else "/minute=%M")
     )
 
 
 def hour_of_id(event_id: bytes, length_s: int) -> int:
-    """Where the hour of an id begins, Unix seconds."""
+    """Return the start of the hour that an event id encodes, in Unix seconds.
+
+    Args:
+        event_id: Event id, 16 bytes.
+        length_s: Length of a bucket in seconds.
+    """
     seconds = (int.from_bytes(event_id, "big") >> _HEAD_BITS) // 1000
     return seconds - seconds % length_s
 
 
-def read_buckets(root: Path, report: Report) -> list[Bucket]:
-    """All buckets of the copy, by their hours. What belongs to none is a finding."""
-    found: dict[int, Bucket] = {}
+def read_buckets(root: Path, report: VerificationReport) -> list[CopiedBucket]:
+    """Return all buckets in a copy in the order of their hours.
+
+    Files that belong to no bucket are added to the findings.
+
+    Args:
+        root: Folder of the event type.
+        report: Report to which findings are added.
+    """
+    found: dict[int, CopiedBucket] = {}
     folders = {path.parent for path in root.rglob(MARKER)}
     for folder in sorted(folders):
         where = folder.relative_to(root)
@@ -131,7 +177,7 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
             manifest = json.loads(content)
             if manifest["format"] != FORMAT:
                 raise ValueError(f"format {manifest['format']}, this tool knows {FORMAT}")
-            bucket = Bucket(folder, content, manifest)
+            bucket = CopiedBucket(folder, content, manifest)
             check_marker(bucket, where, report)
             if path_of(bucket.start_s, bucket.length_s) != str(where):
                 raise ValueError(f"it is the marker of {bucket.label}")
@@ -142,44 +188,51 @@ def read_buckets(root: Path, report: Report) -> list[Bucket]:
         inside = path in folders or not folders.isdisjoint(path.parents)
         if not inside and not any(path in folder.parents for folder in folders):
             report.add(
-                path.relative_to(root), "is of no bucket: no marker stands beside it, or below it"
+                path.relative_to(root),
+                "belongs to no bucket: there is no marker next to it or below it",
             )
     return [found[start] for start in sorted(found)]
 
 
-def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
-    """What a marker says must fit together, whatever its files hold."""
+def check_marker(bucket: CopiedBucket, where: Path, report: VerificationReport) -> None:
+    """Check that the statements of a marker are consistent, independent of the bucket's files.
+
+    Args:
+        bucket: Bucket with the marker.
+        where: Path of the marker for findings.
+        report: Report to which findings are added.
+    """
     m = bucket.manifest
     waived, method = m["evidence"]["waived"], m["evidence"]["method"]
     files, books = m["files"], m["books"].values()
     listed = sum(f["records"] for f in files)
     wrong = {
         f"its grade is {m['grade']!r}": m["grade"] not in GRADES,
-        f"it is {m['grade']}, and waives {waived}": (m["grade"] == "proved") == bool(waived),
-        f"it says {m['events']} events, its files add up to {listed}": m["events"] != listed,
-        "it lists a file twice, or one of another folder": len(
+        f"it is {m['grade']}, but waives {waived}": (m["grade"] == "proved") == bool(waived),
+        f"it states {m['events']} events, but its files have {listed}": m["events"] != listed,
+        "it lists a file twice or a file of another folder": len(
             {f["name"] for f in files if "/" not in f["name"]}
         )
         != len(files),
         f"nothing was promised (method {method}), yet it settles promises": method == "empty"
         and bool(m["evidence"]["promised"] or m["evidence"]["audit_records"]),
         f"its method is {method!r}": method not in ("sums", "join", "empty"),
-        "it says that more events were checked by checksum than were promised": not 0
+        "it states more events checked by checksum than promised events": not 0
         <= m.get("checked", 0)
         <= m["evidence"]["promised"],
-        "it names more records that were set aside than it counts": m.get("set_aside", 0)
+        "it names more records set aside than it counts": m.get("set_aside", 0)
         < sum(r["records"] for r in m.get("set_aside_records", ())),
-        "it was closed before its hour had ended": m["closed_at_ms"]
+        "it was closed before its hour ended": m["closed_at_ms"]
         < 1000 * (bucket.start_s + bucket.length_s),
         "its books do not add up to its events": bool(books)
         and sum(b["events"] for b in books) != m["events"],
         "its books do not account for its duplicates": bool(books)
         and m["grade"] != "forced"  # which may go without files that are gone
         and sum(b["rows"] - b["events"] for b in books) != m["duplicates_removed"],
-        "it was changed since it was written: its digest of itself is another": not vouches_for_itself(
+        "it was changed after it was written: its own digest does not match": not vouches_for_itself(
             bucket
         ),
-        "it counts less than nothing": min(
+        "it contains a negative count": min(
             m["duplicates_removed"], m["unaudited"], *(b["rows"] for b in books), 0
         )
         < 0,
@@ -188,9 +241,11 @@ def check_marker(bucket: Bucket, where: Path, report: Report) -> None:
         report.add(where / MARKER, what)
 
 
-def vouches_for_itself(bucket: Bucket) -> bool:
-    """Whether `software` ends with the digest of the marker, with zeros in its place; short ones,
-    of before 0.3.0, have none.
+def vouches_for_itself(bucket: CopiedBucket) -> bool:
+    """Return whether the marker's field `software` ends with the digest of the marker.
+
+    The digest is computed with zeros in its own place. Short values of that field, from versions
+    before 0.3.0, contain no digest; the result is true for them.
     """
     if len(software := str(bucket.manifest["software"])) <= SOFTWARE_CHARS_MAX:
         return True
@@ -203,13 +258,17 @@ def vouches_for_itself(bucket: Bucket) -> bool:
     )
 
 
-def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None:
-    """Every marker names the one before it, and the first says that it is the first."""
-    before: Bucket | None = None
+def check_chain(buckets: list[CopiedBucket], last: str | None, report: VerificationReport) -> None:
+    """Check that every marker names the previous one, and that the first states that it is first.
+
+    Args:
+        buckets: All buckets, in the order of their hours.
+        last: Label of the last hour that must exist, or None.
+        report: Report to which findings are added.
+    """
+    before: CopiedBucket | None = None
     for bucket in buckets:
-        said = bucket.manifest.get(
-            "previous", "nothing, as it was written before markers were chained"
-        )
+        said = bucket.manifest.get("previous", "nothing (written before markers were chained)")
         if bucket.manifest["type"] != buckets[0].manifest["type"]:
             report.add(
                 bucket.label,
@@ -220,35 +279,46 @@ def check_chain(buckets: list[Bucket], last: str | None, report: Report) -> None
             if said is not None:
                 report.add(
                     bucket.label,
-                    "the copy begins here, and this is not the type's first bucket: it "
+                    "the copy begins here, but this is not the type's first bucket: it "
                     f"follows {said}",
                 )
         elif bucket.start_s != before.start_s + before.length_s:
             report.add(
                 bucket.label,
-                f"no bucket between {before.label} and this one, though hours close in turn",
+                f"there is no bucket between {before.label} and this one, but hours are closed in order",
             )
         elif said != (stands := {"hour": before.label, "blake2b": before.digest}):
             report.add(
-                bucket.label, f"broken chain: its marker follows {said}, what stands is {stands}"
+                bucket.label,
+                f"broken chain: its marker follows {said}, but the previous marker is {stands}",
             )
         before = bucket
     if last is not None and (before is None or before.start_s < start_of(last)):
-        report.add(last, f"not there: the copy ends with {before.label if before else 'nothing'}")
+        report.add(last, f"missing: the copy ends with {before.label if before else 'nothing'}")
 
 
-def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[bytes]:
-    """The ids in a listed file; whatever is not as the marker says is a finding."""
+def read_file(
+    bucket: CopiedBucket, listed: dict[str, Any], report: VerificationReport
+) -> list[bytes]:
+    """Return the event ids in a file of a bucket.
+
+    A difference from the marker is added to the findings.
+
+    Args:
+        bucket: Bucket that contains the file.
+        listed: Entry of the file in the marker.
+        report: Report to which findings are added.
+    """
     path = bucket.folder / listed["name"]
     where = f"{bucket.label} {listed['name']}"
     if not path.is_file():
-        report.add(where, f"is missing; the marker lists it, with {listed['records']} records")
+        report.add(where, f"is missing; the marker lists it with {listed['records']} records")
         return []
     content = path.read_bytes()
     if len(content) != listed["bytes"]:
-        report.add(where, f"{len(content)} bytes, the marker says {listed['bytes']}")
+        report.add(where, f"{len(content)} bytes, but the marker states {listed['bytes']}")
     if blake2b(content) != listed["blake2b"]:
-        report.add(where, f"blake2b {blake2b(content)}, the marker says {listed['blake2b']}")
+        report.add(where, f"blake2b {blake2b(content)}, but the marker states {listed['blake2b']}")
     ids: list[bytes] = []
     try:
         reader: Any = fastavro.reader(io.BytesIO(content))
@@ -261,7 +331,7 @@ def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[by
         if (mark := blake2b(schema.encode(), 8)) != listed["schema_fingerprint"]:
             report.add(
                 where,
-                f"its schema has the fingerprint {mark}, the marker says "
+                f"its schema has the fingerprint {mark}, but the marker states "
                 f"{listed['schema_fingerprint']}",
             )
         for record in reader:
@@ -273,12 +343,19 @@ def read_file(bucket: Bucket, listed: dict[str, Any], report: Report) -> list[by
         )
         return ids
     if len(ids) != listed["records"]:
-        report.add(where, f"{len(ids)} records, the marker says {listed['records']}")
+        report.add(where, f"{len(ids)} records, but the marker states {listed['records']}")
     return ids
 
 
-def check_files(buckets: list[Bucket], report: Report) -> None:
-    """Files and ids. Memory: the ids of one bucket, and all late ones."""
+def check_files(buckets: list[CopiedBucket], report: VerificationReport) -> None:
+    """Check the files and ids of all buckets.
+
+    Memory holds the ids of one bucket and all late ids.
+
+    Args:
+        buckets: All buckets, in the order of their hours.
+        report: Report to which findings are added.
+    """
     late: dict[bytes, str] = {}
     for bucket in buckets:  # first those that may stand in another bucket, too
         for event_id in (
@@ -297,18 +374,29 @@ def check_files(buckets: list[Bucket], report: Report) -> None:
         ):
             report.add(
                 f"{bucket.label} {path.relative_to(bucket.folder)}",
-                "stands there, and the marker does not list it",
+                "exists, but the marker does not list it",
             )
         check_bucket(bucket, late, report)
 
 
-def ids_of(bucket: Bucket, listed: dict[str, Any]) -> list[bytes]:
-    """As far as they can be read; what is wrong is said when the bucket's turn comes."""
-    return read_file(bucket, listed, Report())
+def ids_of(bucket: CopiedBucket, listed: dict[str, Any]) -> list[bytes]:
+    """Return the event ids in a file of a bucket as far as they can be read, without findings.
+
+    Args:
+        bucket: Bucket that contains the file.
+        listed: Entry of the file in the marker.
+    """
+    return read_file(bucket, listed, VerificationReport())
 
 
-def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None:
-    """One bucket's ids: each once, in its hour, and as counted."""
+def check_bucket(bucket: CopiedBucket, late: dict[bytes, str], report: VerificationReport) -> None:
+    """Check that each id of a bucket exists once, belongs to its hour and is counted by the marker.
+
+    Args:
+        bucket: Bucket to check.
+        late: Label of the bucket by late event id.
+        report: Report to which findings are added.
+    """
     m, seen, total = bucket.manifest, set[bytes](), 0
     origins: collections.Counter[str] = collections.Counter()
     for listed in m["files"]:
@@ -332,33 +420,42 @@ def check_bucket(bucket: Bucket, late: dict[bytes, str], report: Report) -> None
         if again:
             report.add(where, f"{named(again)} more than once in these buckets")
         if strange:
-            report.add(where, f"{named(strange)} of another hour than files of this name hold")
+            report.add(where, f"{named(strange)} of another hour than this file may contain")
         report.events += listed["records"]
     if f"{total % (1 << 64):016x}" != m["id_sum"]:
         report.add(
             bucket.label,
-            f"the ids add up to {total % (1 << 64):016x}, the marker says {m['id_sum']}",
+            f"the sum of ids is {total % (1 << 64):016x}, but the marker states {m['id_sum']}",
         )
     if dict(origins) != m["late"]:
         report.add(
-            bucket.label, f"late events by hour are {dict(origins)}, the marker says {m['late']}"
+            bucket.label,
+            f"late events by hour are {dict(origins)}, but the marker states {m['late']}",
         )
 
 
 def named(ids: list[bytes]) -> str:
-    """How many, and some of them."""
+    """Describe a list of event ids by its length and a few examples."""
     return (
         f"{len(ids)} "
         f"({', '.join(i.hex() for i in ids[:EXAMPLES_MAX])}{', …' if len(ids) > EXAMPLES_MAX else ''})"
     )
 
 
-def verify(root: Path, last: str | None = None) -> Report:
-    """Check the copy below this folder."""
-    report = Report()
+def verify(root: Path, last: str | None = None) -> VerificationReport:
+    """Verify a copy of an event type's closed buckets.
+
+    Args:
+        root: Folder of the event type.
+        last: Label of the last hour that must exist, or None.
+
+    Returns:
+        The report; no findings if the copy is complete and unchanged.
+    """
+    report = VerificationReport()
     buckets = read_buckets(root, report)
     if not buckets:
-        report.add(root, "no bucket stands here: give the folder that holds date=…")
+        report.add(root, "there is no bucket: name the folder that contains date=…")
         return report
     try:
         check_chain(buckets, last, report)
@@ -366,7 +463,7 @@ def verify(root: Path, last: str | None = None) -> Report:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         report.add(
             root,
-            f"a marker does not say what markers say, and nothing more can be checked: {error!r}",
+            f"a marker is not valid, so nothing more can be checked: {error!r}",
         )
     report.type, report.first, report.last = (
         str(buckets[0].manifest.get("type")),
@@ -378,8 +475,13 @@ def verify(root: Path, last: str | None = None) -> Report:
     return report
 
 
-def told(report: Report, last: str | None) -> Iterator[str]:
-    """The report human-readable."""
+def render_lines(report: VerificationReport, last: str | None) -> Iterator[str]:
+    """Yield the lines of a report as text for people.
+
+    Args:
+        report: Result of the verification.
+        last: Label of the last hour that was required to exist, or None.
+    """
     for where, what in report.findings:
         yield f"{where}: {what}"
     if report.buckets:
@@ -391,18 +493,22 @@ def told(report: Report, last: str | None) -> Iterator[str]:
         yield f"the last marker has blake2b {report.last_marker}"
     if last is None:
         yield (
-            "whether later buckets were left out cannot be seen in a copy: say --last, or "
+            "a copy does not show whether later buckets were removed: use --last, or "
             "compare the last marker's digest"
         )
     yield (
         f"{len(report.findings)} findings"
         if report.findings
-        else "the chain is whole, and the files are what the markers say"
+        else "the chain is complete, and the files match the markers"
     )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command line."""
+    """Run the command line and return its exit code.
+
+    Args:
+        arguments: Command-line arguments; None for those of this process.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -436,7 +542,7 @@ def main(arguments: list[str] | None = None) -> int:
             )
         )
     else:
-        print("\n".join(told(report, a.last)))
+        print("\n".join(render_lines(report, a.last)))
     return 1 if report.findings else 0
 
 

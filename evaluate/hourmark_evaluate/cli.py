@@ -37,7 +37,7 @@ from hourmark_evaluate.results import Evaluation, as_json, from_json
 from hourmark_evaluate.trials import TRIALS
 from hourmark_evaluate.verdicts import EvaluationVerdict, property_verdicts
 from hourmark_infra import jars
-from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.java.find import java_executable
 
 QUICK_SECONDS = 10.0
@@ -279,10 +279,10 @@ def _write_reports(result: Evaluation, report: Path | None, markdown: Path | Non
     if report is not None:
         _save_json(report, result)
         write_durably(report / "evaluation.html", as_html(result).encode(), mode=0o644)
-        say_on_stderr(f"written: {report / 'evaluation.html'} and evaluation.json")
+        print_progress(f"written: {report / 'evaluation.html'} and evaluation.json")
     if markdown is not None:
         write_durably(markdown.absolute(), as_markdown(result).encode(), mode=0o644)
-        say_on_stderr(f"written: {markdown}")
+        print_progress(f"written: {markdown}")
 
 
 def _read_result(path: Path) -> Evaluation:
@@ -319,7 +319,7 @@ def _environment(given: dict[str, Any]) -> Iterator[TrialEnvironment]:
                 "--bootstrap, or omit these options to use a local stack"
             )
         with local_environment(
-            stack_state_dir() / "evaluate", options, clock, say_on_stderr
+            stack_state_dir() / "evaluate", options, clock, print_progress
         ) as environment:
             yield environment
         return
@@ -339,7 +339,7 @@ def _environment(given: dict[str, Any]) -> Iterator[TrialEnvironment]:
         jmx,
         options,
         clock,
-        say_on_stderr,
+        print_progress,
     )
 
 
@@ -351,7 +351,7 @@ def _jmx_client(addresses: tuple[str, ...], user: str) -> JmxClient:
     return JmxClient(
         addresses=addresses,
         java=java_executable,
-        jars=lambda: jars.ensure("kafka", java_executable, say_on_stderr),
+        jars=lambda: jars.ensure("kafka", java_executable, print_progress),
         user=user,
         password=os.environ.get(JMX_PASSWORD, ""),
     )

@@ -29,13 +29,13 @@ from hourmark_evaluate.record_format import RUN_BYTES, RecordFormat
 from hourmark_evaluate.results import Evaluation, TrialResult
 from hourmark_evaluate.trials import TRIALS, run_trial_by_name
 from hourmark_evaluate.verdicts import trial_verdict
-from hourmark_infra.jars.cache import Say
-from hourmark_infra.locks import one_at_a_time
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.jars.cache import Reporter
+from hourmark_infra.locks import exclusive_lock
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.control import purge_stack
+from hourmark_infra.stack.kafka import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
-from hourmark_infra.stack.purge import purge_stack
-from hourmark_infra.stack.servers import mirror_is_there
+from hourmark_infra.stack.servers import is_mirror_installed
 
 # Time limit for brokers that are still starting when a run is interrupted.
 DELETE_TOPICS_SECONDS: Final = 180.0
@@ -136,7 +136,7 @@ def _run_or_skip_trial(environment: TrialEnvironment, name: str, aborted: str) -
 
 @contextlib.contextmanager
 def local_environment(
-    home: Path, options: EvaluationOptions, clock: Clock, report_progress: Say
+    home: Path, options: EvaluationOptions, clock: Clock, report_progress: Reporter
 ) -> Iterator[TrialEnvironment]:
     """Start a new local stack and yield its clusters; stop the stack on exit.
 
@@ -159,15 +159,15 @@ def local_environment(
             "HOURMARK_HOME to another folder"
         )
 
-    with one_at_a_time(home / "evaluate.lock", refuse):
+    with exclusive_lock(home / "evaluate.lock", refuse):
         purge_stack(home, report_progress)
-        mirror = mirror_is_there()
+        mirror = is_mirror_installed()
         copier = (
             "two workers of MirrorMaker 2" if mirror else "no mirror, because none is installed"
         )
         report_progress(f"starting three edge brokers, three central brokers and {copier}")
-        stack = Stack.load_or_make(
-            home, mirror=mirror, spread=True, workers=2, jmx=True, say=report_progress
+        stack = LocalStack.load_or_create(
+            home, mirror=mirror, spread=True, workers=2, jmx=True, report=report_progress
         )
         try:
             stack.up(local_stack.required_servers(stack))
@@ -177,7 +177,10 @@ def local_environment(
 
 
 def stack_environment(
-    stack: Stack, options: EvaluationOptions, clock: Clock, report_progress: Callable[[str], None]
+    stack: LocalStack,
+    options: EvaluationOptions,
+    clock: Clock,
+    report_progress: Callable[[str], None],
 ) -> TrialEnvironment:
     """Return the brokers and the mirror of a running local stack as the environment for trials.
 
@@ -230,7 +233,7 @@ def user_environment(
     jmx: JmxClient | None,
     options: EvaluationOptions,
     clock: Clock,
-    report_progress: Say,
+    report_progress: Reporter,
 ) -> TrialEnvironment:
     """Return the user's clusters as the environment for trials, with a new run identifier.
 

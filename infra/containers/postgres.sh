@@ -1,5 +1,5 @@
 #!/bin/sh
-# The ledger's PostgreSQL: makes its cluster and database at the first start, with the password that `setup` left, and becomes the server.
+# The ledger's PostgreSQL: creates its cluster and database at the first start with the password from `setup`, then executes the server.
 set -eu
 
 until [ -f /site/ready ]; do sleep 1; done

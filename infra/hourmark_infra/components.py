@@ -1,9 +1,7 @@
-"""Hourmark's own daemons as child processes: service, tailer, ETL, canary.
+"""Hourmark's own daemons as child processes: service, tailer, ETL, mirror and canary.
 
-Chaos tests use them too, and a mirror's worker.
-
-Each carries a mark in its environment, as the stack's servers do, and so do its children (Spark's
-JVM): by that they are found and ended again, also those of a demo that was killed before it could.
+Each daemon has a mark in its environment, as the stack's servers do, and its children (Spark's JVM)
+inherit it. Daemons are found and stopped by this mark, including those of a run that was killed.
 """
 
 from __future__ import annotations
@@ -23,8 +21,8 @@ import httpx
 
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
-from hourmark_infra.stack.lifecycle import end, kill, last_lines
-from hourmark_infra.stack.process import Process, is_alive, of_mark, spawn
+from hourmark_infra.stack.lifecycle import kill_processes, last_lines, stop_processes
+from hourmark_infra.stack.process import Process, find_by_mark, is_alive, spawn
 
 _STOP_SECONDS: Final = 10.0
 _RETRIES: Final = 3
@@ -36,14 +34,10 @@ COMMANDS: Final = {
     "etl": ("etl", "run"),
     "mirror": ("mirror", "run"),
     "canary": ("canary", "run"),
-    "canary-check": (
-        "canary",
-        "check",
-        "--every",
-        "10",
-    ),  # so that it is named a bucket's length and two minutes after
+    # Every ten seconds: a missing canary is reported a bucket's length and two minutes later.
+    "canary-check": ("canary", "check", "--every", "10"),
 }
-CANARIES: Final = ("canary", "canary-check")  # of a site whose types declare it
+CANARIES: Final = ("canary", "canary-check")  # for a site whose types declare the canary
 
 
 @dataclass
@@ -73,10 +67,10 @@ class Components:
             KeyError: `name` is not a known daemon.
         """
         self.running[name] = spawn(
-            self.command(*COMMANDS[name]), environment(), self._mark(name), self.log(name)
+            self.command(*COMMANDS[name]), child_environment(), self._mark(name), self.log(name)
         )
 
-    def runs(self, name: str) -> bool:
+    def is_running(self, name: str) -> bool:
         """Return whether this object started the daemon `name` and its process is still alive."""
         return name in self.running and is_alive(self.running[name])
 
@@ -86,7 +80,7 @@ class Components:
         Does nothing if the daemon is not running.
         """
         self.running.pop(name, None)
-        kill(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
+        kill_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
         """Stop the daemon `name` and its child processes, starting with SIGTERM.
@@ -94,7 +88,7 @@ class Components:
         Does nothing if the daemon is not running.
         """
         self.running.pop(name, None)
-        end(of_mark(self._mark(name)), self.clock, _STOP_SECONDS)
+        stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
         """Stop all daemons of this home in parallel, including those left by an earlier run."""
@@ -111,7 +105,7 @@ class Components:
         for name, process in self.running.items():
             if not is_alive(process):
                 raise Unavailable(
-                    f"the {name} has ended; its log {self.log(name)} ends "
+                    f"{name} exited unexpectedly; its log {self.log(name)} ends "
                     f"with:\n{last_lines(self.log(name))}"
                 )
 
@@ -131,7 +125,7 @@ class Components:
         try:
             subprocess.run(
                 command,
-                env=environment(),
+                env=child_environment(),
                 check=True,
                 timeout=seconds,
                 stdin=subprocess.DEVNULL,
@@ -140,7 +134,7 @@ class Components:
                 text=True,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"{shown} was not done after {seconds:.0f} s") from error
+            raise Unavailable(f"{shown} did not finish within {seconds:.0f} s") from error
         except subprocess.CalledProcessError as error:
             raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
 
@@ -171,7 +165,7 @@ class Components:
             Unavailable: The service is not ready in time, or a started daemon exited.
         """
         wait_for(
-            lambda: is_ready(address),
+            lambda: is_service_ready(address),
             f"the service to be ready at {address}",
             seconds,
             self.clock,
@@ -190,7 +184,7 @@ class Components:
         return f"{self.home}/components::{name}"
 
 
-def environment() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return a copy of this process's environment without its `HOURMARK_*` variables.
 
     These variables would override the configuration file of a child process.
@@ -200,10 +194,10 @@ def environment() -> dict[str, str]:
 
 def wait_for(
     condition: Callable[[], bool],
-    what: str,
+    description: str,
     seconds: float,
     clock: Clock,
-    each: Callable[[], None],
+    on_retry: Callable[[], None],
     *,
     pause_s: float = 0.25,
 ) -> None:
@@ -211,10 +205,10 @@ def wait_for(
 
     Args:
         condition: Function to poll.
-        what: Description of the awaited event, for the error message.
+        description: Description of the awaited event, for the error message.
         seconds: Timeout in seconds.
         clock: Clock used for the timeout and the pauses.
-        each: Function called after every unsuccessful poll; it may raise to stop waiting.
+        on_retry: Function called after every unsuccessful poll; it may raise to stop waiting.
         pause_s: Seconds between polls.
 
     Raises:
@@ -222,13 +216,13 @@ def wait_for(
     """
     until = clock.monotonic_s() + seconds
     while not condition():
-        each()
+        on_retry()
         if clock.monotonic_s() >= until:
-            raise Unavailable(f"waited {seconds:.0f} s in vain for {what}")
+            raise Unavailable(f"timed out after {seconds:.0f} s waiting for {description}")
         clock.sleep(pause_s)
 
 
-def is_ready(address: str) -> bool:
+def is_service_ready(address: str) -> bool:
     """Return whether the delivery service at the base URL `address` reports that it is ready.
 
     Returns false if the service does not respond within five seconds.

@@ -12,19 +12,19 @@ from pathlib import Path
 
 
 @contextmanager
-def one_at_a_time(file: Path, busy: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on `file` within a `with` block.
+def exclusive_lock(file: Path, on_busy: Callable[[], None]) -> Iterator[None]:
+    """Hold an exclusive lock on `file` within a `with` block, waiting for other processes.
 
     Args:
         file: Lock file; the file and its folder are created if they do not exist.
-        busy: Function called once if another process holds the lock, before this call blocks. It may
-            raise an exception to avoid waiting.
+        on_busy: Function called once if another process holds the lock, before this call blocks. It
+            may raise an exception to avoid waiting.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            busy()
+            on_busy()
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

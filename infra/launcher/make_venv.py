@@ -1,14 +1,15 @@
-"""Make or update `.venv` from the lock files: `stamp text | python make_venv.py <checkout>`.
+"""Create or update `.venv` from the lock files: `stamp text | python make_venv.py <checkout>`.
 
-Runs on a bare Python 3.11.
+Requires only the standard library of Python 3.11.
 
-The stamp is written last. Without one, whatever is in `.venv` is the rest of a try that was cut
-short, and is recreated (downloads are kept in uv's cache); with another one, the venv is brought up
-to date in place. Two at once wait for each other on a lock on the launcher itself, which the
-operating system frees when its holder is killed.
+The stamp file is written last. Without it, `.venv` is left from an interrupted installation and is
+created again (downloads are kept in uv's cache). If its text differs, `.venv` is updated in place.
+Concurrent processes wait for each other with a lock on the launcher file, which the operating
+system releases when its holder is killed.
 
-`uv.lock` locks the installer, `build.lock` what builds the rooms and pyspark, which come as
-sources, with a C compiler that is fetched only where the machine has none. They are made by
+`uv.lock` locks the installer. `build.lock` locks the build tools of pyspark and of the project's
+distributions, which are installed from source, including a C compiler for machines without one.
+The lock files are created by
     uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 from `uv==…`, and from `hatchling editables setuptools wheel ziglang`.
 """
@@ -26,7 +27,13 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Exit code 1 and one line of what to do where it cannot be done."""
+    """Create or update `.venv` in a checkout unless it has the stamp that standard input contains.
+
+    The checkout's path is the first command-line argument.
+
+    Raises:
+        SystemExit: The installation failed, with exit code 1. A line on stderr names the next step.
+    """
     here, stamp = Path(sys.argv[1]), sys.stdin.read()
     with (here / "hourmark").open() as lock:
         try:
@@ -74,28 +81,36 @@ def _make(here: Path, mark: Path) -> None:
         ],
         here,
     )
-    anew = [
-        "--refresh-package",
-        "hourmark-delivery-service",
-    ]  # uv's cache may know it, but not that its module is gone
-    rooms = [
+    # uv's cache may contain a build of the delivery service whose compiled module is missing.
+    refresh = ["--refresh-package", "hourmark-delivery-service"]
+    distributions = [
         argument
-        for room in sorted(here.glob("*/pyproject.toml"))
-        for argument in ("--editable", str(room.parent))
+        for project in sorted(here.glob("*/pyproject.toml"))
+        for argument in ("--editable", str(project.parent))
     ]
-    # an image of containers is made without them first: what changes seldom is a layer of its own
-    if rooms:
+    # A container image is first built without them, so that rarely changing packages have their
+    # own layer.
+    if distributions:
         _run(
-            [*uv, "install", "--quiet", "--python", python, "--no-deps", *anew, *build, *rooms],
+            [
+                *uv,
+                "install",
+                "--quiet",
+                "--python",
+                python,
+                "--no-deps",
+                *refresh,
+                *build,
+                *distributions,
+            ],
             here,
         )
 
 
 def _run(command: list[str], here: Path) -> None:
     environment = {**os.environ, "UV_NO_CONFIG": "1"}
-    if (
-        ssl.get_default_verify_paths().cafile
-    ):  # trust whom the machine trusts, as its proxy may have a certificate of its own
+    # Use the machine's trusted CAs, because its proxy may have its own certificate.
+    if ssl.get_default_verify_paths().cafile:
         environment.setdefault("UV_SYSTEM_CERTS", "1")
     environment.pop("VIRTUAL_ENV", None)
     done = subprocess.run(
@@ -103,8 +118,8 @@ def _run(command: list[str], here: Path) -> None:
     )
     if done.returncode != 0:
         _say(
-            f"the set-up stopped at `{shlex.join(command)}`, see above; repeat the "
-            "command when that is mended"
+            f"the installation stopped at `{shlex.join(command)}`, see the output above; fix the "
+            "problem and repeat the command"
         )
         sys.exit(1)
 

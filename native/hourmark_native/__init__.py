@@ -9,13 +9,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "eefda22e78027b26"  # the digest of `src/`, as `native_build` computes it
+SOURCES: Final = "be7fb14a2caa7f81"  # digest of `src/`, as `native_build.digest` computes it
 
-
-_ALONE: Final = (
-    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark-native; "
-    "its wheel contains the module, and a C compiler "
-    "can build it"
+_FALLBACK: Final = (
+    "Python code is used instead, at several times the CPU cost. Next step: reinstall "
+    "hourmark-native; its wheel contains the module, or a C compiler can build it"
 )
 
 
@@ -29,9 +27,9 @@ def load_native_module() -> tuple[ModuleType | None, str]:
     try:
         from hourmark_native import _native
     except ImportError as error:
-        return None, f"the compiled module is not there ({error}): {_ALONE}"
+        return None, f"the compiled module is not available ({error}): {_FALLBACK}"
     if getattr(_native, "sources", str)() != SOURCES:
-        return None, f"the compiled module was made of other sources than this software: {_ALONE}"
+        return None, f"the compiled module was built from other sources: {_FALLBACK}"
     return _native, ""
 
 

@@ -31,7 +31,7 @@ def program(program: bytes, /) -> Program:
 def source(types: tuple[_Type, ...], /) -> Source:
     """Return a source with these types, sorted by name."""
 
-def range(source: Source, described: _Described, /) -> Range:
+def range(source: Source, description: _Described, /) -> Range:
     """Return what all lines of a byte range have in common."""
 
 def read(
@@ -83,10 +83,10 @@ def check_datums(
     8 bytes each. Raises ValueError if the buffers do not describe such a column or programs.
     """
 
-def tally(reports: int, tell: Callable[[Any], object], /) -> Callable[[Any, object], None]:
+def tally(reports: int, callback: Callable[[Any], object], /) -> Callable[[Any, object], None]:
     """Return a callback that counts `reports` delivery reports, `(error or None, message)`.
 
-    `tell` is called for every error and for the last report.
+    `callback` is called for every error and for the last report.
     """
 
 def kafka(path: bytes, /) -> bool:
@@ -106,19 +106,19 @@ def send(
     ends: bytes,
     at: int,
     until: int,
-    tell: Callable[..., object],
+    callback: Callable[..., object],
     /,
 ) -> tuple[int, int, bool]:
     """Enqueue records for sending.
 
     Returns the index of the next record, for which there was no room; librdkafka's error of a
-    rejected record (0 if none was); and whether any records are in flight. `news` returns `tell`.
+    rejected record (0 if none was); and whether any records are in flight. `news` returns `callback`.
     """
 
 def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | None:
     """Return the progress of one `send` call; None if there is none to report.
 
-    Returns its `tell`, the number of records that failed since the last call, their error, and
+    Returns its `callback`, the number of records that failed since the last call, their error, and
     whether all records are done.
     """
 

@@ -11,14 +11,14 @@ struct writer {
     const struct tape *tape;
     struct places *places;
     struct buffer *out;
-    size_t end_max; /* of `out` */
-    uint64_t steps_left; /* a value tried for branch after branch of nested unions is no endless work */
+    size_t end_max; /* limit on the size of `out` */
+    uint64_t steps_left; /* bounds the work of trying a value for the branches of nested unions */
     int depth;
 };
 
 static enum verdict value(struct writer *it, uint32_t node, uint32_t token);
 
-/* Room for `count` more places, all empty; where they begin, or NONE. */
+/* Add `count` empty places. Returns the index of the first, or NONE without memory. */
 static uint32_t places_take(struct places *places, uint32_t count)
 {
     if (count > PLACES_MAX || places->size > PLACES_MAX - count)
@@ -38,7 +38,7 @@ static uint32_t places_take(struct places *places, uint32_t count)
     return start;
 }
 
-/* The field that a member names: the one after the last is the likeliest. */
+/* Find the field that a member names. The field after the last one found is tried first. */
 static uint32_t field_named(const struct writer *it, const struct node *record, uint32_t likely, const struct token *key)
 {
     const uint8_t *name = it->tape->text + key->start;
@@ -50,14 +50,14 @@ static uint32_t field_named(const struct writer *it, const struct node *record, 
     return program_find(it->program, record, name, key->size);
 }
 
-/* Which member fills which field: its token in each place, 0 where none does. */
+/* Set the token of the member that fills each field; 0 for a field without a member. */
 static enum verdict place_members(struct writer *it, const struct node *record, const struct token *object, uint32_t start)
 {
     const struct token *tokens = it->tape->tokens;
     uint32_t key = (uint32_t)(object - tokens) + 1, likely = record->first;
     for (uint32_t i = 0; i < object->size; i++, key = tokens[key + 1].next) {
         if (tokens[key].escaped)
-            return UNSURE; /* it may be a field's name spelled otherwise */
+            return UNSURE; /* an escaped name may equal that of a field */
         uint32_t field = field_named(it, record, likely, &tokens[key]);
         if (field == NONE)
             return MISMATCH;
@@ -74,7 +74,7 @@ static enum verdict put_fields(struct writer *it, const struct node *record, uin
 {
     for (uint32_t i = 0; i < record->count; i++) {
         const struct entry *field = &it->program->entries[record->first + i];
-        uint32_t token = it->places->of_field[start + i]; /* read each time: what is within may move the places */
+        uint32_t token = it->places->of_field[start + i]; /* read again each time: nested values may reallocate the places */
         if (token != 0) {
             enum verdict found = value(it, field->node, token);
             if (found != TAKEN)
@@ -124,7 +124,7 @@ static int same_text(const struct tape *tape, const struct token *a, const struc
     return a->size == b->size && memcmp(tape->text + a->start, tape->text + b->start, a->size) == 0;
 }
 
-/* TAKEN if all names of an object surely differ: of two alike, the last would win. `table` is half empty. */
+/* TAKEN if all names of an object certainly differ (of equal names, Python takes the last). `table` is half empty. */
 static enum verdict names_differ(struct writer *it, const struct token *object, uint32_t table, uint32_t mask)
 {
     const struct token *tokens = it->tape->tokens;
@@ -136,7 +136,7 @@ static enum verdict names_differ(struct writer *it, const struct token *object, 
         for (; it->places->of_field[table + at] != 0; at = (at + 1) & mask) {
             if (it->steps_left == 0 || same_text(it->tape, &tokens[it->places->of_field[table + at]], &tokens[key]))
                 return UNSURE;
-            it->steps_left--; /* names may have been chosen so that their hashes are alike */
+            it->steps_left--; /* names may have been chosen to have equal hashes */
         }
         it->places->of_field[table + at] = key;
     }

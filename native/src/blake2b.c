@@ -1,4 +1,4 @@
-/* BLAKE2b as RFC 7693 has it, section 3. Held to Python's hashlib by a test. */
+/* BLAKE2b (RFC 7693, section 3). A test compares it with Python's hashlib. */
 #include "blake2b.h"
 
 #include <string.h>
@@ -85,7 +85,7 @@ void blake2b_begin(struct blake2b *state, size_t digest_size)
 void blake2b_add(struct blake2b *state, const uint8_t *bytes, size_t size)
 {
     size_t room = BLAKE2B_BLOCK - state->held;
-    if (size > room) { /* the last block, even if it is full, is compressed at the end only */
+    if (size > room) { /* the last block is compressed at the end only, even if it is full */
         memcpy(state->block + state->held, bytes, room);
         state->count += BLAKE2B_BLOCK;
         compress(state, state->block, 0);

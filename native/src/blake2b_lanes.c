@@ -1,4 +1,4 @@
-/* With AVX2: word i of all lanes is one vector. Held to the portable code by a test. */
+/* AVX2 implementation: word i of all lanes is one vector. A test compares it with the portable code. */
 #include "blake2b_lanes.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ static const uint8_t ORDER[10][WORDS] = { /* RFC 7693, section 2.7 */
 
 static int has_avx2(void)
 {
-    static int known = -1; /* the same for whoever finds it */
+    static int known = -1; /* every thread would compute the same value */
     unsigned a, b, c, d;
     if (known >= 0)
         return known;
@@ -36,7 +36,7 @@ static int has_avx2(void)
     return found;
 }
 
-/* Words 4q to 4q+3 of all lanes' blocks, as a vector each. */
+/* Load words 4q to 4q+3 of all lanes' blocks, one vector for each word. */
 WITH_AVX2 static inline void load(const uint8_t *const *blocks, int q, __m256i *m)
 {
     __m256i r[BLAKE2B_LANES];
@@ -66,7 +66,7 @@ WITH_AVX2 static inline void load(const uint8_t *const *blocks, int q, __m256i *
         b = TURNED_63(_mm256_xor_si256(b, c));                                                                                     \
     } while (0)
 
-/* One block of each lane. `counts` and `lasts`, as the portable `compress` has them; a lane whose `live` is 0 stays as it is. */
+/* Compress one block of each lane. `counts` and `lasts` are as in the portable `compress`; a lane whose `live` is 0 is unchanged. */
 WITH_AVX2 static void compress(__m256i *chain, const uint8_t *const *blocks, __m256i counts, __m256i lasts, __m256i live)
 {
     const __m256i by_24 = _mm256_setr_epi8(3, 4, 5, 6, 7, 0, 1, 2, 11, 12, 13, 14, 15, 8, 9, 10, 3, 4, 5, 6, 7, 0, 1, 2, 11, 12, 13,
@@ -97,7 +97,7 @@ WITH_AVX2 static void compress(__m256i *chain, const uint8_t *const *blocks, __m
         chain[i] = _mm256_xor_si256(chain[i], _mm256_and_si256(live, _mm256_xor_si256(v[i], v[i + 8])));
 }
 
-/* What is left to be hashed of a lane, with zeros up to a whole block; its size without them. */
+/* Copy the remaining bytes of a lane, padded with zeros to a whole block. Returns the size without padding. */
 static size_t lay_out(const struct blake2b *begun, const struct blake2b_text *text, uint8_t *lane)
 {
     size_t size = begun->held;
@@ -116,7 +116,7 @@ WITH_AVX2 static void hash(const struct blake2b *begun, const struct blake2b_tex
     size_t sizes[BLAKE2B_LANES], blocks = 0;
     __m256i chain[8];
     for (int i = 0; i < BLAKE2B_LANES; i++) {
-        sizes[i] = lay_out(begun, &texts[i], lanes[i]); /* 1 at least: a text has a head */
+        sizes[i] = lay_out(begun, &texts[i], lanes[i]); /* at least 1, because a text has a head */
         size_t needed = (sizes[i] + BLAKE2B_BLOCK - 1) / BLAKE2B_BLOCK;
         blocks = needed > blocks ? needed : blocks;
     }

@@ -1,4 +1,4 @@
-/* A growing array of bytes. Nothing is ever written past `size` without `buffer_room`; one that could not grow stays as it was. */
+/* A growing byte array. Call `buffer_room` before writing past `size`; a failure leaves the buffer unchanged. */
 #ifndef HOURMARK_BUFFER_H
 #define HOURMARK_BUFFER_H
 
@@ -12,7 +12,7 @@ struct buffer {
     size_t size, capacity;
 };
 
-/* Whether `more` bytes can be appended now. */
+/* Make room for `more` bytes. Returns 0 without memory. */
 static inline int buffer_room(struct buffer *out, size_t more)
 {
     if (out->capacity - out->size >= more)
@@ -46,7 +46,7 @@ static inline int buffer_byte(struct buffer *out, uint8_t byte)
     return 1;
 }
 
-/* Avro's variable-length zig-zag form (Avro 1.12, "Primitive Types"). */
+/* Avro's variable-length zig-zag encoding (Avro 1.12, "Primitive Types"). */
 static inline int buffer_long(struct buffer *out, int64_t value)
 {
     if (!buffer_room(out, 10))

@@ -1,4 +1,4 @@
-/* An Arrow binary column: where each value lies in its content. Used without a lock by whoever holds its buffers. */
+/* An Arrow binary column: the position of each value in its content. No lock is needed while the buffers are held. */
 #ifndef HOURMARK_COLUMN_H
 #define HOURMARK_COLUMN_H
 
@@ -29,7 +29,7 @@ static inline int64_t column_offset(const struct column *of, size_t at)
     return narrow;
 }
 
-/* Whether offsets ascend within the content, and each value has so many bytes at least. */
+/* Return whether offsets ascend within the content and each value has at least this many bytes. */
 static inline int column_is_whole(const struct column *of, int64_t least)
 {
     if ((of->width != COLUMN_NARROW && of->width != COLUMN_WIDE) || of->offsets.size != (of->rows + 1) * (size_t)of->width)

@@ -5,7 +5,7 @@
 
 #include "strings.h"
 
-/* Limits on what one datum may cost; hourmark/avro/datum_check.py has the same. */
+/* Limits for one datum, equal to those in hourmark/avro/datum_check.py. */
 enum { DEPTH_MAX = 128, VISITS_MIN = 1 << 20, VISITS_PER_BYTE = 64, FIXED_MAX = 1 << 30 };
 
 enum { UUID_CHARS = 36 };
@@ -14,7 +14,7 @@ struct walk {
     const uint32_t *words;
     const uint8_t *end;
     uint64_t visits_left;
-    enum datum_verdict verdict; /* of the datum, where a step returned NULL */
+    enum datum_verdict verdict; /* of the datum, if a step returned NULL */
 };
 
 static size_t node_words(const uint32_t *words, size_t left)
@@ -65,7 +65,7 @@ int datum_is_program(const uint32_t *words, size_t count)
     return good;
 }
 
-/* Every step takes the place of the next byte and returns the place after what it has checked, or NULL. */
+/* Each step receives a pointer to the next byte and returns a pointer behind the checked value, or NULL. */
 static const uint8_t *refuse(struct walk *w, enum datum_verdict verdict)
 {
     w->verdict = verdict;
@@ -90,7 +90,7 @@ static const uint8_t *take_longer(struct walk *w, const uint8_t *at, int64_t *va
     return refuse(w, D_BAD_NUMBER);
 }
 
-/* A zig-zag varint of ten bytes at most; most are of one byte. */
+/* A zig-zag varint of at most ten bytes; most have one. */
 static inline const uint8_t *take_long(struct walk *w, const uint8_t *at, int64_t *value)
 {
     if (at < w->end && *at < 0x80) {
@@ -126,7 +126,7 @@ static inline uint32_t four(const uint8_t *at)
     return value;
 }
 
-/* The last load overlaps the one before it, so that no byte is looked at alone. */
+/* The last load overlaps the previous one, so that no byte is checked separately. */
 static inline int is_ascii(const uint8_t *at, size_t size)
 {
     uint64_t any = 0;
@@ -206,7 +206,7 @@ static const uint8_t *take_blocks(struct walk *w, const uint8_t *at, const uint3
     }
 }
 
-/* An index below n: of a union's branch, or an enum's symbol. */
+/* An index below n, of a union's branch or an enum's symbol. */
 static inline const uint8_t *take_index(struct walk *w, const uint8_t *at, uint32_t n, enum datum_verdict refusal, int64_t *index)
 {
     at = take_long(w, at, index);
@@ -225,7 +225,7 @@ static inline int64_t wide(const uint32_t *words)
     return (int64_t)((uint64_t)words[1] << 32 | words[0]);
 }
 
-/* The nodes that `refs` names, one after the other. Each counts as a visit, so that no datum costs more than its size allows:
+/* Check the nodes in `refs` one after the other. Each counts as a visit, which bounds the work by the datum's size:
  * records without bytes may hold others, and so on. */
 static const uint8_t *take_nodes(struct walk *w, const uint8_t *at, const uint32_t *refs, uint32_t count, int depth)
 {

@@ -25,11 +25,11 @@ enum datum_verdict {
     D_BAD_BLOCK, D_TOO_DEEP, D_TOO_MUCH, D_OTHER_ID, D_BAD_UUID,
 };
 
-/* Whether these words are a program: every node is whole, and every reference is to a node. Needs memory of a byte a word;
- * -1 if there is none. */
+/* Return whether these words are a program: every node is complete, and every reference points to a node. Needs a byte per word;
+ * returns -1 without memory. */
 int datum_is_program(const uint32_t *words, size_t count);
 
-/* The verdict on bytes [datum, datum + size), by a program that `datum_is_program` accepts. */
+/* Return the verdict on bytes [datum, datum + size) with a program that `datum_is_program` accepts. */
 enum datum_verdict datum_walk(const uint32_t *words, const uint8_t *datum, size_t size);
 
 #endif

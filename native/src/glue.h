@@ -1,22 +1,22 @@
-/* Between C and Python: arguments taken apart, results put together. Each function of it leaves a Python error where it fails. */
+/* Conversion of arguments and results between C and Python. Each function sets a Python error on failure. */
 #ifndef HOURMARK_GLUE_H
 #define HOURMARK_GLUE_H
 
 #include "python_abi.h"
 #include "syslog.h"
 
-/* What a Python bytes object holds, for as long as it lives. */
+/* The content of a Python bytes object, valid as long as the object exists. */
 int glue_bytes(PyObject *object, struct span *found);
 int glue_number(PyObject *object, int64_t low, int64_t high, int64_t *found);
 PyObject *glue_new_bytes(const void *bytes, size_t size);
-/* A bytes object of this size, to be filled before Python sees it. */
+/* Create a bytes object of this size, to be filled before Python code can access it. */
 PyObject *glue_room(size_t size, uint8_t **bytes);
-/* What objects with the buffer protocol hold (contiguous), until `glue_release`; 0 with a Python error, and none is held. */
+/* Acquire contiguous buffers of objects until `glue_release`. Returns 0 with a Python error and without any buffer. */
 int glue_buffers(int count, PyObject *const *objects, Py_buffer *views, struct span *found);
 void glue_release(int count, Py_buffer *views);
-/* A tuple of these, whose references it takes; NULL if one of them is NULL. */
+/* Create a tuple of these objects, whose references it takes. Returns NULL if one of them is NULL. */
 PyObject *glue_tuple(Py_ssize_t count, PyObject **items);
-PyObject *glue_wrong(const char *what); /* a ValueError */
+PyObject *glue_wrong(const char *what); /* sets a ValueError */
 
 /* The functions of the module, by file. */
 PyObject *native_program(PyObject *, PyObject *const *, Py_ssize_t);

@@ -10,7 +10,7 @@ enum { TOKENS_FIRST = 64 };
 struct reader {
     struct tape *tape;
     const uint8_t *start, *at, *end;
-    uint32_t open[JSON_DEPTH_MAX]; /* the arrays and objects around `at` */
+    uint32_t open[JSON_DEPTH_MAX]; /* the arrays and objects that contain `at` */
     int depth;
 };
 
@@ -144,7 +144,7 @@ static enum verdict value(struct reader *in)
     }
 }
 
-/* The array or object that is open ends here, if its bracket does. */
+/* Close the innermost array or object if the next byte is its bracket. */
 static int ended(struct reader *in)
 {
     struct token *open = &in->tape->tokens[in->open[in->depth - 1]];
@@ -156,7 +156,7 @@ static int ended(struct reader *in)
     return 1;
 }
 
-/* The next item or member of what is open, but for what may be within it. */
+/* Read the next item or member of the innermost array or object, without nested content. */
 static enum verdict item(struct reader *in)
 {
     struct token *open = &in->tape->tokens[in->open[in->depth - 1]];

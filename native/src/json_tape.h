@@ -1,6 +1,6 @@
-/* A JSON text (RFC 8259) as a flat list of tokens, checked whole: what is on the tape needs no further check of form.
+/* A JSON text (RFC 8259) as a flat list of tokens. The syntax of the whole text is checked.
  *
- * UNSURE for whatever is not JSON or is odd: lone surrogates, nesting over the limit, more tokens than the tape may have.
+ * UNSURE for invalid JSON and for unusual input: lone surrogates, nesting over the limit, more tokens than the limit.
  */
 #ifndef HOURMARK_JSON_TAPE_H
 #define HOURMARK_JSON_TAPE_H

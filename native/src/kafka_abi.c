@@ -17,7 +17,7 @@ static int find(void *library, const char *name, void *function)
 const struct kafka_functions *kafka_find(const char *path)
 {
     struct kafka_functions found;
-    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* it stays open, as the module that confluent_kafka is does */
+    void *library = dlopen(path, RTLD_NOW | RTLD_NOLOAD); /* never closed: the module confluent_kafka is not unloaded either */
     if (library == NULL)
         return NULL;
     const struct {

@@ -1,5 +1,5 @@
-/* The part of librdkafka's C interface (rdkafka.h) that this module uses, declared here because a wheel brings the library alone.
- * The functions are those of the library that confluent_kafka has loaded, found by their names; all have been there since 2.1.
+/* The part of librdkafka's C interface (rdkafka.h) that this module uses, declared here because a wheel contains only the library.
+ * The functions are looked up by name in the library that confluent_kafka has loaded; all of them exist since version 2.1.
  */
 #ifndef HOURMARK_KAFKA_ABI_H
 #define HOURMARK_KAFKA_ABI_H
@@ -29,7 +29,7 @@ typedef struct rd_kafka_topic_partition_s {
     char *topic;
     int32_t partition;
     int64_t offset;
-} rd_kafka_topic_partition_t; /* there is more, which is only read by librdkafka */
+} rd_kafka_topic_partition_t; /* further fields are used by librdkafka only */
 
 enum { KAFKA_CONSUMER = 1 };
 enum { KAFKA_OK = 0, KAFKA_FATAL = -150, KAFKA_QUEUE_FULL = -184, KAFKA_INVALID = -186, KAFKA_ANY_PARTITION = -1, KAFKA_PERSISTED = 2 };
@@ -72,9 +72,9 @@ struct kafka_functions {
     int (*consumer_close)(rd_kafka_t *);
 };
 
-/* Those of the library that the loaded file at `path` depends on; NULL if it is not loaded or lacks one. */
+/* Find the functions in the library that the loaded file at `path` depends on. Returns NULL if it is not loaded or lacks one. */
 const struct kafka_functions *kafka_find(const char *path);
-/* What `kafka_find` found last. */
+/* The last result of `kafka_find`. */
 const struct kafka_functions *kafka_known(void);
 
 #endif

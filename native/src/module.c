@@ -1,4 +1,4 @@
-/* The module `_native`: what it offers stands in hourmark_native/_native.pyi. */
+/* The module `_native`. Its functions are documented in hourmark_native/_native.pyi. */
 #include <stdlib.h>
 
 #include "blake2b.h"
@@ -6,7 +6,7 @@
 #include "promises.h"
 
 #ifndef HOURMARK_SOURCES
-#define HOURMARK_SOURCES "unknown" /* `native_build` gives their digest */
+#define HOURMARK_SOURCES "unknown" /* `native_build` defines it as the digest of the sources */
 #endif
 
 enum { ROWS_MAX = 1 << 26 };

@@ -7,7 +7,7 @@
 
 enum { EVENT_ID_BYTES = 16, KEY_BYTES_MAX = 1024, NO_PROGRAM = 255 };
 
-/* Programs by schema id, which ascends: program i is the words [starts[i], starts[i + 1]). */
+/* Programs by ascending schema id. Program i is the words [starts[i], starts[i + 1]). */
 struct programs {
     const int32_t *ids;
     const int64_t *starts;
@@ -25,7 +25,7 @@ static int is_aligned(struct span of, size_t size)
     return of.size == 0 || (of.size % size == 0 && (uintptr_t)of.bytes % size == 0);
 }
 
-/* 1 if these are programs, 0 if not, -1 if there is no memory to tell. */
+/* Return 1 if these are valid programs, 0 if not, -1 without memory for the check. */
 static int programs_from(struct span ids, struct span starts, struct span words, struct programs *found)
 {
     if (!is_aligned(ids, sizeof(int32_t)) || !is_aligned(starts, sizeof(int64_t)) || !is_aligned(words, sizeof(uint32_t)))
@@ -47,7 +47,7 @@ static int programs_from(struct span ids, struct span starts, struct span words,
     return good;
 }
 
-/* The words of this id's program, or NULL. */
+/* Return the words of the program for this schema id, or NULL. */
 static const uint32_t *program_of(const struct programs *of, int32_t id)
 {
     size_t low = 0, high = of->count;

@@ -1,4 +1,4 @@
-/* Programs, sources and ranges as Python holds them: capsules that own what C needs of them. */
+/* Programs, sources and ranges as Python objects: capsules that own the memory that C uses. */
 #include <stdlib.h>
 
 #include "glue.h"
@@ -47,7 +47,7 @@ PyObject *native_program(PyObject *self, PyObject *const *args, Py_ssize_t count
 
 static int has_items(PyObject *tuple, Py_ssize_t count)
 {
-    if (PyTuple_Size(tuple) == count) /* -1, and an error, if it is no tuple */
+    if (PyTuple_Size(tuple) == count) /* -1 with a Python error if it is not a tuple */
         return 1;
     if (PyErr_Occurred() == NULL)
         glue_wrong("a tuple has not as many items as it should");
@@ -154,7 +154,7 @@ static void free_range(PyObject *capsule)
     range_end(PyCapsule_GetPointer(capsule, RANGE));
 }
 
-/* host, source_and_file, id_prefix, range_id, then the numbers; all of bytes must outlive the range */
+/* host, source_and_file, id_prefix, range_id, then the numbers; all bytes objects must outlive the range */
 static int read_range(PyObject *tuple, struct range *range)
 {
     struct span prefix;

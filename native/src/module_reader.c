@@ -1,4 +1,4 @@
-/* The reader as Python holds it: a capsule. Of each run of records Python gets what an Arrow column is made of. */
+/* The reader as a Python object: a capsule. Each run of records is returned as buffers of Arrow columns. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,12 +28,12 @@ static struct reader *reader_of(PyObject *object)
     return reader;
 }
 
-/* Close it once no call uses it any more: librdkafka must not be destroyed below a thread that waits for records. */
+/* Close the reader when no call uses it: librdkafka must not be destroyed while a thread waits for records. */
 static void close_if_unused(struct reader *reader)
 {
     if (!reader->closed || reader->users > 0)
         return;
-    reader->users++; /* no other thread closes it meanwhile */
+    reader->users++; /* prevents other threads from closing it */
     Py_BEGIN_ALLOW_THREADS
     reader_close(reader);
     Py_END_ALLOW_THREADS
@@ -46,7 +46,7 @@ static void leave_reader(struct reader *reader)
     close_if_unused(reader);
 }
 
-/* Settings, each a tuple of name and value; they end with a zero byte, as Python's bytes do. */
+/* Settings, each a tuple of name and value. Python's bytes objects end with a zero byte. */
 static int settings_of(PyObject *pairs, struct setting *settings, Py_ssize_t count)
 {
     for (Py_ssize_t i = 0; i < count; i++) {
@@ -108,7 +108,7 @@ static rd_kafka_topic_partition_list_t *partitions_of(PyObject *given)
 {
     Py_ssize_t count = PyTuple_Size(given);
     if (count < 0)
-        return NULL; /* it is no tuple, and the error says so */
+        return NULL; /* it is not a tuple, and a Python error is set */
     if (count > PARTITIONS_MAX) {
         glue_wrong("too many partitions");
         return NULL;
@@ -170,7 +170,7 @@ PyObject *native_leave(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return with_partitions(args, count, 1);
 }
 
-/* What a column holds: bytes one after the other, and where each ends, after a zero. */
+/* A column: concatenated bytes, and end offsets that follow a zero. */
 static void fill(const struct run *run, rd_kafka_message_t *const *messages, int of_keys, uint8_t *content, uint8_t *ends)
 {
     int32_t end = 0;
@@ -253,7 +253,7 @@ static int append(PyObject *list, PyObject *item)
     return done;
 }
 
-/* (runs, what else was told) */
+/* (runs, other events) */
 static PyObject *taken(rd_kafka_message_t *const *messages, size_t count, struct run *runs)
 {
     size_t found = reader_runs(messages, count, runs);

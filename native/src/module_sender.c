@@ -1,4 +1,4 @@
-/* The sender as Python holds it: a capsule. Flights own a reference to their values, and to whom they tell their news. */
+/* The sender as a Python object: a capsule. Flights own references to their values and to their callback. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,7 +39,7 @@ PyObject *native_sender(PyObject *self, PyObject *const *args, Py_ssize_t count)
     return capsule;
 }
 
-/* Whether each value has bytes, and all of them are there. */
+/* Return whether each value has bytes within the buffer. */
 static int is_whole(const struct cargo *cargo, struct span ends)
 {
     size_t records = ends.size / END_BYTES;
@@ -98,7 +98,7 @@ PyObject *native_send(PyObject *self, PyObject *const *args, Py_ssize_t count)
     PyObject *values = args[3];
     Py_IncRef(values);
     Py_IncRef(args[7]);
-    flight->values = values; /* whole before it begins: its news may be asked for at once */
+    flight->values = values; /* complete before it begins, because its progress may be requested immediately */
     flight->tell = args[7];
     if (!sender_begin(sender, &cargo, flight)) {
         flight->values = glue_new_bytes(cargo.values.bytes, cargo.values.size);
@@ -108,7 +108,7 @@ PyObject *native_send(PyObject *self, PyObject *const *args, Py_ssize_t count)
             free(flight);
             return NULL;
         }
-        (void)sender_begin(sender, &cargo, flight); /* nothing of a new object is under way */
+        (void)sender_begin(sender, &cargo, flight); /* cannot fail: no record of a new object is in flight */
     }
     return send(sender, (const char *)topic.bytes, &cargo, flight);
 }

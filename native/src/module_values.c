@@ -1,4 +1,4 @@
-/* Functions over columns of record values: what an Arrow binary column holds, without a Python object for each record. */
+/* Functions for Arrow binary columns of record values, without a Python object for each record. */
 #include <string.h>
 
 #include "column.h"

@@ -4,7 +4,7 @@
 
 enum { END_BYTES = 4, PACK_ITEMS = 4 };
 
-/* Append a type's pack, still without content. */
+/* Append an empty pack for a type. */
 static int open_pack(PyObject *all, uint32_t number, struct pack *pack)
 {
     PyObject *items[] = {

@@ -27,7 +27,7 @@ static int64_t take64(struct source *in)
     return (int64_t)(low | high << 32);
 }
 
-/* A number of items, each of so many bytes, which must be there. */
+/* Read a number of items; the bytes of all items must exist. */
 static uint32_t take_count(struct source *in, size_t bytes_each)
 {
     uint32_t count = take32(in);
@@ -76,7 +76,7 @@ static void add_names(struct program *program, const struct node *node)
     }
 }
 
-/* Tables at most half full, so that a search ends. Whether there was memory. */
+/* Build the name tables, at most half full, so that a search ends. Returns 0 without memory or if they are too large. */
 static int make_names(struct program *program)
 {
     size_t total = 0;
@@ -102,7 +102,7 @@ static int make_names(struct program *program)
     return 1;
 }
 
-/* What of a program is wrong; NULL if nothing is. */
+/* Return what is wrong with a program, or NULL if it is valid. */
 static const char *fault(const struct program *program)
 {
     if (program->node_count == 0 || program->nodes[0].kind != N_RECORD)

@@ -1,6 +1,6 @@
-/* A type's schema as a program: nodes that say how a JSON value becomes Avro. Made by parsing/native_program.py, checked here.
+/* A type's schema as a program: nodes that describe how a JSON value is encoded as Avro. Created by parsing/native_program.py, checked here.
  *
- * As it is handed over, little-endian, each part preceded by its number of items as 4 bytes:
+ * Serialized form, little-endian, each part preceded by its number of items as 4 bytes:
  *     nodes     kind, first, count, size as 4 bytes each; low, high as 8 bytes each, signed
  *     entries   name_at, name_size, node, default_at, default_size as 4 bytes each; default_at is NONE without a default
  *     text      bytes: names and defaults
@@ -40,14 +40,14 @@ struct program {
     uint32_t *names; /* hash tables of entries by name: entry + 1, or 0 */
 };
 
-/* The program, or NULL with `why` where what is handed over is none. */
+/* Return the program, or NULL with the reason in `why` if the bytes are not a valid program. */
 struct program *program_read(const uint8_t *bytes, size_t size, const char **why);
 void program_free(struct program *program);
 
-/* For tables of names. */
+/* Hash of a name in the tables. */
 uint32_t name_hash(const uint8_t *name, size_t size);
 
-/* The entry of this name among a record's or enum's, or NONE. */
+/* Return the entry of a record or enum with this name, or NONE. */
 uint32_t program_find(const struct program *program, const struct node *node, const uint8_t *name, size_t size);
 
 #endif

@@ -22,7 +22,7 @@ static uint64_t big_endian(const uint8_t *bytes)
     return value;
 }
 
-/* `seed` is nothing that whoever chose the lines could know. */
+/* The author of the lines cannot know `seed`. */
 static uint32_t slot(uint64_t value, uint64_t seed, uint32_t mask)
 {
     value = (value ^ seed) * 0x9E3779B97F4A7C15u;
@@ -44,7 +44,7 @@ static int table_make(struct table *table, uint32_t rows)
     return table->rows != NULL;
 }
 
-/* Whether this row's id, for its place, or its value, for its id and place, was not there yet; now it is. */
+/* Insert this row's id for its place, or its value for its id and place. Returns whether it was new. */
 static enum novelty novelty_of(struct table *seen, const struct promised_rows *rows, uint32_t row)
 {
     const uint8_t *id = rows->ids + (size_t)ID * row, *place = rows->places + (size_t)PLACE * row;

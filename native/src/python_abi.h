@@ -1,5 +1,5 @@
-/* The part of CPython's stable ABI (PEP 384, as of 3.11) that this module uses, declared here because a machine with Python alone
- * has no Python.h. tests/unit/core/test_native_build.py compiles it beside Python's own headers, where those are.
+/* The part of CPython's stable ABI (PEP 384, as of 3.11) that this module uses, declared here because a Python installation may
+ * lack Python.h. A test compares it with Python's own headers, if they are installed.
  */
 #ifndef HOURMARK_PYTHON_ABI_H
 #define HOURMARK_PYTHON_ABI_H
@@ -11,7 +11,7 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 #else
-typedef ptrdiff_t Py_ssize_t; /* what ssize_t is wherever CPython runs */
+typedef ptrdiff_t Py_ssize_t; /* equals ssize_t on all platforms of CPython */
 typedef struct _object {
     Py_ssize_t ob_refcnt;
     void *ob_type;

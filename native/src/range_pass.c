@@ -21,7 +21,7 @@ static int compare(struct span a, struct span b)
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
 
-/* The type of this name, or NULL. The one of the line before is the likeliest. */
+/* Find the type with this name, or NULL. The type of the previous line is tried first. */
 static const struct line_type *type_named(const struct range *range, struct work *work, struct span name)
 {
     if (work->last_type < range->type_count && compare(range->types[work->last_type].name, name) == 0)
@@ -106,7 +106,7 @@ static void put_little_endian(uint8_t *out, uint32_t value)
         out[i] = (uint8_t)(value >> (8 * i));
 }
 
-/* What is hashed of a line's place, before the line. */
+/* The bytes that describe a line's place, hashed before the line. */
 static void put_head(uint8_t *head, const struct unnamed *one)
 {
     static const uint8_t SIZE_OF_POSITION[4] = {0, 0, 0, 8};
@@ -115,7 +115,7 @@ static void put_head(uint8_t *head, const struct unnamed *one)
     put_big_endian(head + 12, one->line.size, 4);
 }
 
-/* As core/hourmark/records/event_id.py makes it. */
+/* The event id as defined in core/hourmark/records/event_id.py. */
 static void put_id(uint8_t *id, int64_t time_ms, const uint8_t *digest)
 {
     uint32_t first_12 = (uint32_t)digest[0] << 4 | digest[1] >> 4;
@@ -140,7 +140,7 @@ static void hash_each(const struct range *range, const struct blake2b_text *text
     }
 }
 
-/* Give the lines that wait for one their ids. */
+/* Compute the ids of the collected lines. */
 static void name_all(const struct range *range, struct work *work)
 {
     uint8_t heads[BLAKE2B_LANES][HEAD_BYTES], digests[BLAKE2B_LANES * BLAKE2B_MAX];
@@ -159,7 +159,7 @@ static void name_all(const struct range *range, struct work *work)
     work->unnamed_count = 0;
 }
 
-/* The value's parts before the fields of its own; the event's id is left open. */
+/* Append the envelope before the type's own fields. The event's id is filled in later. */
 static int put_envelope(const struct range *range, const struct line_type *type, struct span host, int64_t time_ms,
                         int64_t position, struct buffer *out)
 {
@@ -239,7 +239,7 @@ static uint64_t big_endian(const uint8_t *bytes, int size)
     return value;
 }
 
-/* The hash of each value, whose id must be in its place. */
+/* Compute the hash of each value; its id must be filled in. */
 static int hash_values(struct work *work)
 {
     const struct made *made = (const struct made *)(const void *)work->made.bytes;

@@ -17,7 +17,7 @@ int reader_open(struct reader *reader, const struct setting *settings, size_t co
         }
     reader->rk = kafka->new_client(KAFKA_CONSUMER, conf, why, WHY_BYTES);
     if (reader->rk == NULL) {
-        kafka->conf_destroy(conf); /* it owns it only where it succeeds */
+        kafka->conf_destroy(conf); /* librdkafka owns it only on success */
         return 0;
     }
     kafka->poll_set_consumer(reader->rk);
@@ -93,6 +93,6 @@ int reader_assign(struct reader *reader, const rd_kafka_topic_partition_list_t *
 void reader_leave(struct reader *reader, const rd_kafka_topic_partition_list_t *partitions)
 {
     void *error = kafka_known()->incremental_unassign(reader->rk, partitions);
-    if (error != NULL) /* it reads on, and nobody takes what it reads */
+    if (error != NULL) /* otherwise it continues to read records that no caller takes */
         kafka_known()->error_destroy(error);
 }

@@ -1,4 +1,4 @@
-/* A consumer of librdkafka's that was given its partitions, and its records as they are told: by run, each of one partition. */
+/* A librdkafka consumer with assigned partitions. Its records are returned in runs, each from one partition. */
 #ifndef HOURMARK_READER_H
 #define HOURMARK_READER_H
 
@@ -9,8 +9,8 @@ enum { WHY_BYTES = 512, RUN_BYTES_MAX = 1 << 30 };
 struct reader {
     rd_kafka_t *rk;
     rd_kafka_queue_t *queue;
-    int users;  /* calls under way; both are changed only by who holds Python's lock */
-    int closed; /* no further call begins: the last of those under way closes it */
+    int users;  /* active calls; both fields are changed only while holding Python's lock */
+    int closed; /* no further call may begin; the last active call closes the consumer */
 };
 
 struct setting {
@@ -21,20 +21,20 @@ struct setting {
  * unless there is one record alone. */
 struct run {
     size_t first, count, key_bytes, value_bytes;
-    int32_t epoch; /* KAFKA_NO_EPOCH: the broker or the library does not know it */
-    int nulls; /* whether any has no key or no value, which is not the same as one of no bytes */
+    int32_t epoch; /* KAFKA_NO_EPOCH if the broker or the library does not know it */
+    int nulls; /* whether any record has a null key or value, as opposed to an empty one */
 };
 
-/* Whether there is one; else `why` (WHY_BYTES) says why not. */
+/* Create a consumer. Returns 0 on failure, with the reason in `why` (WHY_BYTES). */
 int reader_open(struct reader *reader, const struct setting *settings, size_t count, char *why);
-/* Leave the cluster; once. */
+/* Leave the cluster. Must be called once. */
 void reader_close(struct reader *reader);
-/* How many of `messages` were taken, within the time; below 0: librdkafka's error. Each is to be given back. */
+/* Receive messages within a time limit. Returns their number or a negative librdkafka error. The caller returns each message. */
 ptrdiff_t reader_take(struct reader *reader, rd_kafka_message_t **messages, size_t count, int timeout_ms);
 void reader_give_back(rd_kafka_message_t **messages, size_t count);
-/* The runs of records among these, errors left out; at most `count` of them. */
+/* Group messages without errors into runs, at most `count`. */
 size_t reader_runs(rd_kafka_message_t *const *messages, size_t count, struct run *runs);
-/* The end of the partition's log as of the last fetch; below 0: unknown. Does not ask the broker. */
+/* The end of the partition's log at the last fetch, negative if unknown. Sends no request. */
 int64_t reader_high(struct reader *reader, const char *topic, int32_t partition);
 /* librdkafka's error. */
 int reader_assign(struct reader *reader, const rd_kafka_topic_partition_list_t *partitions);

@@ -14,7 +14,7 @@ static enum verdict done(int had_memory)
     return had_memory ? TAKEN : NO_MEMORY;
 }
 
-/* A whole number. UNSURE of "-0"; `fits` tells whether 64 bits hold it. */
+/* Parse an integer. UNSURE for "-0"; `fits` is whether it fits into 64 bits. */
 static enum verdict whole(const struct tape *tape, const struct token *token, int64_t *value, int *fits)
 {
     const uint8_t *at = tape->text + token->start, *end = at + token->size;
@@ -49,7 +49,7 @@ static enum verdict put_whole(struct buffer *out, const struct node *node, const
     enum verdict found = whole(tape, token, &number, &fits);
     if (found != TAKEN)
         return found;
-    if (!fits) /* -2^63 is not looked at here */
+    if (!fits) /* -2^63 is left to Python */
         return UNSURE;
     if (number < node->low || number > node->high)
         return MISMATCH;
@@ -71,7 +71,7 @@ static enum verdict put_timestamp(struct buffer *out, const struct node *node, c
     return done(buffer_long(out, micros));
 }
 
-/* A number with a fraction or an exponent, rounded as the C library does it: to the nearest, as Python. UNSURE at the rims. */
+/* Parse a number with a fraction or an exponent, rounded to nearest as in Python. UNSURE at the limits of the range. */
 static enum verdict fraction(const struct tape *tape, const struct token *token, double *number)
 {
     char text[NUMBER_CHARS_MAX + 1], *end;
@@ -80,7 +80,7 @@ static enum verdict fraction(const struct tape *tape, const struct token *token,
     memcpy(text, tape->text + token->start, token->size);
     text[token->size] = '\0';
     *number = strtod(text, &end);
-    if (end != text + token->size) /* the locale has another decimal mark */
+    if (end != text + token->size) /* the locale has another decimal separator */
         return UNSURE;
     double size = fabs(*number);
     if (size > DBL_MAX || size < DBL_MIN) {
@@ -93,7 +93,7 @@ static enum verdict fraction(const struct tape *tape, const struct token *token,
     return TAKEN;
 }
 
-/* Either kind of number as a double. UNSURE of whole ones that a double may not hold. */
+/* Parse any number as a double. UNSURE for integers that a double may not represent. */
 static enum verdict number_of(const struct tape *tape, const struct token *token, double *number, int *is_whole)
 {
     int64_t value;
@@ -175,7 +175,7 @@ static int is_lower_hex(uint8_t byte)
     return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'f');
 }
 
-/* Whether it is 8-4-4-4-12 hex digits in lower case. */
+/* Return whether the text is a UUID in lower case: 8-4-4-4-12 hexadecimal digits. */
 static int is_uuid(const uint8_t *text, size_t size)
 {
     if (size != UUID_CHARS)

@@ -1,4 +1,4 @@
-/* Avro's scalars from JSON values. The rules stand in parsing/primitives.py. */
+/* Conversion of JSON values to Avro scalars. parsing/primitives.py defines the rules. */
 #ifndef HOURMARK_SCALARS_H
 #define HOURMARK_SCALARS_H
 
@@ -7,7 +7,7 @@
 #include "program.h"
 #include "verdict.h"
 
-/* Appends the value of a node that holds no others; MISMATCH if it is not of that type. */
+/* Append the value of a scalar node. MISMATCH if the JSON value does not have that type. */
 enum verdict put_scalar(struct buffer *out, const struct node *node, const struct tape *tape, const struct token *token);
 
 enum verdict put_string(struct buffer *out, const struct tape *tape, const struct token *string);

@@ -9,14 +9,14 @@ enum { MESSAGES = 256 };
 static const char NAME[] = "hourmark";
 
 struct sender {
-    pthread_mutex_t guard; /* of all below */
-    rd_kafka_t *rk; /* NULL once it is destroyed */
-    struct flight *flights; /* the one that was acknowledged last comes first */
-    int left; /* whether nobody sends any more */
+    pthread_mutex_t guard; /* protects all fields below */
+    rd_kafka_t *rk; /* NULL after it is destroyed */
+    struct flight *flights; /* most recently acknowledged first */
+    int left; /* whether the sender is closed */
 };
 
-static _Thread_local struct sender *made; /* by this thread */
-static _Thread_local int handing_over; /* whether this thread is within produce_batch: its failures are told by the call */
+static _Thread_local struct sender *made; /* created by this thread */
+static _Thread_local int handing_over; /* whether this thread is in produce_batch, which reports its failures itself */
 
 struct sender *sender_made(void)
 {
@@ -33,7 +33,7 @@ static void count(struct sender *sender, const uint8_t *value, int code)
         flight = *place;
     }
     if (flight == NULL)
-        return; /* one of confluent_kafka's own messages */
+        return; /* a message of confluent_kafka */
     *place = flight->next;
     flight->next = sender->flights;
     sender->flights = flight;
@@ -44,7 +44,7 @@ static void count(struct sender *sender, const uint8_t *value, int code)
     }
 }
 
-/* In a thread of librdkafka's. A message is on all in-sync replicas, or it says why not. */
+/* Called in a librdkafka thread: a message is on all in-sync replicas, or failed with an error code. */
 static int on_acknowledgement(rd_kafka_t *rk, rd_kafka_message_t *message, void *opaque)
 {
     struct sender *sender = opaque;
@@ -64,7 +64,7 @@ static void end_if_over(struct sender *sender)
 {
     int over = sender->left && sender->rk == NULL;
     pthread_mutex_unlock(&sender->guard);
-    if (over) { /* flights that never landed are not freed: their values are Python's, which may be gone */
+    if (over) { /* unfinished flights are not freed: their values belong to Python, which may have exited */
         pthread_mutex_destroy(&sender->guard);
         free(sender);
     }
@@ -87,7 +87,7 @@ static int on_new(rd_kafka_t *rk, const rd_kafka_conf_t *conf, void *opaque, cha
     (void)conf, (void)opaque, (void)why, (void)why_size;
     struct sender *sender = calloc(1, sizeof *sender);
     if (sender == NULL)
-        return KAFKA_OK; /* it is one without a sender */
+        return KAFKA_OK; /* a producer without a sender */
     sender->rk = rk;
     if (pthread_mutex_init(&sender->guard, NULL) != 0
         || kafka_known()->interceptor_add_on_acknowledgement(rk, NAME, on_acknowledgement, sender) != KAFKA_OK) {
@@ -99,7 +99,7 @@ static int on_new(rd_kafka_t *rk, const rd_kafka_conf_t *conf, void *opaque, cha
     return KAFKA_OK;
 }
 
-/* librdkafka calls it for each configuration that names this module as a plugin. */
+/* Called by librdkafka for each configuration with this module as a plugin. */
 __attribute__((visibility("default"))) int conf_init(rd_kafka_conf_t *conf, void **opaque, char *why, size_t why_size)
 {
     (void)opaque, (void)why, (void)why_size;
@@ -115,7 +115,7 @@ static size_t end_of(const struct cargo *cargo, size_t record)
     return end;
 }
 
-/* Up to MESSAGES records from `at` on: how many there was room for. Others that were refused are counted. */
+/* Enqueue up to MESSAGES records from `at` on. Returns the number for which there was room; rejected ones are counted. */
 static size_t hand_over(rd_kafka_topic_t *topic, const struct cargo *cargo, size_t at, size_t *refused, int *code)
 {
     rd_kafka_message_t messages[MESSAGES];
@@ -133,7 +133,7 @@ static size_t hand_over(rd_kafka_topic_t *topic, const struct cargo *cargo, size
     handing_over = 0;
     for (size_t i = 0; i < count; i++) {
         if (messages[i].err == KAFKA_QUEUE_FULL)
-            return i; /* as are all after it */
+            return i; /* like all following ones */
         if (messages[i].err != KAFKA_OK) {
             ++*refused;
             *code = *code == KAFKA_FATAL ? KAFKA_FATAL : messages[i].err;
@@ -147,7 +147,7 @@ int sender_begin(struct sender *sender, const struct cargo *cargo, struct flight
     int apart = 1;
     flight->start = cargo->values.bytes + end_of(cargo, cargo->at);
     flight->end = cargo->values.bytes + end_of(cargo, cargo->until);
-    flight->left = (int64_t)(cargo->until - cargo->at) + 1; /* it cannot land before all was handed over */
+    flight->left = (int64_t)(cargo->until - cargo->at) + 1; /* plus one: it cannot finish before all records are enqueued */
     pthread_mutex_lock(&sender->guard);
     for (struct flight *other = sender->flights; other != NULL && apart; other = other->next)
         apart = other->start >= flight->end || flight->start >= other->end;
@@ -159,7 +159,7 @@ int sender_begin(struct sender *sender, const struct cargo *cargo, struct flight
     return apart;
 }
 
-/* Within the guard. */
+/* The caller holds the mutex. */
 static void forget(struct sender *sender, const struct flight *flight)
 {
     for (struct flight **place = &sender->flights; *place != NULL; place = &(*place)->next)
@@ -195,7 +195,7 @@ size_t sender_send(struct sender *sender, const char *topic, const struct cargo 
     pthread_mutex_lock(&sender->guard);
     flight->left -= (int64_t)(cargo->until - at + refused) + 1;
     flight->end = cargo->values.bytes + end_of(cargo, at);
-    *flies = at - cargo->at > refused; /* else it has nothing under way, and nobody counts on it */
+    *flies = at - cargo->at > refused; /* otherwise no record is in flight, and no caller waits for it */
     if (!*flies)
         forget(sender, flight);
     pthread_mutex_unlock(&sender->guard);

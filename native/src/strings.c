@@ -5,7 +5,7 @@ static int is_continuation(uint8_t byte)
     return (byte & 0xC0) == 0x80;
 }
 
-/* Whether one of eight bytes is below 0x20, a quote, a backslash, or beyond US-ASCII. */
+/* Return whether one of eight bytes is below 0x20, a quote, a backslash, or not US-ASCII. */
 static int any_special(uint64_t word)
 {
     const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
@@ -60,7 +60,7 @@ int is_utf8(const uint8_t *text, size_t size)
     return 1;
 }
 
-/* A hex digit's value, or -1. */
+/* Return the value of a hexadecimal digit, or -1. */
 static int hex(uint8_t byte)
 {
     if (byte >= '0' && byte <= '9')
@@ -70,7 +70,7 @@ static int hex(uint8_t byte)
     return byte >= 'A' && byte <= 'F' ? byte - 'A' + 10 : -1;
 }
 
-/* The number after "\u", or -1. */
+/* Return the number after "\u", or -1. */
 static int unit(const uint8_t *at, const uint8_t *end)
 {
     int value = 0;
@@ -99,7 +99,7 @@ size_t escape_size(const uint8_t *at, const uint8_t *end)
     return second >= 0xDC00 && second <= 0xDFFF ? 12 : 0;
 }
 
-/* The character of a checked escape, and where it ends. */
+/* Decode a checked escape and return its end. */
 static uint32_t unescaped(const uint8_t **at, const uint8_t *end)
 {
     static const char NAMES[] = "bfnrt", CHARACTERS[] = "\b\f\n\r\t";

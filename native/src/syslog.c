@@ -33,7 +33,7 @@ static int priority(struct cursor *in)
     return count >= 1 && value <= 191 && skip(in, '>');
 }
 
-/* Printable characters of US-ASCII without the space, and the space after them. */
+/* Printable US-ASCII characters except space, and the following space. */
 static int word(struct cursor *in, size_t longest, struct span *found)
 {
     const uint8_t *start = in->at;

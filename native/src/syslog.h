@@ -1,4 +1,4 @@
-/* A line of RFC 5424 taken apart; the form stands in parsing/rfc5424.py. */
+/* The fields of an RFC 5424 line; parsing/rfc5424.py defines the format. */
 #ifndef HOURMARK_SYSLOG_H
 #define HOURMARK_SYSLOG_H
 
@@ -14,7 +14,7 @@ struct syslog_line {
     struct span timestamp, host, msgid, msg;
 };
 
-/* Whether the line is of this form. */
+/* Parse the line. Returns whether it has this format. */
 int syslog_take_apart(const uint8_t *line, size_t size, struct syslog_line *parts);
 
 #endif

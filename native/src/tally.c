@@ -1,4 +1,4 @@
-/* The callback of an append's delivery reports: counts them, and tells of errors and of the last. */
+/* The delivery callback of an append: counts reports, and calls Python for errors and for the last one. */
 #include <stdlib.h>
 
 #include "glue.h"

@@ -5,7 +5,7 @@ static int is_digit(uint8_t byte)
     return byte >= '0' && byte <= '9';
 }
 
-/* `count` digits as a number, or -1. */
+/* Return the number with `count` digits, or -1. */
 static int digits(const uint8_t *text, int count)
 {
     int value = 0;
@@ -24,7 +24,7 @@ static int days_of_month(int year, int month)
     return DAYS[month - 1] + (month == 2 && leap);
 }
 
-/* Days since 1970-01-01, in the proleptic Gregorian calendar; years from 1 on. */
+/* Return the days since 1970-01-01 in the proleptic Gregorian calendar, for years from 1 on. */
 static int64_t day_number(int year, int month, int day)
 {
     static const int BEFORE[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
@@ -33,7 +33,7 @@ static int64_t day_number(int year, int month, int day)
     return past * 365 + past / 4 - past / 100 + past / 400 + BEFORE[month - 1] + after_leap_day + day - 1 - 719162;
 }
 
-/* "HH:MM" as seconds, or -1. */
+/* Return "HH:MM" in seconds, or -1. */
 static int clock_s(const uint8_t *text)
 {
     int hours = digits(text, 2), minutes = digits(text + 3, 2);

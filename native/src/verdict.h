@@ -1,11 +1,11 @@
-/* What the native pass says of a line, a payload, or a value. */
+/* The result of the native pass for a line, a payload or a value. */
 #ifndef HOURMARK_VERDICT_H
 #define HOURMARK_VERDICT_H
 
 enum verdict {
-    TAKEN,     /* done, and exactly what the Python path does */
-    MISMATCH,  /* the Python path raises Mismatch here, for certain: the next branch of a union may take it */
-    UNSURE,    /* the Python path is to say what it is */
+    TAKEN,     /* processed, with exactly the result of the Python code */
+    MISMATCH,  /* the Python code certainly raises Mismatch here; the next branch of a union may accept the value */
+    UNSURE,    /* the Python code must decide */
     NO_MEMORY,
 };
 

@@ -10,7 +10,7 @@ static uint64_t rotated(uint64_t value, int bits)
     return value << bits | value >> (64 - bits);
 }
 
-/* Words are little-endian in the specification, as on each processor that this module is compiled for. */
+/* The specification uses little-endian words, as does each processor for which this module is compiled. */
 static uint64_t word64(const uint8_t *bytes)
 {
     uint64_t value;

@@ -1,4 +1,4 @@
-/* XXH64, the 64-bit hash of the xxHash specification (version 0.2.0, doc/xxhash_spec.md). Not for adversaries: it detects accidents. */
+/* XXH64, the 64-bit hash of the xxHash specification (version 0.2.0, doc/xxhash_spec.md). It detects accidental changes, not deliberate ones. */
 #ifndef HOURMARK_XXH64_H
 #define HOURMARK_XXH64_H
 

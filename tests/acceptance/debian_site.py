@@ -20,7 +20,7 @@ from tools.debian_package import PACKAGES
 
 from hourmark.commands.canary import CANARY
 from hourmark.config.toml_text import render_toml
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 UNITS: Final = tuple(unit for package in PACKAGES.values() for unit in package.units)
 LOGS: Final = "/srv/app"
@@ -53,7 +53,7 @@ types = ["{TYPE}"]
 
 
 @contextlib.contextmanager
-def debian_site(stack: Stack, folder: Path) -> Iterator[BootedDebian]:
+def debian_site(stack: LocalStack, folder: Path) -> Iterator[BootedDebian]:
     """All are installed, configured, and their types applied; no unit runs yet."""
     debs = made(folder / "deb", revisions=["1"])
     depends = {part.split()[0] for deb in debs for part in control(deb)["Depends"].split(", ")}

@@ -24,7 +24,7 @@ from tests.support.canaries import EXPECTED, acknowledged
 from tests.support.waiting import wait_for
 
 from hourmark.commands.canary import CANARY
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [
     pytest.mark.acceptance,
@@ -38,9 +38,11 @@ CLOSED_S = 900.0
 
 
 @pytest.fixture(scope="module")
-def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """Two clusters, and nothing that mirrors one to the other."""
-    stack = Stack.load_or_make(tmp_path_factory.mktemp("home"), mirror=False, bucket_seconds=60)
+    stack = LocalStack.load_or_create(
+        tmp_path_factory.mktemp("home"), mirror=False, bucket_seconds=60
+    )
     try:
         stack.up()
         yield stack
@@ -49,7 +51,9 @@ def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 
 @pytest.fixture(scope="module")
-def debian(own_stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BootedDebian]:
+def debian(
+    own_stack: LocalStack, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BootedDebian]:
     with debian_site(own_stack, tmp_path_factory.mktemp("debian")) as made:
         yield made
 
@@ -87,7 +91,9 @@ def all_closed(debian: BootedDebian, events: int, event_type: str = TYPE) -> lis
     return found
 
 
-def judged(debian: BootedDebian, stack: Stack, folder: Path, canaries: list[dict[str, Any]]) -> str:
+def judged(
+    debian: BootedDebian, stack: LocalStack, folder: Path, canaries: list[dict[str, Any]]
+) -> str:
     """The judge's word, who finds the files where the tailer does."""
     storage = tomllib.loads(stack.layout.config_file.read_text())["storage"]
     expectations = folder / "expectations.json"
@@ -124,7 +130,7 @@ def judged(debian: BootedDebian, stack: Stack, folder: Path, canaries: list[dict
 
 
 def test_units_of_all_packages_close_proved_buckets_also_when_each_is_killed(
-    debian: BootedDebian, own_stack: Stack, tmp_path: Path
+    debian: BootedDebian, own_stack: LocalStack, tmp_path: Path
 ) -> None:
     write(debian, 0)
     debian.must("systemctl", "start", *UNITS)

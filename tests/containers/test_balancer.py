@@ -10,7 +10,7 @@ import pytest
 from tests.support.compose import MISSING, built, program
 from tests.support.waiting import wait_for
 
-from hourmark_infra.containers.first import make_first
+from hourmark_infra.containers.site_setup import create_site_files
 
 pytestmark = [pytest.mark.containers, pytest.mark.timeout(900)]
 
@@ -32,7 +32,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("files", FILES_MAX)
 def test_it_listens_however_few_files_it_may_open(engine: str, files: int, tmp_path: Path) -> None:
-    make_first(tmp_path)
+    create_site_files(tmp_path)
     options = (
         "--read-only",
         "--cap-drop=ALL",

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from tests.support.etl_scene import Scene, scene
 
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 
 @pytest.fixture(scope="module")
-def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def own_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalStack]:
     """A stack with a mirror for one module, whose faults other tests must not meet."""
-    made = Stack.load_or_make(tmp_path_factory.mktemp("own-home"), mirror=True)
+    made = LocalStack.load_or_create(tmp_path_factory.mktemp("own-home"), mirror=True)
     try:
         made.up()
         yield made
@@ -31,7 +31,7 @@ def root() -> str | None:
 @pytest.fixture(scope="module")
 def fresh(
     request: pytest.FixtureRequest,
-    stack: Stack,
+    stack: LocalStack,
     tmp_path_factory: pytest.TempPathFactory,
     root: str | None,
 ) -> Iterator[Scene]:

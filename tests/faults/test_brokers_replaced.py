@@ -21,7 +21,7 @@ from tests.support.waiting import wait_for
 from hourmark.config.loading import Config, load_config
 from hourmark.config.toml_text import render_toml
 from hourmark.kafka.topic_names import events_topic
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -51,7 +51,7 @@ class Site:
 
 
 @pytest.fixture
-def site(stack: Stack, tmp_path: Path) -> Iterator[Site]:
+def site(stack: LocalStack, tmp_path: Path) -> Iterator[Site]:
     with moving_cluster(tmp_path / "kafka", stack, FIRST, LATER) as cluster:
         settings = tomllib.loads(stack.layout.config_file.read_text())
         settings["kafka"] = {

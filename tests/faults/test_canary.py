@@ -22,7 +22,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 from hourmark.commands.canary import CANARY, DECLARATION, CanaryStep
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1500)]
 
@@ -141,7 +141,7 @@ def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_has_ended_both
     seen = site.seen()
     assert seen["ok"] and [*seen["age_seconds"]["edge"]] == [*CanaryStep]
 
-    stack = Stack.load(site.home)
+    stack = LocalStack.load(site.home)
     before, stopped_s = len(site.log.read_text()), time.monotonic()
     stack.stop("mirror")
     site.says(r"mirror-watch +\| .*ALARM mirror-task-stopped", stopped_s + TASK_STOPPED_S, before)
@@ -161,6 +161,6 @@ def test_a_canary_comes_to_its_closed_bucket_and_where_the_mirror_has_ended_both
     watch = stack.process("mirror-watch")
     stack.kill("mirror-watch")
     wait_for(
-        lambda: Stack.load(site.home).process("mirror-watch") not in (None, watch),
+        lambda: LocalStack.load(site.home).process("mirror-watch") not in (None, watch),
         "it is watched again",
     )

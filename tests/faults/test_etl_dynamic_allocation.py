@@ -19,7 +19,7 @@ from tests.support.etl_scene import Scene, scene
 from tests.support.spark_cluster import SparkCluster
 from tests.support.submitted_etl import SubmittedEtl
 
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
 
@@ -48,7 +48,7 @@ def cluster(folder: Path) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture
-def running(stack: Stack, cluster: SparkCluster, folder: Path) -> Iterator[Scene]:
+def running(stack: LocalStack, cluster: SparkCluster, folder: Path) -> Iterator[Scene]:
     """With units so small that ten times the events are ten times the tasks, as large hours have
     them with large units.
     """

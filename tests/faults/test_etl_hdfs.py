@@ -11,13 +11,13 @@ from tests.faults.outcome import LONG, assert_whole
 from tests.support.etl_scene import Scene
 from tests.support.servers import set_safe_mode
 
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
 SCENE = {"names": ("one", "two")}
 
 
-def test_hdfs_in_safe_mode_is_waited_out(stack: Stack, running: Scene) -> None:
+def test_hdfs_in_safe_mode_is_waited_out(stack: LocalStack, running: Scene) -> None:
     set_safe_mode(stack, "enter")
     try:
         hour = running.begin_hour()
@@ -28,7 +28,7 @@ def test_hdfs_in_safe_mode_is_waited_out(stack: Stack, running: Scene) -> None:
     assert_whole(running.closed(hour))
 
 
-def test_a_killed_namenode_is_waited_for(stack: Stack, running: Scene) -> None:
+def test_a_killed_namenode_is_waited_for(stack: LocalStack, running: Scene) -> None:
     stack.kill("namenode")
     try:
         hour = running.begin_hour()

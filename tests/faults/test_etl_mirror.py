@@ -25,14 +25,14 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
 from hourmark_etl.recovery.offset_records import read_offset_records
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
 SCENE = {"names": ("recreated", "overtaken", "well"), "cluster": "both"}
 
 
 @pytest.fixture(scope="module")
-def stack(own_stack: Stack) -> Stack:
+def stack(own_stack: LocalStack) -> LocalStack:
     """Of its own: its edge deletes what others have promised there, too, and a rebuilt ledger of
     theirs would miss it.
     """

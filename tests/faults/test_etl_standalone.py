@@ -20,7 +20,7 @@ from tests.support.etl_scene import Scene, scene
 from tests.support.spark_cluster import SparkCluster
 from tests.support.submitted_etl import SubmittedEtl
 
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
 
@@ -38,7 +38,7 @@ def cluster(folder: Path) -> Iterator[SparkCluster]:
 
 
 @pytest.fixture(scope="module")
-def running(stack: Stack, cluster: SparkCluster, folder: Path) -> Iterator[Scene]:
+def running(stack: LocalStack, cluster: SparkCluster, folder: Path) -> Iterator[Scene]:
     """An hour was closed."""
     make = functools.partial(SubmittedEtl, cluster)
     with scene(stack.layout.config_file, folder, ("one", "two"), crashing=True, make=make) as made:

@@ -28,7 +28,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.operators.ledger import ledger
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(1500)]
 
@@ -68,7 +68,7 @@ class TwoSites:
 
 
 @pytest.fixture(scope="module")
-def sites(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoSites]:
+def sites(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoSites]:
     folder = tmp_path_factory.mktemp("two-sites")
     with (
         own_broker(stack.programs, folder / "central") as central,

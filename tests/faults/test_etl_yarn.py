@@ -26,7 +26,7 @@ from tests.support.yarn_cluster import YarnCluster
 from tests.support.yarn_etl import YarnEtl
 from tools.pack_environment import main as pack_environment
 
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [*LONG, pytest.mark.skipif(postgres.binaries() is None, reason=postgres.MISSING)]
 
@@ -45,7 +45,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
+def cluster(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[YarnCluster]:
     with YarnCluster(
         stack, tmp_path_factory.mktemp("yarn-cluster"), nodes=2, memory_mb=2600
     ) as made:
@@ -54,7 +54,10 @@ def cluster(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture(scope="module")
 def running(
-    stack: Stack, cluster: YarnCluster, environment: Path, tmp_path_factory: pytest.TempPathFactory
+    stack: LocalStack,
+    cluster: YarnCluster,
+    environment: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Scene]:
     """An hour was closed."""
     folder = tmp_path_factory.mktemp(f"yarn-{uuid.uuid4().hex[:6]}-")

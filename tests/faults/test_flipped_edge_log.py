@@ -12,7 +12,7 @@ from tests.support.plain_broker import LogFile
 from hourmark.kafka.topic_names import events_topic
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import blockers
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.servers import MIRROR
 
 pytestmark = LONG
@@ -21,18 +21,18 @@ FROM_END = 20  # bytes: within the last record
 
 
 @pytest.fixture(scope="module")
-def stack(own_stack: Stack) -> Stack:
+def stack(own_stack: LocalStack) -> LocalStack:
     """Of its own: its mirror stands still at the damaged batch."""
     return own_stack
 
 
-def leaders_log(stack: Stack, running: Scene, topic: str) -> LogFile:
+def leaders_log(stack: LocalStack, running: Scene, topic: str) -> LogFile:
     leader = running.edge.admin.list_topics(topic).topics[topic].partitions[0].leader
     (log,) = (stack.layout.data / f"edge-{leader}").glob(f"**/{topic}-0/{0:020d}.log")
     return LogFile(log)
 
 
-def test_a_flipped_bit_at_the_edge_holds_its_type_alone(stack: Stack, running: Scene) -> None:
+def test_a_flipped_bit_at_the_edge_holds_its_type_alone(stack: LocalStack, running: Scene) -> None:
     flipped = running.types[0]
     stack.stop(MIRROR)
     hour = running.begin_hour()

@@ -16,8 +16,8 @@ import pytest
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack import Stack
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.stack import LocalStack
 from hourmark_verify.demo.demo import Demo, DemoOptions
 from hourmark_verify.demo.traffic import Traffic
 
@@ -52,7 +52,7 @@ class Killing:
     def __init__(self, seed: int) -> None:
         self.kills = kills(seed)
 
-    def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+    def __call__(self, demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
         for moment, victim, away_s in self.kills:
             demo.wait_until(
                 lambda moment=moment: traffic.moment >= moment,  # type: ignore[misc]
@@ -80,12 +80,12 @@ def test_the_judge_is_content_after_each_component_was_killed_at_random_moments(
     tmp_path: Path,
 ) -> None:
     seed = int(os.environ.get("HOURMARK_CHAOS_SEED") or random.SystemRandom().randrange(1_000_000))
-    say_on_stderr(f"chaos seed {seed}")
+    print_progress(f"chaos seed {seed}")
     demo = Demo(
         tmp_path / "home",
         DemoOptions(rate=100, seed=seed, buckets=2),
         SystemClock(),
-        say_on_stderr,
+        print_progress,
         Killing(seed),
     )
     result = demo.run()

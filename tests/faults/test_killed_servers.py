@@ -26,8 +26,8 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack import Stack
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.stack import LocalStack
 from hourmark_verify.demo.demo import Demo, DemoOptions, DemoResult
 from hourmark_verify.demo.traffic import Traffic
 from hourmark_verify.judge.expectations import ApiEvent
@@ -47,7 +47,7 @@ _DECLARATION = (
 )
 
 
-def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+def each_server_is_killed(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
     """The trouble of this run."""
     (demo.work / "types" / f"{API_TYPE}.toml").write_text(_DECLARATION)
     demo.components.run_repeatable("types", "apply", seconds=180.0)
@@ -85,7 +85,7 @@ def each_server_is_killed(demo: Demo, traffic: Traffic, stack: Stack, config: Co
     api.stop()
 
 
-def kill_mirror_maker(stack: Stack) -> None:
+def kill_mirror_maker(stack: LocalStack) -> None:
     """SIGKILL the child, and wait until its supervisor has started another."""
 
     def children() -> list[psutil.Process]:
@@ -128,7 +128,7 @@ def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_f
         home,
         DemoOptions(rate=50, buckets=span_buckets(), keep=True),
         SystemClock(),
-        say_on_stderr,
+        print_progress,
         each_server_is_killed,
     )
     try:
@@ -136,4 +136,4 @@ def test_no_component_ends_and_the_judge_is_content_after_each_server_was_away_f
     finally:
         demo.components.stop_all()
         with contextlib.suppress(Exception):
-            Stack.load(home).down()
+            LocalStack.load(home).down()

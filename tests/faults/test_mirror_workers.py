@@ -30,7 +30,7 @@ from hourmark.kafka.clients import Cluster, client_settings
 from hourmark.kafka.mirror import MirrorPositions, partitions_behind
 from hourmark.kafka.topic_names import central_topic
 from hourmark.process.alarms import AlarmName
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.servers import Programs
 from hourmark_mirror.cli import mirror
 from hourmark_mirror.run.stalls import SILENT_S
@@ -53,7 +53,7 @@ NAMED_S = 60.0
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> Programs:
-    return Stack.load_or_make(tmp_path_factory.mktemp("programs")).programs
+    return LocalStack.load_or_create(tmp_path_factory.mktemp("programs")).programs
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
 from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_verify.demo.demo import leading_broker
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.timeout(3600)]
@@ -101,7 +101,7 @@ def running(fresh: Scene) -> Scene:
     return fresh
 
 
-def quorum(stack: Stack, config: Config, topic: str) -> list[str]:
+def quorum(stack: LocalStack, config: Config, topic: str) -> list[str]:
     """Two of the three edge brokers, one of them the leader of the topic's first partition."""
     leader = leading_broker(config, topic)
     return [leader, next(name for name in stack.brokers if name != leader)]
@@ -116,7 +116,7 @@ def produce(config: Config, topic: str, records: int) -> None:
 
 
 def test_cuts_are_whole_or_unavailable_while_nobody_leads(
-    stack: Stack, config: Config, tmp_path: Path
+    stack: LocalStack, config: Config, tmp_path: Path
 ) -> None:
     topics = [
         events_topic(f"no-leader-{name}-{uuid.uuid4().hex[:8]}") for name in ("full", "empty")
@@ -185,7 +185,7 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(
 @pytest.mark.long
 @pytest.mark.parametrize("named", CASES)
 def test_hours_wait_and_go_on_while_brokers_are_away(
-    running: Scene, stack: Stack, named: Sequence[str]
+    running: Scene, stack: LocalStack, named: Sequence[str]
 ) -> None:
     config, topics = running.run.config, [events_topic(t) for t in running.types]
     supervisor, no_leader = stack.process("mirror"), AUDIT_LEADER in named

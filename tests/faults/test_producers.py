@@ -32,7 +32,7 @@ from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, topic_settings
 from hourmark.kafka.topic_names import events_topic
 from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos, pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -43,7 +43,7 @@ GONE_S = (
 
 
 @pytest.fixture
-def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
+def service(stack: LocalStack, config: Config, tmp_path: Path) -> Iterator[Serving]:
     with served(stack, config, tmp_path, workers=2) as serving:
         yield serving
 
@@ -82,11 +82,11 @@ def acked_nothing(load: list[Poster], for_s: float) -> bool:
     return acked_count(load) == before
 
 
-def log_of(stack: Stack, broker: int) -> Path:
+def log_of(stack: LocalStack, broker: int) -> Path:
     return stack.layout.data / f"edge-{broker}" / "log"
 
 
-def back(stack: Stack) -> None:
+def back(stack: LocalStack) -> None:
     for broker in stack.brokers:
         stack.start(broker)
     for broker in stack.brokers:
@@ -94,7 +94,7 @@ def back(stack: Stack) -> None:
 
 
 def test_all_brokers_killed_and_back(
-    stack: Stack, config: Config, service: Serving, load: list[Poster]
+    stack: LocalStack, config: Config, service: Serving, load: list[Poster]
 ) -> None:
     wait_for_acks(load, 10)
     before = set(service.workers())
@@ -108,7 +108,7 @@ def test_all_brokers_killed_and_back(
 
 
 def test_all_brokers_stand_still_for_a_minute(
-    stack: Stack, config: Config, service: Serving, load: list[Poster]
+    stack: LocalStack, config: Config, service: Serving, load: list[Poster]
 ) -> None:
     wait_for_acks(load, 10)
     before = set(service.workers())
@@ -162,7 +162,7 @@ def test_a_topic_deleted_and_made_again_stops_its_type_alone(
 
 @pytest.mark.parametrize("forgery", Forgery)
 def test_a_producer_that_the_broker_refuses_for_good_is_made_anew(
-    stack: Stack, config: Config, service: Serving, load: list[Poster], forgery: Forgery
+    stack: LocalStack, config: Config, service: Serving, load: list[Poster], forgery: Forgery
 ) -> None:
     """By real refusals: another writer took the producer's next sequence number, or a newer epoch
     of its id.
@@ -191,7 +191,7 @@ def test_a_producer_that_the_broker_refuses_for_good_is_made_anew(
 
 
 def test_audit_topics_and_acks_agree_after_minutes_of_kills(
-    stack: Stack, config: Config, service: Serving, load: list[Poster]
+    stack: LocalStack, config: Config, service: Serving, load: list[Poster]
 ) -> None:
     """Workers, the service and brokers at random; read by a stock consumer."""
     seed = random.randrange(1 << 30)

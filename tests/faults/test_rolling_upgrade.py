@@ -25,9 +25,9 @@ from tests.support.released import interpreter, why_not_there
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.records.manifest import Manifest
-from hourmark_infra.components import Components, environment
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack import Stack
+from hourmark_infra.components import Components, child_environment
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.process import spawn
 from hourmark_infra.stack.servers import MIRROR
 from hourmark_verify.demo.configuration import EVENTS_SOURCE
@@ -68,7 +68,7 @@ class Mixed(Components):
             "--config",
             str(self.config),
         )
-        self.running[name] = spawn(command, environment(), self._mark(name), self.log(name))
+        self.running[name] = spawn(command, child_environment(), self._mark(name), self.log(name))
 
     def command(self, *arguments: str) -> Sequence[str]:
         return (str(self.otherwise), *super().command(*arguments)[1:])
@@ -81,7 +81,12 @@ class Mixed(Components):
         """A command of this version, which must say that all is well."""
         command = (str(HERE), "-m", "hourmark", *arguments, "--config", str(self.config))
         done = subprocess.run(
-            command, env=environment(), capture_output=True, text=True, check=False, timeout=180
+            command,
+            env=child_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=180,
         )
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
 
@@ -99,7 +104,7 @@ class Rolling:
     def __init__(self, version: str, python: Path, *, stays: bool) -> None:
         self.version, self.python, self.stays = version, python, stays
 
-    def __call__(self, demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+    def __call__(self, demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
         components = demo.components
         assert isinstance(components, Mixed)
         stack.stop(MIRROR)
@@ -211,7 +216,7 @@ def test_a_rolling_upgrade_and_the_way_back_lose_and_double_nothing(
     python = interpreter(version)
     trouble = Rolling(version, python, stays=stays)
     demo = Demo(
-        tmp_path / "home", DemoOptions(rate=RATE, buckets=5), SystemClock(), say_on_stderr, trouble
+        tmp_path / "home", DemoOptions(rate=RATE, buckets=5), SystemClock(), print_progress, trouble
     )
     demo.components = Mixed(**vars(demo.components), otherwise=python)
     result = demo.run()

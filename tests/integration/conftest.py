@@ -20,7 +20,7 @@ from hourmark.config.groups import StorageSettings
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark_etl.storage import Storage, open_storage
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def first_hour() -> Hour:
 @pytest.fixture(scope="module")
 def run(
     request: pytest.FixtureRequest,
-    stack: Stack,
+    stack: LocalStack,
     tmp_path_factory: pytest.TempPathFactory,
     first_hour: Hour,
 ) -> Iterator[EtlRun]:

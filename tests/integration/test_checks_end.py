@@ -15,7 +15,7 @@ import pytest
 from tests.support.waiting import wait_for
 
 from hourmark.config.loading import load_config
-from hourmark_infra.stack.process import marked
+from hourmark_infra.stack.process import find_by_mark_prefix
 
 pytestmark = [pytest.mark.long, pytest.mark.stack, pytest.mark.timeout(900)]
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def servers(folder: Path) -> int:
     """How many of the stack below this folder run."""
-    return len(marked(f"{folder}/"))
+    return len(find_by_mark_prefix(f"{folder}/"))
 
 
 def first_ones_start(folder: Path) -> bool:
@@ -70,6 +70,6 @@ def test_no_server_outlives_it(
             assert servers(folder) == 0
         finally:
             run.kill()
-            for processes in marked(f"{folder}/").values():
+            for processes in find_by_mark_prefix(f"{folder}/").values():
                 for process in processes:
                     os.kill(process.pid, signal.SIGKILL)

@@ -23,13 +23,13 @@ from tests.support.service.load import (
 from tests.support.waiting import wait_for
 
 from hourmark.config.loading import Config
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.chaos]
 
 
 @pytest.fixture
-def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
+def service(stack: LocalStack, config: Config, tmp_path: Path) -> Iterator[Serving]:
     with served(stack, config, tmp_path) as serving:
         yield serving
 
@@ -41,7 +41,7 @@ def load(service: Serving) -> Iterator[list[Poster]]:
 
 
 def test_a_leader_killed_under_load_costs_nothing_and_needs_no_restart(
-    stack: Stack, config: Config, service: Serving, load: list[Poster]
+    stack: LocalStack, config: Config, service: Serving, load: list[Poster]
 ) -> None:
     """Producers carry on by themselves; no queue is purged, no producer falls into a state that
     only a restart cures.
@@ -58,7 +58,7 @@ def test_a_leader_killed_under_load_costs_nothing_and_needs_no_restart(
 
 
 def test_too_few_in_sync_replicas_mean_503_and_no_ack_until_they_are_back(
-    stack: Stack, config: Config, service: Serving
+    stack: LocalStack, config: Config, service: Serving
 ) -> None:
     body = lines(range(LINES))
     byte_range = service.range_of(body, file=f"{RUN:0>32}")

@@ -34,7 +34,7 @@ from hourmark_declare.cli import types
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
 from hourmark_etl.operators.dead_letters import dead_letters
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 FIRST = 1_000_000  # of the workers' events, which no other test here counts
@@ -42,7 +42,7 @@ FIRST = 1_000_000  # of the workers' events, which no other test here counts
 
 @pytest.fixture(scope="module")
 def service(
-    stack: Stack, config: Config, tmp_path_factory: pytest.TempPathFactory
+    stack: LocalStack, config: Config, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Serving]:
     with serving(stack, config, tmp_path_factory.mktemp("service")) as started:
         yield started
@@ -92,7 +92,9 @@ def test_a_stock_client_and_the_registry_see_exactly_the_events_of_a_range(
     assert {(row["reason"], row["raw"]) for row in letters} == {("not_rfc5424", b"no syslog")}
 
 
-def test_dead_letters_are_counted_and_shown_from_the_topic(service: Serving, stack: Stack) -> None:
+def test_dead_letters_are_counted_and_shown_from_the_topic(
+    service: Serving, stack: LocalStack
+) -> None:
     body = b"no syslog\n" * 3 + lines(range(2))
     service.post(service.range_of(body), body)
 
@@ -114,7 +116,7 @@ def test_dead_letters_are_counted_and_shown_from_the_topic(service: Serving, sta
 
 
 def test_live_dead_letters_are_held_against_declarations(
-    service: Serving, stack: Stack, tmp_path: Path
+    service: Serving, stack: LocalStack, tmp_path: Path
 ) -> None:
     body = b"no syslog\n" * 3
     service.post(service.range_of(body), body)
@@ -248,7 +250,7 @@ def test_two_processes_never_share_an_identity(service: Serving, tmp_path: Path)
 
 
 def test_two_workers_are_one_service_and_lose_nothing_while_they_are_killed_and_replaced(
-    stack: Stack, tmp_path: Path, service: Serving, reader: StockReader
+    stack: LocalStack, tmp_path: Path, service: Serving, reader: StockReader
 ) -> None:
     serving = Serving(
         config_file=stack.layout.config_file, folder=tmp_path, revision=service.revision

@@ -21,7 +21,7 @@ from hourmark.errors import Unavailable
 from hourmark.records.hours import Hour
 from hourmark_etl.errors import NoLedger
 from hourmark_etl.startup import PAUSE_S, WAIT_S, open_startup_resources, wait_until_available
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(180)]
 CLICK = f"click-{uuid.uuid4().hex[:8]}"
@@ -37,7 +37,7 @@ def ledger() -> Iterator[postgres.Postgres]:
 
 
 @pytest.fixture
-def known(stack: Stack, tmp_path: Path, ledger: postgres.Postgres, first_hour: Hour) -> Config:
+def known(stack: LocalStack, tmp_path: Path, ledger: postgres.Postgres, first_hour: Hour) -> Config:
     """Types are applied, and all servers answer."""
     return EtlRun(
         stack.layout.config_file,

@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.verify import verify_bucket
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -40,7 +40,7 @@ def cluster(folder: Path) -> Iterator[SparkCluster]:
 
 @pytest.fixture(scope="module")
 def run(
-    stack: Stack, cluster: SparkCluster, folder: Path, first_hour: Hour
+    stack: LocalStack, cluster: SparkCluster, folder: Path, first_hour: Hour
 ) -> Iterator[SubmittedEtl]:
     made = SubmittedEtl(cluster, stack.layout.config_file, folder, [TYPE], first_hour)
     with made:

@@ -25,7 +25,7 @@ from hourmark.records.hours import Hour
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.operators.trace import trace
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -43,7 +43,7 @@ def port() -> int:
 
 @pytest.fixture(scope="module")
 def run(
-    stack: Stack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour, port: int
+    stack: LocalStack, tmp_path_factory: pytest.TempPathFactory, first_hour: Hour, port: int
 ) -> Iterator[EtlRun]:
     folder = tmp_path_factory.mktemp(f"etl-{uuid.uuid4().hex[:6]}-")
     with EtlRun(

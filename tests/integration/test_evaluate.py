@@ -28,10 +28,10 @@ from hourmark_evaluate.execution.trial_run import start_trial_run
 from hourmark_evaluate.results import TrialResult, from_json
 from hourmark_evaluate.trials import TRIALS
 from hourmark_evaluate.verdicts import EvaluationVerdict, KafkaProperty, property_verdicts
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.jmx import PASSWORD, ROLE
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.kafka import PASSWORD, ROLE
 from hourmark_infra.stack.layout import JMX
-from hourmark_infra.stack.process import marked
+from hourmark_infra.stack.process import find_by_mark_prefix
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -39,11 +39,11 @@ WISH = EvaluationOptions(seconds=5.0, rate=2000)
 
 
 @pytest.fixture
-def environment(stack: Stack) -> TrialEnvironment:
+def environment(stack: LocalStack) -> TrialEnvironment:
     return stack_environment(stack, WISH, SystemClock(), lambda line: print(line, file=sys.stderr))
 
 
-def topics_of(stack: Stack, part: str) -> list[str]:
+def topics_of(stack: LocalStack, part: str) -> list[str]:
     """On both clusters."""
     admins = [
         AdminClient({"bootstrap.servers": stack.layout.bootstrap(cluster)})
@@ -66,7 +66,9 @@ def tried(environment: TrialEnvironment, *names: str) -> tuple[TrialResult, ...]
     return result.trials
 
 
-def test_a_short_run_keeps_all_that_it_tries(stack: Stack, environment: TrialEnvironment) -> None:
+def test_a_short_run_keeps_all_that_it_tries(
+    stack: LocalStack, environment: TrialEnvironment
+) -> None:
     load, backlog = tried(environment, "load", "backlog")
     assert load.cost and load.cost.events > 0 and load.cost.broker_cpu_s
     assert backlog.backlog and backlog.backlog.caught_up_s is not None
@@ -75,7 +77,7 @@ def test_a_short_run_keeps_all_that_it_tries(stack: Stack, environment: TrialEnv
 
 
 def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
-    stack: Stack, environment: TrialEnvironment
+    stack: LocalStack, environment: TrialEnvironment
 ) -> None:
     (mirror,) = tried(environment, "mirror-refused")
     assert {counts.place for counts in mirror.counts} == {"edge", "central"}
@@ -85,7 +87,7 @@ def test_a_mirror_whose_target_refuses_claims_nothing_false_and_goes_on(
 
 
 def test_what_is_planted_in_real_topics_is_found(
-    stack: Stack, environment: TrialEnvironment
+    stack: LocalStack, environment: TrialEnvironment
 ) -> None:
     with start_trial_run(
         environment, "planted", "faults planted in a real topic", constant_rate(500.0)
@@ -110,7 +112,7 @@ def test_what_is_planted_in_real_topics_is_found(
 
 
 def test_on_clusters_of_the_user_what_stops_servers_is_not_tried_without_a_command(
-    stack: Stack, tmp_path: Path
+    stack: LocalStack, tmp_path: Path
 ) -> None:
     jmx = (
         [
@@ -199,15 +201,15 @@ def test_the_whole_command_on_a_stack_of_its_own(tmp_path: Path) -> None:
     ]
     assert result.central_brokers == 3
     assert "records were written is left" in result.trials[1].notes[0]
-    assert marked(f"{tmp_path / 'home'}/") == {}, "no server runs on"
+    assert find_by_mark_prefix(f"{tmp_path / 'home'}/") == {}, "no server runs on"
 
 
-def hand_of(stack: Stack, folder: Path) -> str:
+def hand_of(stack: LocalStack, folder: Path) -> str:
     """A command that kills or starts a broker, as a user would have one over ssh."""
     script = folder / "hand.py"
     script.write_text(
-        "import sys\nfrom pathlib import Path\nfrom hourmark_infra.stack import Stack\n"
-        f"stack = Stack.load(Path({str(stack.home)!r}))\n"
+        "import sys\nfrom pathlib import Path\nfrom hourmark_infra.stack import LocalStack\n"
+        f"stack = LocalStack.load(Path({str(stack.home)!r}))\n"
         "getattr(stack, sys.argv[1])('edge-' + sys.argv[2])\n"
     )
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}"
@@ -215,7 +217,7 @@ def hand_of(stack: Stack, folder: Path) -> str:
 
 @pytest.mark.long
 def test_commands_of_the_user_take_brokers_away_and_bring_them_back(
-    stack: Stack, tmp_path: Path
+    stack: LocalStack, tmp_path: Path
 ) -> None:
     hand = hand_of(stack, tmp_path)
     done = subprocess.run(
@@ -256,7 +258,7 @@ def test_commands_of_the_user_take_brokers_away_and_bring_them_back(
 
 @pytest.mark.long
 def test_a_run_that_is_cut_short_in_an_outage_brings_the_brokers_back_first(
-    stack: Stack, tmp_path: Path
+    stack: LocalStack, tmp_path: Path
 ) -> None:
     hand, where = (
         hand_of(stack, tmp_path),
@@ -296,7 +298,7 @@ def test_a_run_that_is_cut_short_in_an_outage_brings_the_brokers_back_first(
 
 
 @contextlib.contextmanager
-def begun(stack: Stack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def begun(stack: LocalStack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A run on the edge alone that has made its topics."""
     where = ("--bootstrap", stack.layout.bootstrap("edge"), "--report", str(folder))
     running = subprocess.Popen(
@@ -324,7 +326,7 @@ def begun(stack: Stack, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_cut_short_takes_its_topics_away(
-    stack: Stack, tmp_path: Path, number: signal.Signals
+    stack: LocalStack, tmp_path: Path, number: signal.Signals
 ) -> None:
     with begun(stack, tmp_path) as running:
         running.send_signal(number)

@@ -22,7 +22,7 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.packed_reader import PackedReader
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 HEADER = 61  # bytes of a batch before its records
@@ -37,7 +37,7 @@ Read = tuple[bytes | None, bytes | None]
 
 
 @pytest.fixture(scope="module")
-def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBroker]:
+def broker(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBroker]:
     with PlainBroker(tmp_path_factory.mktemp("broker"), stack.programs).running() as made:
         yield made
 

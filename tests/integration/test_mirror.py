@@ -47,7 +47,7 @@ from hourmark_etl.operators.tracing.question import OfEvent, OfRecord
 from hourmark_etl.operators.tracing.story import told
 from hourmark_etl.operators.tracing.topics import Topics
 from hourmark_etl.operators.tracing.walk import Walk, Window
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_mirror.verify.verification import VerificationResult
 
 pytestmark = pytest.mark.stack
@@ -193,7 +193,9 @@ def test_foreign_and_doubled_records_on_the_target_are_named(sites: Sites) -> No
     assert [f[0] for f in faults(sites.verify("foreign"))] == ["doubled", "foreign"]
 
 
-def test_the_command_names_an_altered_record_and_ends_with_1(sites: Sites, stack: Stack) -> None:
+def test_the_command_names_an_altered_record_and_ends_with_1(
+    sites: Sites, stack: LocalStack
+) -> None:
     """The target is written by hand before the mirror gets the record's successor: it stands in the
     place of another.
     """
@@ -238,7 +240,7 @@ def test_a_topic_recreated_at_the_edge_is_an_alarm_until_it_is_accepted(sites: S
 
 
 def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
-    sites: Sites, stack: Stack
+    sites: Sites, stack: LocalStack
 ) -> None:
     with producing(sites, "killed"):
         java = java_of(stack)
@@ -258,7 +260,7 @@ def test_after_a_kill_of_java_and_of_its_parent_nothing_is_missing_or_doubled(
 
 
 def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
-    sites: Sites, stack: Stack
+    sites: Sites, stack: LocalStack
 ) -> None:
     """peers 31 (strimzi#11037): a task fails on one oversize record, and the rest of its partitions
     stand still.

@@ -18,7 +18,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_setup import add_partitions, alter_topic
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_mirror.cli import mirror
 
 pytestmark = pytest.mark.stack
@@ -40,7 +40,7 @@ def sites(config: Config, central: KafkaCluster, tmp_path: Path) -> Sites:
     return Sites(config, central, tmp_path)
 
 
-def asked(stack: Stack, *command: str, code: int, **environment: str) -> dict[str, Any]:
+def asked(stack: LocalStack, *command: str, code: int, **environment: str) -> dict[str, Any]:
     """One of `hourmark mirror`'s commands with --json, which ends so."""
     done = CliRunner().invoke(
         mirror, [*command, "--config", str(stack.layout.config_file), "--json"], env=environment
@@ -53,7 +53,7 @@ def settings_of(found: dict[str, Any], key: str) -> dict[str, tuple[str, str]]:
     return {d["setting"]: (d["now"], d["wanted"]) for d in found[key]}
 
 
-def test_what_changes_at_the_edge_is_carried_to_the_centre(sites: Sites, stack: Stack) -> None:
+def test_what_changes_at_the_edge_is_carried_to_the_centre(sites: Sites, stack: LocalStack) -> None:
     edge, central, remote = (
         Cluster(sites.config.kafka.edge, "edge"),
         Cluster(sites.central, "central"),
@@ -104,7 +104,9 @@ def test_what_changes_at_the_edge_is_carried_to_the_centre(sites: Sites, stack: 
     assert len(verdict.compared) == 4
 
 
-def test_a_remote_topic_that_is_missing_is_planned_and_made(sites: Sites, stack: Stack) -> None:
+def test_a_remote_topic_that_is_missing_is_planned_and_made(
+    sites: Sites, stack: LocalStack
+) -> None:
     """Made at once, before the mirror may: both are content with what the other made."""
     central, remote = Cluster(sites.central, "central"), sites.remote(GONE)
     central.admin.delete_topics([remote])[remote].result(15)
@@ -115,7 +117,7 @@ def test_a_remote_topic_that_is_missing_is_planned_and_made(sites: Sites, stack:
 
 
 def test_settings_that_workers_do_not_run_with_are_named_and_shown(
-    sites: Sites, stack: Stack
+    sites: Sites, stack: LocalStack
 ) -> None:
     found = asked(stack, "plan", "--topic", topic(AS_IT_IS), code=1, HOURMARK_MIRROR__TASKS_MAX="5")
     assert settings_of(found, "differences") == {"tasks.max": ("2", "5")}

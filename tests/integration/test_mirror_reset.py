@@ -19,7 +19,7 @@ from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster
 from hourmark.kafka.compacted_topic import read_topic
 from hourmark.kafka.mirror import read_workers
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_mirror.cli import mirror
 
 pytestmark = pytest.mark.stack
@@ -41,12 +41,12 @@ def sites(config: Config, central: KafkaCluster, tmp_path: Path) -> Sites:
 
 
 @pytest.fixture
-def running_again(stack: Stack) -> Iterator[None]:
+def running_again(stack: LocalStack) -> Iterator[None]:
     yield
     come_back(stack, "mirror")
 
 
-def reset(stack: Stack, *options: str) -> Result:
+def reset(stack: LocalStack, *options: str) -> Result:
     return CliRunner().invoke(
         mirror, ["reset-offsets", *options, "--config", str(stack.layout.config_file)]
     )
@@ -54,7 +54,7 @@ def reset(stack: Stack, *options: str) -> Result:
 
 @pytest.mark.usefixtures("running_again")
 def test_a_topic_made_again_is_copied_from_its_beginning_once_the_old_position_is_forgotten(
-    sites: Sites, stack: Stack
+    sites: Sites, stack: LocalStack
 ) -> None:
     sites.produce(ANEW, numbered(30), partition=0)
     sites.verified(ANEW)

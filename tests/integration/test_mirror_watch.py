@@ -31,7 +31,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_mirror.settings.mirror_sites import MirrorSites as Clusters
 from hourmark_mirror.watch.alarms import AlarmLimits
 from hourmark_mirror.watch.metrics import MirrorMetrics
@@ -123,7 +123,7 @@ def watched(
 
 
 @contextlib.contextmanager
-def paused(stack: Stack) -> Iterator[None]:
+def paused(stack: LocalStack) -> Iterator[None]:
     """MirrorMaker 2 stands still meanwhile."""
     java = java_of(stack)
     java.send_signal(signal.SIGSTOP)
@@ -149,7 +149,7 @@ def test_records_taken_from_the_targets_beginning_are_named(
 
 
 def test_retention_that_overtook_the_mirror_is_named_with_its_offsets(
-    watched: Callable[..., Watched], stack: Stack
+    watched: Callable[..., Watched], stack: LocalStack
 ) -> None:
     w = watched("overtaken")
     w.sites.produce(w.name, numbered(30), partition=0)
@@ -162,7 +162,7 @@ def test_retention_that_overtook_the_mirror_is_named_with_its_offsets(
 
 
 def test_a_mirror_that_stands_still_is_named_within_a_minute_and_over_when_it_goes_on(
-    watched: Callable[..., Watched], stack: Stack
+    watched: Callable[..., Watched], stack: LocalStack
 ) -> None:
     w = watched("paused")
     w.sites.produce(w.name, numbered(10), partition=0)
@@ -177,7 +177,7 @@ def test_a_mirror_that_stands_still_is_named_within_a_minute_and_over_when_it_go
 
 
 def test_a_topic_made_again_is_named_and_so_is_the_position_of_the_old_one(
-    watched: Callable[..., Watched], stack: Stack
+    watched: Callable[..., Watched], stack: LocalStack
 ) -> None:
     w = watched("anew")
     w.sites.produce(w.name, numbered(30), partition=0)
@@ -263,7 +263,7 @@ def test_records_of_one_moment_are_found_in_their_place(watched: Callable[..., W
 
 
 def test_hours_until_retention_are_told_before_anything_is_lost(
-    watched: Callable[..., Watched], stack: Stack
+    watched: Callable[..., Watched], stack: LocalStack
 ) -> None:
     w = watched("near")
     w.sites.produce(w.name, numbered(10), partition=0)
@@ -292,7 +292,7 @@ def test_a_type_that_sends_nothing_is_named_until_it_sends(watched: Callable[...
 
 
 def test_the_command_prints_what_stands_and_ends_with_1(
-    stack: Stack, config: Config, central: KafkaCluster
+    stack: LocalStack, config: Config, central: KafkaCluster
 ) -> None:
     event_type = topic("watch-shell").removeprefix("events.")
     environment = {**os.environ, "HOURMARK_MIRROR__TRAFFIC_SECONDS": json.dumps({event_type: 5.0})}

@@ -32,7 +32,7 @@ from hourmark.records.ranges import ByteRange
 from hourmark.rules.rules_topic import publish_rules, read_rules
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.schemas import known_schemas
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 
@@ -44,7 +44,7 @@ VIEW = 'name = "view"\nfields = [{ name = "n", type = "long" }]\n'
 class Site:
     """Brokers, a registry, a ledger, declarations, and a service."""
 
-    def __init__(self, stack: Stack, folder: Path) -> None:
+    def __init__(self, stack: LocalStack, folder: Path) -> None:
         self.stack, self.folder = stack, folder
         (folder / "types").mkdir()
         stack_config = load_config(stack.layout.config_file)
@@ -128,7 +128,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("rules-lost")
-    stack = Stack.load_or_make(folder / "home", mirror=False)
+    stack = LocalStack.load_or_create(folder / "home", mirror=False)
     try:
         stack.up()
         made = Site(stack, folder)

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from hourmark.commands.canary import CANARY
 from hourmark.config.loading import load_config
 from hourmark.kafka.clients import Cluster
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
@@ -151,7 +151,7 @@ def the_doctor_names_what_is_wrong(folder: Path, config: str) -> None:
     topic = ConfigResource(ResourceType.TOPIC, "events.app", incremental_configs=entries)
     for future in edge.admin.incremental_alter_configs([topic]).values():
         future.result(15)
-    stack = Stack.load(folder / "home")
+    stack = LocalStack.load(folder / "home")
     stack.kill("registry")
     found = findings(folder, config, code=1)
     assert set(found) - {"retention"} == {

@@ -29,7 +29,7 @@ from hourmark_delivery_service.access.token_store import TokenStore
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.process.store_follower import StoreFollower
 from hourmark_delivery_service.queue.kafka_queue import KafkaQueue
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 
@@ -37,7 +37,7 @@ WITHIN_S = 5.0
 
 
 @pytest.fixture(scope="module")
-def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
+def broker(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureBroker]:
     with secure_broker(tmp_path_factory.mktemp("secure"), stack.programs) as broker:
         yield broker
 

@@ -29,7 +29,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.config.toml_text import render_toml
 from hourmark.kafka.compacted_topic import read_topic
 from hourmark.records.hours import Hour
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.layout import free_ports
 
 pytestmark = [pytest.mark.stack, pytest.mark.long, pytest.mark.timeout(600)]
@@ -45,7 +45,7 @@ class Secured:
     edge: SecureBroker
     central: SecureBroker
     folder: Path
-    stack: Stack
+    stack: LocalStack
 
     def configured(
         self, name: str, edge: KafkaCluster, central: KafkaCluster, **groups: dict[str, Any]
@@ -78,7 +78,7 @@ class Secured:
 
 
 @pytest.fixture(scope="module")
-def secured(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+def secured(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     outside = tmp_path_factory.mktemp("secured")
     folder = outside / "hourmark"
     folder.mkdir()

@@ -16,14 +16,14 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.errors import UsageError
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.process import Process, is_alive, marked
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.process import Process, find_by_mark_prefix, is_alive
 from hourmark_infra.stack.state import load_state, save_state
 
 pytestmark = pytest.mark.stack
 
 
-def _hourmark(stack: Stack, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _hourmark(stack: LocalStack, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         _command(*arguments), env=_environment(stack), capture_output=True, text=True, check=False
     )
@@ -33,19 +33,19 @@ def _command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "hourmark", *arguments]
 
 
-def _environment(stack: Stack) -> dict[str, str]:
+def _environment(stack: LocalStack) -> dict[str, str]:
     return {**os.environ, "HOURMARK_HOME": str(stack.home)}
 
 
-def _up_arguments(stack: Stack) -> list[str]:
+def _up_arguments(stack: LocalStack) -> list[str]:
     return ["up", "--mirror" if "mirror" in stack.names else "--no-mirror"]
 
 
-def _pids(stack: Stack) -> dict[str, int]:
+def _pids(stack: LocalStack) -> dict[str, int]:
     return {name: process.pid for name in stack.names if (process := stack.process(name))}
 
 
-def _told(stack: Stack, *arguments: str, code: int | None = None) -> dict[str, Any]:
+def _told(stack: LocalStack, *arguments: str, code: int | None = None) -> dict[str, Any]:
     """What the command says as JSON, ended with this code, where one is named."""
     done = _hourmark(stack, *arguments, "--json")
     assert code in (None, done.returncode), done.stderr
@@ -53,7 +53,7 @@ def _told(stack: Stack, *arguments: str, code: int | None = None) -> dict[str, A
     return found
 
 
-def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
+def test_status_shows_every_server_well_within_its_memory(stack: LocalStack) -> None:
     found = _told(stack, "status", code=0)
     assert found["ok"]
     assert {server["name"] for server in found["servers"]} == set(stack.names)
@@ -63,11 +63,11 @@ def test_status_shows_every_server_well_within_its_memory(stack: Stack) -> None:
     assert found["memory_mb"] < 5 * 1024
 
 
-def _component(stack: Stack, name: str) -> dict[str, Any]:
+def _component(stack: LocalStack, name: str) -> dict[str, Any]:
     return next(c for c in _told(stack, "status")["components"] if c["name"] == name)
 
 
-def _is_told(stack: Stack, name: str, state: str, pid: int | None, detail: str = "") -> None:
+def _is_told(stack: LocalStack, name: str, state: str, pid: int | None, detail: str = "") -> None:
     """`status` says so (state "": that none runs); on a busy machine a component may miss its time
     to answer, once or twice.
     """
@@ -84,7 +84,9 @@ def _is_told(stack: Stack, name: str, state: str, pid: int | None, detail: str =
         raise AssertionError(f"{error}; it said {seen[-1]}") from error
 
 
-def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, config: Config) -> None:
+def test_status_shows_each_component_of_hourmark_as_it_stands(
+    stack: LocalStack, config: Config
+) -> None:
     shown = _told(stack, "status")["components"]
     assert [component["name"] for component in shown] == ["service", "mirror", "etl", "tailers"]
     if "mirror" in stack.names:
@@ -113,7 +115,7 @@ def test_status_shows_each_component_of_hourmark_as_it_stands(stack: Stack, conf
 
 @pytest.mark.parametrize("options", [(), ("--no-restart",)])
 def test_a_second_mirror_is_refused_in_one_line_that_names_the_first(
-    stack: Stack, options: tuple[str, ...]
+    stack: LocalStack, options: tuple[str, ...]
 ) -> None:
     process = stack.process("mirror")
     if process is None:
@@ -131,14 +133,14 @@ def test_a_second_mirror_is_refused_in_one_line_that_names_the_first(
     assert f"process {process.pid}" in line and "`hourmark mirror lag`" in line
 
 
-def test_up_twice_changes_nothing(stack: Stack) -> None:
+def test_up_twice_changes_nothing(stack: LocalStack) -> None:
     before = _pids(stack)
     found = _told(stack, *_up_arguments(stack))
     assert {server["state"] for server in found["servers"]} == {"running"}
     assert _pids(stack) == before
 
 
-def test_a_killed_server_shows_and_up_starts_it_alone(stack: Stack) -> None:
+def test_a_killed_server_shows_and_up_starts_it_alone(stack: LocalStack) -> None:
     before = _pids(stack)
     stack.kill("edge-2")
     shown = _told(stack, "status", code=1)
@@ -152,26 +154,26 @@ def test_a_killed_server_shows_and_up_starts_it_alone(stack: Stack) -> None:
     assert after == before
 
 
-def test_kill_start_and_wait_ready_bring_one_server_back(stack: Stack) -> None:
+def test_kill_start_and_wait_ready_bring_one_server_back(stack: LocalStack) -> None:
     stack.kill("datanode")
     assert stack.process("datanode") is None
     stack.start("datanode")
     assert stack.wait_ready("datanode").ok
 
 
-def test_an_unknown_server_is_refused_with_the_names_there_are(stack: Stack) -> None:
+def test_an_unknown_server_is_refused_with_the_names_there_are(stack: LocalStack) -> None:
     with pytest.raises(UsageError, match="edge-1"):
         stack.kill("edge-9")
 
 
-def test_a_killed_up_leaves_nothing_that_the_next_cannot_take_over(stack: Stack) -> None:
+def test_a_killed_up_leaves_nothing_that_the_next_cannot_take_over(stack: LocalStack) -> None:
     clock = SystemClock()
     stack.kill("edge-3")
     stack.kill("registry")
     with subprocess.Popen(
         _command(*_up_arguments(stack)), env=_environment(stack), stderr=subprocess.DEVNULL
     ) as up:
-        while not marked(f"{stack.layout.root}::edge-3"):
+        while not find_by_mark_prefix(f"{stack.layout.root}::edge-3"):
             clock.sleep(0.01)
         up.send_signal(signal.SIGKILL)
     state = load_state(stack.home)
@@ -181,10 +183,13 @@ def test_a_killed_up_leaves_nothing_that_the_next_cannot_take_over(stack: Stack)
     )  # as if it had been killed before it could write the pid
     stack.up()
     assert all(server.healthy for server in stack.status())
-    assert len(marked(f"{stack.layout.root}::edge-3")[f"{stack.layout.root}::edge-3"]) == 1
+    assert (
+        len(find_by_mark_prefix(f"{stack.layout.root}::edge-3")[f"{stack.layout.root}::edge-3"])
+        == 1
+    )
 
 
-def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config) -> None:
+def test_down_ends_only_its_own_and_data_outlive_it(stack: LocalStack, config: Config) -> None:
     admin = AdminClient({"bootstrap.servers": config.kafka.edge.bootstrap})
     for made in admin.create_topics([NewTopic("stack-outlives-down", 1, 3)]).values():
         made.result()
@@ -202,7 +207,7 @@ def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config
             found = _told(stack, "down")["servers"]
             assert found.pop("registry") == "not running"
             assert set(found.values()) == {"stopped"}
-            assert not marked(f"{stack.layout.root}::")
+            assert not find_by_mark_prefix(f"{stack.layout.root}::")
             assert stranger.poll() is None
             assert java.poll() is None
         finally:
@@ -217,7 +222,7 @@ def test_down_ends_only_its_own_and_data_outlive_it(stack: Stack, config: Config
         deleted.result()
 
 
-def _another_java(stack: Stack) -> list[str]:
+def _another_java(stack: LocalStack) -> list[str]:
     """A java that looks like a broker, on the same jars, and is none of the stack's: it reads its
     commands from nowhere.
     """
@@ -230,7 +235,7 @@ def _another_java(stack: Stack) -> list[str]:
     return [str(stack.programs.java), *tool, "--bootstrap-server", "127.0.0.1:1", "--topic", "none"]
 
 
-def test_purge_asks_before_it_deletes(stack: Stack) -> None:
+def test_purge_asks_before_it_deletes(stack: LocalStack) -> None:
     done = subprocess.run(
         _command("purge"),
         env=_environment(stack),

@@ -17,7 +17,7 @@ from hourmark.config.groups import TailedSource
 from hourmark.config.loading import Config
 from hourmark.kafka.topic_names import events_topic
 from hourmark.rules.event_types import Source
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 
@@ -30,7 +30,7 @@ LOG = STAMP + b"stdout P one \n" + STAMP + b"stderr F two\n" + STAMP + b"stdout 
 
 
 @pytest.fixture
-def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
+def service(stack: LocalStack, config: Config, tmp_path: Path) -> Iterator[Serving]:
     folder = tmp_path / "service"
     folder.mkdir()
     with serving(stack, config, folder, TRACES, CONTAINERS) as started:

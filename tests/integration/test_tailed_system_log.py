@@ -19,7 +19,7 @@ from hourmark.config.groups import TailedSource
 from hourmark.config.loading import Config
 from hourmark.kafka.topic_names import events_topic
 from hourmark.rules.event_types import SYSLOG, Source
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = pytest.mark.stack
 
@@ -62,7 +62,7 @@ FOUND = {
 
 
 @pytest.fixture
-def service(stack: Stack, config: Config, tmp_path: Path) -> Iterator[Serving]:
+def service(stack: LocalStack, config: Config, tmp_path: Path) -> Iterator[Serving]:
     folder = tmp_path / "service"
     folder.mkdir()
     with serving(stack, config, folder, SYSTEM) as started:

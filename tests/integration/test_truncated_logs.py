@@ -37,7 +37,7 @@ from hourmark_etl.staging.consumer import build_batch, collect_read_errors, rest
 from hourmark_etl.staging.planner import Planner, build_stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.staging.unreadable import skip_unreadable
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 IDS = LineIds("a" * 32, "b" * 32, 0)
@@ -103,7 +103,7 @@ class Stager:
 
 
 @pytest.fixture
-def broker(stack: Stack, tmp_path: Path) -> PlainBroker:
+def broker(stack: LocalStack, tmp_path: Path) -> PlainBroker:
     return PlainBroker(tmp_path / "broker", stack.programs)
 
 

@@ -36,7 +36,7 @@ from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import Planner
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.staging.unreadable import skip_unreadable
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 IDS = LineIds("a" * 32, "b" * 32, 0)
@@ -45,7 +45,7 @@ EVENTS = BATCH * BATCHES
 
 
 @pytest.fixture(scope="module")
-def broker(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBroker]:
+def broker(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlainBroker]:
     with PlainBroker(tmp_path_factory.mktemp("broker"), stack.programs).running() as made:
         yield made
 

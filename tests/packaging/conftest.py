@@ -23,7 +23,7 @@ from tests.support.debian_packages import made
 from tests.support.debian_programs import program
 from tools.uv import Done, run_uv, uv
 
-from hourmark_infra.tar_files import extract
+from hourmark_infra.stack.registry import extract_archive
 
 BUILD_LOCK: Final = ROOT / "infra" / "launcher" / "build.lock"
 OTHERS: Final = tuple(room.folder.name for room in ROOMS.values())
@@ -188,7 +188,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Built]:
     }
     for sdist in sdists.values():
         with tarfile.open(sdist) as archive:
-            extract(archive, into / "unpacked")
+            extract_archive(archive, into / "unpacked")
     unpacked = [into / "unpacked" / sdist.name.removesuffix(".tar.gz") for sdist in sdists.values()]
     _build(builder, [f"{folder}=wheel:{into / 'wheel-of-sdist'}" for folder in unpacked])
     found = {}

@@ -20,7 +20,7 @@ from typing import Final
 import psutil
 import pytest
 
-from hourmark_infra.stack.process import MARK, Process, is_alive, started_of
+from hourmark_infra.stack.process import MARK, Process, is_alive, start_id
 
 # not HOURMARK_…, as tests drop settings of Hourmark from environments
 SESSION: Final = "TEST_SESSION_OF_HOURMARK"
@@ -33,7 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _kill(lambda session: not is_alive(session))
     named = os.environ.get("HOURMARK_TEST_HOME")
     kept = f"{Path(named).absolute()}/" if named else ""
-    os.environ[SESSION] = f"{os.getpid()}@{started_of(os.getpid())}@{kept}"
+    os.environ[SESSION] = f"{os.getpid()}@{start_id(os.getpid())}@{kept}"
     _listen()
 
 
@@ -52,7 +52,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The end: whatever is left."""
-    own = Process(os.getpid(), started_of(os.getpid()) or "")
+    own = Process(os.getpid(), start_id(os.getpid()) or "")
     _kill(lambda session: session == own)
 
 

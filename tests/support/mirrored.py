@@ -19,7 +19,7 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, client_settings, topic_settings
 from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.kafka.topic_setup import TopicSpec, alter_topic, ensure_topics
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_mirror.verify.result_formatting import format_result
 from hourmark_mirror.verify.verification import Verification, VerificationResult
 
@@ -98,13 +98,13 @@ def is_made(cluster: Cluster, wanted: TopicSpec) -> bool:
     return False
 
 
-def mirror_process(stack: Stack) -> psutil.Process:
+def mirror_process(stack: LocalStack) -> psutil.Process:
     process = stack.process("mirror")
     assert process is not None, "the stack's mirror does not run"
     return psutil.Process(process.pid)
 
 
-def java_of(stack: Stack) -> psutil.Process:
+def java_of(stack: LocalStack) -> psutil.Process:
     """The child, once it is Java."""
     found: list[psutil.Process] = []
 
@@ -121,7 +121,7 @@ def java_of(stack: Stack) -> psutil.Process:
     return found[0]
 
 
-def start_mirror(stack: Stack) -> None:
+def start_mirror(stack: LocalStack) -> None:
     stack.start("mirror")
     stack.wait_ready("mirror")
 

@@ -17,8 +17,8 @@ from confluent_kafka.admin import AdminClient
 from tests.support.own_kafka import new_cluster_id, own_server, run_tool
 from tests.support.waiting import wait_for
 
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.health import of_broker
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.health import check_broker
 from hourmark_infra.stack.kafka import broker_properties
 from hourmark_infra.stack.layout import free_ports
 
@@ -32,7 +32,7 @@ class MovingCluster:
     there.
     """
 
-    def __init__(self, folder: Path, stack: Stack, nodes: Iterable[int]) -> None:
+    def __init__(self, folder: Path, stack: LocalStack, nodes: Iterable[int]) -> None:
         self._folder = folder
         self._stack = stack
         self._id = new_cluster_id()
@@ -45,7 +45,7 @@ class MovingCluster:
             self._start(node, self._broker(node))
         for node in nodes:
             wait_for(
-                lambda node=node: of_broker(self.address(node), node).ok,  # type: ignore[misc]
+                lambda node=node: check_broker(self.address(node), node).ok,  # type: ignore[misc]
                 f"broker {node} has joined",
                 120,
             )
@@ -151,7 +151,7 @@ class MovingCluster:
 
 @contextlib.contextmanager
 def moving_cluster(
-    folder: Path, stack: Stack, first: tuple[int, ...], later: tuple[int, ...]
+    folder: Path, stack: LocalStack, first: tuple[int, ...], later: tuple[int, ...]
 ) -> Iterator[MovingCluster]:
     """It runs with its first brokers, and is gone afterwards."""
     cluster = MovingCluster(folder, stack, (*first, *later))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from hourmark_infra.tar_files import extract
+from hourmark_infra.stack.registry import extract_archive
 
 CHECKOUT: Final = Path(__file__).resolve().parents[2]
 # Where a version was released. Tags are not in every clone, commits are; a shallow one has neither.
@@ -60,7 +60,7 @@ def _unpack(version: str, root: Path) -> None:
     packed = subprocess.run(command, cwd=CHECKOUT, capture_output=True, check=True).stdout
     unfinished = root.with_name(f"{root.name}.{uuid.uuid4().hex[:8]}")
     with tarfile.open(fileobj=io.BytesIO(packed)) as sources:
-        extract(sources, unfinished)
+        extract_archive(sources, unfinished)
     unfinished.rename(root)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import subprocess
 
 from hourmark.errors import Unavailable
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 
-def come_back(stack: Stack, *names: str) -> None:
+def come_back(stack: LocalStack, *names: str) -> None:
     """Start the servers until all are well: a broker that finds no controller in time ends by
     itself.
     """
@@ -24,7 +24,7 @@ def come_back(stack: Stack, *names: str) -> None:
                 raise
 
 
-def dfsadmin(stack: Stack, *words: str) -> None:
+def dfsadmin(stack: LocalStack, *words: str) -> None:
     """`hdfs dfsadmin WORDS`; AssertionError where it fails."""
     programs, layout = stack.programs, stack.layout
     classpath = f"{layout.settings / 'hadoop'}:{programs.hadoop}/*"
@@ -39,6 +39,6 @@ def dfsadmin(stack: Stack, *words: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def set_safe_mode(stack: Stack, action: str) -> None:
+def set_safe_mode(stack: LocalStack, action: str) -> None:
     """`hdfs dfsadmin -safemode ACTION`."""
     dfsadmin(stack, "-safemode", action)

@@ -17,10 +17,10 @@ import psutil
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, say_on_stderr
+from hourmark_infra.jars.cache import IvyFetch, cache_root, ensure_jars, print_progress
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.java.find import java_executable
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.hadoop import LOG4J, render_site
 
 JARS_LOCK: Final = Path(__file__).with_name("yarn_jars.lock")
@@ -55,7 +55,7 @@ class YarnCluster:
     HADOOP_CONF_DIR takes `settings`.
     """
 
-    def __init__(self, stack: Stack, folder: Path, *, nodes: int, memory_mb: int) -> None:
+    def __init__(self, stack: LocalStack, folder: Path, *, nodes: int, memory_mb: int) -> None:
         self.folder, self._nodes, self._memory_mb = folder, nodes, memory_mb
         self.settings = self._new_folder("settings")
         self._stack_settings = stack.layout.settings / "hadoop"
@@ -69,7 +69,7 @@ class YarnCluster:
             read_lock("yarn", JARS_LOCK),
             cache_root() / "jars",
             IvyFetch(java_executable),
-            say_on_stderr,
+            print_progress,
         )
         try:
             self._write_settings(self.settings, {})

@@ -11,7 +11,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import TIMEOUT_S, Cluster
 from hourmark.kafka.topic_setup import TopicSpec, ensure_topics
-from hourmark_infra.stack.health import ANSWER_SECONDS, listens
+from hourmark_infra.stack.health import ANSWER_SECONDS, accepts_connections
 
 REPLICAS_MAX: Final = 3
 
@@ -182,7 +182,7 @@ class EvaluatedCluster:
         )
 
     def _metadata_from(self, broker: int) -> Any:
-        if not listens(self._addresses[broker]):
+        if not accepts_connections(self._addresses[broker]):
             return None
         client = Cluster(
             self.settings.model_copy(update={"bootstrap": self._addresses[broker]}),

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from hourmark.kafka.clients import TIMEOUT_S
 from hourmark_evaluate.clients.cluster import EvaluatedCluster
 from hourmark_evaluate.execution.server_operations import ServerOperations
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.servers import MIRROR
 
 _LIMIT: Final = "max.message.bytes"
@@ -25,12 +25,12 @@ _SET, _UNSET = AlterConfigOpType.SET, AlterConfigOpType.DELETE
 _TOO_SMALL: Final = "100"
 
 
-def required_servers(stack: Stack) -> tuple[str, ...]:
+def required_servers(stack: LocalStack) -> tuple[str, ...]:
     """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 
-def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOperations:
+def local_operations(stack: LocalStack, central: EvaluatedCluster | None) -> ServerOperations:
     """Return the operations that an evaluation may use on the servers of a local stack.
 
     Args:
@@ -73,7 +73,7 @@ def local_operations(stack: Stack, central: EvaluatedCluster | None) -> ServerOp
     )
 
 
-def read_broker_cpu_seconds(stack: Stack) -> dict[int, float]:
+def read_broker_cpu_seconds(stack: LocalStack) -> dict[int, float]:
     """Return the CPU seconds used by each running edge broker, by process id.
 
     A restarted broker has a new process id and starts at 0.

@@ -1,1 +1,1 @@
-"""Every check of the project behind one command, `hourmark test`."""
+"""The project's checks, benchmarks and chaos tests: `hourmark test`, `bench` and `chaos`."""

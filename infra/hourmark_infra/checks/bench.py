@@ -1,6 +1,4 @@
-"""`hourmark bench`: runs a benchmark of the checkout as a process of its own, with its arguments
-unchanged.
-"""
+"""`hourmark bench`: runs a benchmark of the checkout in a child process with unchanged arguments."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from hourmark_infra.java.find import export_java_home
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def bench(context: click.Context, name: str, arguments: tuple[str, ...]) -> None:
-    """Run the benchmark NAME (etl, delivery, tailer, size, structuring, containers); its own --help says what it measures.
+    """Run the benchmark NAME (etl, delivery, tailer, size, structuring, containers); its own --help describes what it measures.
 
     \b
     Examples:

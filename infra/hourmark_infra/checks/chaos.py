@@ -1,6 +1,4 @@
-"""`hourmark chaos`: faults by the hundred, which live beside the other fault tests of the checkout,
-as a process of its own.
-"""
+"""`hourmark chaos`: runs the chaos tests of the checkout (`tests/faults/chaos`)."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from hourmark_infra.java.find import export_java_home
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
-    """Faults by the hundred on a world of its own: `run` plays a schedule, `list` names the faults, `report` makes the table.
+    """Inject hundreds of faults into a stack of its own: `run` executes a schedule, `list` names the faults, `report` makes the table.
 
     \b
     Examples:
@@ -32,11 +30,10 @@ def chaos(context: click.Context, arguments: tuple[str, ...]) -> None:
     except UsageError as error:
         if arguments != ("--help",):
             raise
-        click.echo(f"{context.get_help()}\n\n{error}")  # its commands' own help is where they are
+        click.echo(f"{context.get_help()}\n\n{error}")  # help of the subcommands needs the checkout
         return
     export_java_home()
     os.chdir(root)
     command = [sys.executable, "-m", "tests.faults.chaos", *arguments]
-    # In this process's place: Ctrl-C and SIGTERM reach it itself.
-    # no shell is wanted
+    # exec without a shell, so that Ctrl-C and SIGTERM reach the chaos process directly.
     os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": str(root)})  # noqa: S606

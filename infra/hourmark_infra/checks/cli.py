@@ -1,9 +1,8 @@
-"""`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any
-failed.
+"""`hourmark test`: runs each check in a child process and prints one line for each.
 
-The whole suite is three pytest sessions beside each other, one with the servers, one with tailers,
-whose tests wait most of the time, one with all others; then a fourth one alone, with tests that
-hold the system to a time.
+The exit code is 1 if a check failed. The whole suite consists of three parallel pytest sessions:
+tests with servers, tests of tailers, which mostly wait, and all others. A fourth session then runs
+the tests with time limits alone.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hourmark_infra.checks.pythons import checks_of, found, untested
 from hourmark_infra.checks.running import Check, Output, run_checks
 from hourmark_infra.java.find import export_java_home
 
-# pytest's marker expressions. What is too long for every run is a tier of its own.
+# Marker expressions of pytest. Tests that are too long for every run are a separate tier.
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
 QUICK_MARKS = "not stack and not chaos and not long and not alone"
 ALONE_MARKS = "alone and not long"
@@ -28,12 +27,12 @@ QUICK_PROCESSES = "6"
 TAILERS = "tests/unit/producer"
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
-CONTAINER_MARKS = "containers"  # they are long, too
-ACCEPTANCE_MARKS = "acceptance"  # so are they
+CONTAINER_MARKS = "containers"  # these tests are also marked `long`
+ACCEPTANCE_MARKS = "acceptance"  # likewise
 
 
 def style() -> tuple[Check, ...]:
-    """What needs no test."""
+    """Return the static checks: linter, formatter, import rules and type checker."""
     tools = Path(sys.executable).parent
     return (
         Check("ruff check", (str(tools / "ruff"), "check", ".")),
@@ -46,13 +45,24 @@ def style() -> tuple[Check, ...]:
 def tests(
     name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
 ) -> Check:
-    """One session of pytest."""
+    """Return a check that runs one pytest session.
+
+    Args:
+        name: Name of the check, as it is printed.
+        marks: Marker expression that selects tests (`-m`).
+        arguments: Further command-line arguments of pytest.
+        output: When the session's output is shown.
+    """
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 
 
 class Plan(NamedTuple):
-    """Lanes are run beside each other, the quick checks first in each; `last`: after them, with
-    nothing beside it.
+    """The checks that one call of `hourmark test` runs, and which of them run in parallel.
+
+    Attributes:
+        lanes: Sequences of checks. The sequences run in parallel, the checks of one sequence one
+            after the other.
+        last: Checks that run after all lanes, one at a time.
     """
 
     lanes: Sequence[Sequence[Check]]
@@ -60,7 +70,11 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """In lanes, and what has the machine for itself."""
+    """Return the plan that runs all tests except long ones, and the static checks.
+
+    Args:
+        arguments: Additional pytest arguments for all sessions.
+    """
     others, tailers = (f"--ignore={TAILERS}", *arguments), (TAILERS, *arguments)
     return Plan(
         (
@@ -106,12 +120,11 @@ def test(
     pythons: bool,
     pytest_arguments: tuple[str, ...],
 ) -> None:
-    """Run every check: style, import rules, types, and the whole test suite on the real local stack.
+    """Run every check: style, import rules, types, and the whole test suite on a real local stack.
 
-    Tests on servers run beside all the others, whose output follows at their end; some have the machine for themselves after
-    them. Arguments that are none of these options go
-    to pytest: with others than `--…` there is one session of it. Ended by Ctrl-C, SIGTERM or SIGHUP, it first takes down what
-    the tests started.
+    Tests with servers run in parallel with the others, whose output is printed when they finish; some tests run alone after
+    all others. Unknown arguments are passed to pytest; if any of them does not begin with `--`, there is only one pytest
+    session. After Ctrl-C, SIGTERM or SIGHUP, the command stops everything that the tests started before it exits.
 
     \b
     Examples:
@@ -144,7 +157,14 @@ def test(
 def plan(
     quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None
 ) -> Plan:
-    """What `hourmark test` runs. `chosen`: marks of tests that run alone."""
+    """Return the checks that `hourmark test` runs for the given options.
+
+    Args:
+        quick: Whether to run only the static checks and the tests without servers.
+        long_tier: Whether to run the long tests instead of the others.
+        arguments: Arguments for pytest.
+        chosen: Marker expression of a tier that runs alone; it overrides `quick` and `long_tier`.
+    """
     if chosen is not None:
         return Plan(((tests("pytest", chosen, arguments),),))
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
@@ -157,8 +177,13 @@ def plan(
 
 
 def project(what: str) -> Path:
-    """The checkout; UsageError where Hourmark is installed without one, and so without `what` ("the
-    tests are").
+    """Return the root folder of the checkout from which Hourmark runs.
+
+    Args:
+        what: Subject and verb for the error message, for example `the tests are`.
+
+    Raises:
+        UsageError: Hourmark runs from an installed package instead of a checkout.
     """
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():

@@ -1,5 +1,6 @@
-"""Which of the supported Pythons this machine has, and a check for each: wheels in an empty
-environment, and tests there.
+"""Checks with each supported Python version that is installed on this machine.
+
+Each check installs the wheels in an empty environment and runs tests there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
 
 
 def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
-    """One for each that is here."""
+    """Return one check for each Python version that has an interpreter.
+
+    Args:
+        interpreters: Path of the interpreter by version, or None if there is none.
+    """
     return [
         Check(f"Python {version}", (sys.executable, "-m", "tools.try_python", str(python)))
         for version, python in interpreters.items()
@@ -27,8 +32,12 @@ def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
 
 
 def found() -> dict[str, Path | None]:
-    """Each supported version's interpreter, or None: where `python3.12` is on the path, where uv
-    knows one, or pyenv has one.
+    """Find an interpreter for each supported Python version.
+
+    `PATH` is searched first, then the installations known to uv, then those of pyenv.
+
+    Returns:
+        Path of the interpreter by version, for example `3.12`, or None if there is none.
     """
     return {
         version: next((path for path in _candidates(version) if _runs(path, version)), None)
@@ -37,7 +46,11 @@ def found() -> dict[str, Path | None]:
 
 
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
-    """A line for each that is not here, in the form of the checks' own."""
+    """Return a line for each Python version without an interpreter, in the format of check results.
+
+    Args:
+        interpreters: Path of the interpreter by version, or None if there is none.
+    """
     return [
         f"{f'Python {version}':<22} untested: no interpreter is found here"
         for version in interpreters
@@ -67,7 +80,7 @@ def _candidates(version: str) -> Iterator[Path]:
 
 
 def _runs(python: Path, version: str) -> bool:
-    """Whether it is what its name says: pyenv's shims may be of a version that is not there."""
+    # pyenv's shims exist for versions that are not installed.
     told = [str(python), "-c", "import sys, venv; print('%d.%d' % sys.version_info[:2])"]
     done = subprocess.run(told, capture_output=True, text=True, check=False)
     return done.returncode == 0 and done.stdout.strip() == version

@@ -1,13 +1,14 @@
-"""Runs checks so that they end with `hourmark test`: SIGTERM, SIGHUP and Ctrl-C are passed on, and
-their end is waited for.
+"""Execution of checks in child processes that stop together with `hourmark test`.
 
-Checks stand in lanes: those of one lane are run one after the other, the lanes beside each other.
-Tests on servers mostly wait, so that all else is done meanwhile. What holds the system to a time
-has the machine for itself, after all others.
+SIGTERM, SIGHUP and Ctrl-C are passed to all running checks, and their exit is awaited.
 
-A test session takes its servers down when it is told to end (tests/support/ending.py), which takes
-as long as they need. Each check has a session of its own, so that a terminal's Ctrl-C reaches it
-once, from here, and not again in the middle of that.
+Checks are grouped in lanes. The checks of one lane run one after the other; lanes run in parallel.
+Tests with servers mostly wait, so the other checks run in the meantime. Tests with time limits run
+alone after all others.
+
+On SIGTERM a test session stops its servers (tests/support/ending.py) and waits for them. Each check
+runs in its own process session, so it receives Ctrl-C only once, from this process, and not again
+from the terminal while it stops its servers.
 """
 
 from __future__ import annotations
@@ -31,21 +32,26 @@ import click
 from hourmark.clock import SystemClock
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-AGAIN_SECONDS: Final = (
-    5.0  # a signal may reach a process that is only just starting, or is busy with another one
-)
+# The signal is repeated, because a starting process may miss the first one.
+AGAIN_SECONDS: Final = 5.0
 
 
 class Output(Enum):
-    """When what a check says is shown."""
+    """When the output of a check is shown."""
 
     WHERE_IT_FAILED = auto()
     AT_ITS_END = auto()
-    AS_IT_COMES = auto()  # for one lane at most, lest two be mixed
+    AS_IT_COMES = auto()  # in one lane at most, because output of two lanes would be mixed
 
 
 class Check(NamedTuple):
-    """One check."""
+    """One check: a command that succeeds with exit code 0.
+
+    Attributes:
+        name: Name of the check, as it is printed.
+        command: Program and arguments.
+        output: When the command's output is shown.
+    """
 
     name: str
     command: tuple[str, ...]
@@ -53,9 +59,18 @@ class Check(NamedTuple):
 
 
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
-    """The exit code: 0, 1 where one failed, 128 and the signal's number where one ended it.
+    """Run checks and print one line for each.
 
-    `last`: when all lanes have ended.
+    A SIGTERM, SIGHUP or SIGINT that this process receives is passed to the running checks.
+
+    Args:
+        lanes: Sequences of checks. The sequences run in parallel, the checks of one sequence one
+            after the other.
+        root: Root folder of the checkout, the working directory of the checks.
+        last: Checks that run after all lanes, one at a time.
+
+    Returns:
+        0 if all checks passed, 1 if one failed, or 128 plus the number of the received signal.
     """
     with _Told().listening() as told:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
@@ -78,13 +93,12 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
 
 @dataclass
 class _Told:
-    """Whether to end, and which process is to be told so."""
+    # The signal that this process received, and the running checks that must receive it.
+    # `saying` keeps the output of one check together.
 
     number: int | None = None
     running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    saying: threading.Lock = field(
-        default_factory=threading.Lock
-    )  # for what a check said, as a whole
+    saying: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[_Told]:
@@ -97,9 +111,8 @@ class _Told:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         self.number = self.number or number
-        os.write(
-            sys.stderr.fileno(), b"ending: what the checks started is taken down first\n"
-        )  # print may be interrupted in itself
+        # os.write, because a signal handler may interrupt a running print.
+        os.write(sys.stderr.fileno(), b"ending: what the checks started is taken down first\n")
         self.pass_on()
 
     def pass_on(self) -> None:
@@ -108,7 +121,7 @@ class _Told:
 
 
 def _failed(lane: Sequence[Check], root: Path, told: _Told) -> list[str]:
-    """Names of those that failed; none is begun once all are to end."""
+    # After a signal, no further check is started.
     return [check.name for check in lane if told.number is None and not _passes(check, root, told)]
 
 
@@ -141,7 +154,7 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
 
 
 def _to_its_end(process: subprocess.Popen[bytes], told: _Told) -> bytes:
-    """What it said; it is told again and again to end, once this is to end."""
+    # Returns the captured output. After a signal, SIGTERM is sent repeatedly until the process exits.
     while True:
         if told.number is not None:
             told.pass_on()

@@ -1,12 +1,12 @@
-"""What runs in a container of `docker-compose.yml`: `python -m hourmark_infra.containers ROLE`.
+"""Entry points of the containers in `docker-compose.yml`: `python -m hourmark_infra.containers ROLE`.
 
 Each role renders its settings with the templates of the local stack (`hourmark_infra.stack`), for
-servers that have hosts of their own, and becomes its server: `exec`, so that the server gets the
-container's signals, and its exit code is the container's.
+servers on separate hosts, and then replaces itself with its server by `exec`. The server therefore
+receives the container's signals, and its exit code is the container's exit code.
 
-A reader's path: `site` (how many servers, and where) → `first` (secrets and identities, made once)
-→ `settings` (a role's `hourmark.toml`) → `roles` (the table of roles) → `wellness` (what a health
-check asks) → `application` (a program that logs).
+Reading order: `site` (number and addresses of the servers), `site_setup` (shared secrets and
+identities), `settings` (the `hourmark.toml` of a role), `roles` (the table of roles),
+`health_checks`, `whole_stack` (a complete stack in one container).
 
-No role counts on another to be there first: each waits for what it needs, as long as it takes.
+Containers may start in any order: each role waits without a time limit for what it needs.
 """

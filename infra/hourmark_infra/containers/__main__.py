@@ -1,5 +1,7 @@
-"""`python -m hourmark_infra.containers ROLE [ARGUMENT…]` becomes the role; `--ask ROLE` asks how it
-stands (exit 1: not well).
+"""Command line of a container: `python -m hourmark_infra.containers ROLE [ARGUMENT…]`.
+
+The process is replaced by the program of the role. `--ask ROLE` runs the role's health check
+instead (exit code 1 if it fails), and `--install` downloads the programs of the image.
 """
 
 from __future__ import annotations
@@ -13,35 +15,42 @@ from hourmark.config.loading import stack_state_dir
 from hourmark.config.redaction import install_redaction, redact
 from hourmark.errors import HourmarkError
 from hourmark_infra.containers import roles
-from hourmark_infra.containers.site import SHARED, site_of
-from hourmark_infra.containers.wellness import ask
+from hourmark_infra.containers.health_checks import check_role
+from hourmark_infra.containers.site import SHARED, read_site
 
 _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or --install"
 
 
 def main(words: list[str]) -> int:
-    """The exit code."""
+    """Run the command line `words` and return its exit code.
+
+    Args:
+        words: Arguments without the program name: `[--ask] ROLE [ARGUMENT…]` or `--install`.
+
+    Returns:
+        0 on success, 1 if a health check failed, 2 for an invalid command line, or the exit code of
+        the error. Does not return if the role is a program that replaces this process.
+    """
     install_redaction()
     if words == ["--install"]:
-        roles.installed()
+        roles.installed_programs()
         return 0
-    asked = words[:1] == ["--ask"]
-    name, *arguments = words[asked:] or [""]
+    check_only = words[:1] == ["--ask"]
+    name, *arguments = words[check_only:] or [""]
     if not name or name.startswith("-"):
         print(_USE, file=sys.stderr)
         return 2
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(0)
-    )  # a container's first process is not ended by it otherwise
+    # The kernel ignores SIGTERM for PID 1 of a container unless a handler is installed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         container = roles.Container(
-            name, site_of(os.environ), stack_state_dir(), SHARED, SystemClock()
+            name, read_site(os.environ), stack_state_dir(), SHARED, SystemClock()
         )
-        if asked:
-            health = ask(container)
+        if check_only:
+            health = check_role(container)
             print(redact(health.detail))
             return 0 if health.ok else 1
-        roles.run(container, arguments)
+        roles.run_role(container, arguments)
     except HourmarkError as error:
         print(redact(f"{name}: {error}"), file=sys.stderr)
         return error.exit_code

@@ -1,13 +1,16 @@
-"""The table of roles: what each becomes, and what it waits for before."""
+"""Roles of the containers: the program that each executes and the files for which it waits."""
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
@@ -18,33 +21,102 @@ from hourmark.commands.canary import CANARY, DECLARATION
 from hourmark.errors import UsageError
 from hourmark.process.durable import write_durably
 from hourmark_infra import jars
-from hourmark_infra.containers import first
-from hourmark_infra.containers.application import write_for_ever
+from hourmark_infra.containers import site_setup
 from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TYPES, WATCH_PORT, render_settings
-from hourmark_infra.containers.site import SPARK_PORT, Site
-from hourmark_infra.containers.whole import run_whole
-from hourmark_infra.jars.cache import cache_root, say_on_stderr
+from hourmark_infra.containers.site import SPARK_PORT, ContainerSite
+from hourmark_infra.containers.whole_stack import run_whole_stack
+from hourmark_infra.jars.cache import cache_root, print_progress
 from hourmark_infra.java.find import java_executable
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.layout import Layout
-from hourmark_infra.stack.registry import unpacked
+from hourmark_infra.stack.registry import unpack_registry
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
 
 _WAIT_S: Final = 1.0
-_AGAIN_S: Final = 5.0  # between tries to apply the types, while servers come up
+_RETRY_S: Final = 5.0  # between attempts to apply the types, while servers start
 _SPARK: Final = Path(pyspark.__file__).parent
 WORKER_WEB_PORT: Final = 8081
+LINES_PER_SECOND: Final = 5  # of the role `application`
+ROTATE_BYTES: Final = 1 << 20
+_ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
+
+
+def write_log_forever(log: Path, clock: Clock) -> None:
+    """Append lines to the file `log` forever, five per second, rotating it by rename at 1 MiB.
+
+    Each line is appended with a single unbuffered write.
+    """
+    rng = random.Random(clock.now_ms())  # noqa: S311  # sample data, not a secret
+    number = 0
+    while True:
+        rotate_if_full(log)
+        with log.open("ab", buffering=0) as file:
+            while file.tell() < ROTATE_BYTES:
+                number += 1
+                file.write(render_line(number, clock.now_ms(), rng))
+                clock.sleep(1 / LINES_PER_SECOND)
+
+
+def render_line(number: int, now_ms: int, rng: random.Random) -> bytes:
+    """Return an RFC 5424 sample log line, including its line feed.
+
+    Args:
+        number: Sequence number of the line. Every tenth line is plain text; all others are
+            `page-viewed` events with a JSON object.
+        now_ms: Time of the line in Unix milliseconds.
+        rng: Source of the random field values.
+    """
+    now = (
+        datetime.fromtimestamp(now_ms / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+    head = f"<14>1 {now} application program {number}"
+    if number % 10 == 0:
+        return f"{head} app-log - {number} pages were shown\n".encode()
+    page = {
+        "page": f"/page/{rng.randrange(100)}",
+        "milliseconds": rng.randrange(500),
+        "user": f"user-{rng.randrange(1000)}",
+    }
+    return f"{head} page-viewed - {json.dumps(page)}\n".encode()
+
+
+def rotate_if_full(log: Path) -> None:
+    """Rotate the file `log` by rename if it has reached 1 MiB; otherwise do nothing.
+
+    `app.log` becomes `app.log.1`, `app.log.1` becomes `app.log.2`, and so on. The file with the
+    number 99 is overwritten.
+    """
+    if not log.exists() or log.stat().st_size < ROTATE_BYTES:
+        return
+    for source, target in _renames(log):
+        if source.exists():
+            source.replace(target)
+
+
+def _renames(log: Path) -> Iterator[tuple[Path, Path]]:
+    for number in range(_ROTATED_FILES_MAX, 0, -1):
+        yield (
+            log.with_name(f"{log.name}.{number - 1}" if number > 1 else log.name),
+            log.with_name(f"{log.name}.{number}"),
+        )
 
 
 class Container(NamedTuple):
-    """Where a role runs.
+    """A running container and the site to which it belongs.
 
-    `name`: the role's, and the host's; `home`: its own volume; `shared`: that of all.
+    Attributes:
+        name: Role of the container, for example `edge-1`, which is also its host name.
+        site: Number and addresses of the site's servers.
+        home: The container's own `HOURMARK_HOME` folder.
+        shared: Folder of the volume that all containers share.
+        clock: Clock used for waiting.
     """
 
     name: str
-    site: Site
+    site: ContainerSite
     home: Path
     shared: Path
     clock: Clock
@@ -54,108 +126,160 @@ class Container(NamedTuple):
         return self.site.layout(self.home)
 
     def server(self) -> Server | None:
-        """The server of this name in the local stack's table, if it is one."""
+        """Return the definition of the server that this container runs.
+
+        Returns:
+            The server of the container's name, or None if its role is not a server of the stack,
+            for example `tailer`.
+
+        Raises:
+            FileNotFoundError: The site is not set up yet.
+        """
         return server_table(
-            self.layout, installed, first.cluster_ids(self.shared), mirror=False
+            self.layout, installed_programs, site_setup.read_cluster_ids(self.shared), mirror=False
         ).get(self.name)
 
     def wait_for(self, name: str) -> None:
-        """Until this file of the shared volume is there."""
-        said = False
+        """Wait, without a time limit, until the file `name` exists in the shared volume."""
+        reported = False
         while not (self.shared / name).exists():
-            if not said:
-                say_on_stderr(f"{self.name}: waits for {self.shared / name}")
-                said = True
+            if not reported:
+                print_progress(f"{self.name}: waiting for {self.shared / name}")
+                reported = True
             self.clock.sleep(_WAIT_S)
 
 
-def run(container: Container, arguments: list[str]) -> None:
-    """Become the role; returns where it has ended well. UsageError where there is no such role."""
+def run_role(container: Container, arguments: list[str]) -> None:
+    """Run the role of a container, after waiting until the site is set up.
+
+    Most roles replace this process by their program with `exec`. The call returns only for roles
+    that finish, such as `setup` and `types`.
+
+    Args:
+        container: Container in which this process runs.
+        arguments: Additional arguments for the program of the role.
+
+    Raises:
+        UsageError: There is no such role, or the site has no server of this name.
+        Unavailable: The server's data folder cannot be formatted.
+        SystemExit: The role `whole` has ended, with its exit code.
+    """
     if container.name == "setup":
-        made = first.make_first(container.shared)
-        return say_on_stderr(
-            f"setup: {'made' if made else 'found'} ids and certificates of this site"
+        created = site_setup.create_site_files(container.shared)
+        return print_progress(
+            f"setup: {'created the' if created else 'found existing'} cluster IDs and certificates"
         )
-    if container.name == "whole":  # of no site: it has all of a stack in itself
-        sys.exit(run_whole(container.home, container.site.bucket_seconds, os.environ, files_max()))
-    kind = kind_of(container.name)
-    container.wait_for(first.READY)
-    programs = installed()
+    if container.name == "whole":  # needs no site: it contains a complete stack
+        sys.exit(
+            run_whole_stack(
+                container.home, container.site.bucket_seconds, os.environ, open_files_limit()
+            )
+        )
+    kind = role_kind(container.name)
+    container.wait_for(site_setup.READY)
+    programs = installed_programs()
     datanode = container.name if kind == "datanode" else container.layout.shape.datanodes[0]
     text = render_settings(
-        container.site, container.home, programs, container.name, container.shared, files_max()
+        container.site,
+        container.home,
+        programs,
+        container.name,
+        container.shared,
+        open_files_limit(),
     )
     write_settings(container.layout, text, datanode)
     return KINDS[kind](container, arguments)
 
 
-def files_max() -> int:
-    """How many files this container's processes may have open; a service takes all that it may."""
+def open_files_limit() -> int:
+    """Return the maximum number of open files per process (the hard limit of `RLIMIT_NOFILE`)."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
-def installed() -> Programs:
-    """Of the image; where an image holds no servers, they are only named."""
+def installed_programs() -> Programs:
+    """Return the programs that the container's image provides.
+
+    Returns:
+        Paths of the programs. In an image without servers these are placeholders that do not exist.
+    """
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
     kafka, hadoop, registry = (
         jars.ensure(name, java_executable) for name in ("kafka", "hadoop", "registry")
     )
-    return Programs(java_executable(), kafka, hadoop, unpacked(registry))
+    return Programs(java_executable(), kafka, hadoop, unpack_registry(registry))
 
 
-def kind_of(name: str) -> str:
-    """The role without its number. UsageError where there is no such role."""
+def role_kind(name: str) -> str:
+    """Return the kind of a role: its name without the number, for example `edge` for `edge-1`.
+
+    Raises:
+        UsageError: There is no such role.
+    """
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:
         raise UsageError(
-            f"there is no role {name!r}; there are setup, whole, {', '.join(KINDS)}, some "
-            "of them with a number, as edge-1"
+            f"unknown role {name!r}; valid roles are setup, whole, {', '.join(KINDS)}, where "
+            "servers take a number, for example edge-1"
         )
     return kind
 
 
-def _server(container: Container, _: list[str]) -> NoReturn:
+def _run_server(container: Container, _: list[str]) -> NoReturn:
     server = container.server()
     if server is None:
         raise UsageError(
-            f"this site has no {container.name}; its size is said by SITE_… in the environment"
+            f"this site has no {container.name}; the SITE_… environment variables set its size"
         )
-    environment = lifecycle.server_environment(installed().java)
+    environment = lifecycle.server_environment(installed_programs().java)
     server.log.parent.mkdir(parents=True, exist_ok=True)
-    lifecycle.prepare(server, environment)
-    _become(list(server.command()), environment)
+    lifecycle.prepare_data_folder(server, environment)
+    _exec(list(server.command()), environment)
 
 
-def _hourmark(*words: str, after: str | None = None) -> Callable[[Container, list[str]], NoReturn]:
-    """A command of Hourmark, which finds its configuration by itself; `after`: a file of the shared
-    volume to wait for.
+def _hourmark_role(
+    *words: str, after: str | None = None
+) -> Callable[[Container, list[str]], NoReturn]:
+    """Return a role that executes an `hourmark` command.
+
+    Args:
+        words: Command and options; arguments of the container are appended.
+        after: File in the shared volume to wait for first, or None.
     """
 
-    def become(container: Container, arguments: list[str]) -> NoReturn:
+    def execute(container: Container, arguments: list[str]) -> NoReturn:
         if after is not None:
             container.wait_for(after)
-        _become(_command(*words, *arguments), dict(os.environ))
+        _exec(_hourmark_command(*words, *arguments), dict(os.environ))
 
-    return become
+    return execute
 
 
-def _types(container: Container, _: list[str]) -> None:
-    """Apply them again and again until all servers that this takes are up."""
-    command = _command(
+def _apply_types(container: Container, _: list[str]) -> None:
+    # Retried until all required servers have started.
+    command = _hourmark_command(
         "types",
         "apply",
         "--dir",
-        str(declared(TYPES, container.home / "types", canary=container.site.canary)),
+        str(prepare_declarations(TYPES, container.home / "types", canary=container.site.canary)),
     )
     while subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode != 0:
-        say_on_stderr(f"types: next try in {_AGAIN_S:g} s")
-        container.clock.sleep(_AGAIN_S)
-    write_durably(container.shared / first.APPLIED, b"")
+        print_progress(f"types: trying again in {_RETRY_S:g} s")
+        container.clock.sleep(_RETRY_S)
+    write_durably(container.shared / site_setup.APPLIED, b"")
 
 
-def declared(types: Path, own: Path, *, canary: bool) -> Path:
-    """The folder of declarations: that of the image, or a copy in which the canary stands too."""
+def prepare_declarations(types: Path, own: Path, *, canary: bool) -> Path:
+    """Return the folder of type declarations to apply.
+
+    Args:
+        types: Folder of the image's declarations.
+        own: Folder for a modified copy; an existing one is replaced.
+        canary: Whether the canary must be declared.
+
+    Returns:
+        `types`, or with `canary` the copy `own`, which declares the canary in addition.
+    """
     if not canary:
         return types
     shutil.rmtree(own, ignore_errors=True)
@@ -164,8 +288,8 @@ def declared(types: Path, own: Path, *, canary: bool) -> Path:
     return own
 
 
-def _etl(container: Container, arguments: list[str]) -> NoReturn:
-    container.wait_for(first.APPLIED)
+def _run_etl(container: Container, arguments: list[str]) -> NoReturn:
+    container.wait_for(site_setup.APPLIED)
     conf = {
         "spark.driver.host": container.name,  # executors reach it by this name
         "spark.driver.bindAddress": "0.0.0.0",  # noqa: S104
@@ -189,18 +313,18 @@ def _etl(container: Container, arguments: list[str]) -> NoReturn:
         *config,
         *arguments,
     ]
-    _become(command, _spark_environment(container))
+    _exec(command, _spark_environment(container))
 
 
-def _spark_master(container: Container, _: list[str]) -> NoReturn:
+def _run_spark_master(container: Container, _: list[str]) -> NoReturn:
     listening = ["--host", container.name, "--port", str(SPARK_PORT), "--webui-port", "8080"]
-    _become(
+    _exec(
         [_spark_class(), "org.apache.spark.deploy.master.Master", *listening],
         _spark_environment(container),
     )
 
 
-def _spark_worker(container: Container, _: list[str]) -> NoReturn:
+def _run_spark_worker(container: Container, _: list[str]) -> NoReturn:
     work = container.home / "work"
     work.mkdir(parents=True, exist_ok=True)
     listening = ["--host", container.name, "--webui-port", str(WORKER_WEB_PORT)]
@@ -212,7 +336,7 @@ def _spark_worker(container: Container, _: list[str]) -> NoReturn:
         *limits,
         container.site.spark_master,
     ]
-    _become(command, _spark_environment(container))
+    _exec(command, _spark_environment(container))
 
 
 def _spark_class() -> str:
@@ -223,7 +347,7 @@ def _spark_environment(container: Container) -> dict[str, str]:
     local = container.home / "spark"
     local.mkdir(parents=True, exist_ok=True)
     return {
-        **lifecycle.server_environment(installed().java),
+        **lifecycle.server_environment(installed_programs().java),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_HOME": str(_SPARK),
         "SPARK_LOCAL_DIRS": str(local),
@@ -232,35 +356,41 @@ def _spark_environment(container: Container) -> dict[str, str]:
     }
 
 
-def _application(container: Container, _: list[str]) -> None:
-    write_for_ever(LOGS / "app.log", container.clock)
+def _run_application(container: Container, _: list[str]) -> None:
+    write_log_forever(LOGS / "app.log", container.clock)
 
 
-def _command(*words: str) -> list[str]:
+def _hourmark_command(*words: str) -> list[str]:
     return [sys.executable, "-m", "hourmark", *words]
 
 
-def _become(command: list[str], environment: Mapping[str, str]) -> NoReturn:
+def _exec(command: list[str], environment: Mapping[str, str]) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
-    # no shell is wanted: signals are for the server
+    # Without a shell, so that the server receives the signals.
     os.execve(command[0], command, environment)  # noqa: S606
 
 
 KINDS: Final[dict[str, Callable[[Container, list[str]], None]]] = {
-    **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _server),
-    "mirror": _hourmark("mirror", "run"),
-    "mirror-watch": _hourmark("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
-    "canary": _hourmark("canary", "run", "--metrics-port", str(CANARY_PORT)),
-    "canary-check": _hourmark(
-        "canary", "check", "--every", "10", "--metrics-port", str(CANARY_PORT), after=first.APPLIED
+    **dict.fromkeys(("edge", "central", "namenode", "datanode", "registry"), _run_server),
+    "mirror": _hourmark_role("mirror", "run"),
+    "mirror-watch": _hourmark_role("mirror", "watch", "--metrics-port", str(WATCH_PORT)),
+    "canary": _hourmark_role("canary", "run", "--metrics-port", str(CANARY_PORT)),
+    "canary-check": _hourmark_role(
+        "canary",
+        "check",
+        "--every",
+        "10",
+        "--metrics-port",
+        str(CANARY_PORT),
+        after=site_setup.APPLIED,
     ),
-    "delivery": _hourmark("serve"),
-    "tailer": _hourmark("tail"),
-    "types": _types,
-    "etl": _etl,
-    "spark-master": _spark_master,
-    "spark-worker": _spark_worker,
-    "application": _application,
-    "operator": _hourmark(),
+    "delivery": _hourmark_role("serve"),
+    "tailer": _hourmark_role("tail"),
+    "types": _apply_types,
+    "etl": _run_etl,
+    "spark-master": _run_spark_master,
+    "spark-worker": _run_spark_worker,
+    "application": _run_application,
+    "operator": _hourmark_role(),
 }

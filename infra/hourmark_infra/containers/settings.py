@@ -1,5 +1,6 @@
-"""`hourmark.toml` of one container: the local stack's, with what differs where each component has a
-host of its own. Pure.
+"""Rendering of a container's `hourmark.toml`, without I/O.
+
+The settings are those of the local stack, changed where each component has its own host.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from typing import Any, Final
 
 from hourmark.config.groups import ServiceSettings
 from hourmark.config.toml_text import render_toml
-from hourmark_infra.containers.site import BALANCER, Site
-from hourmark_infra.stack.config_file import settings_of
+from hourmark_infra.containers.site import BALANCER, ContainerSite
+from hourmark_infra.stack.config_file import stack_settings
 from hourmark_infra.stack.layout import SERVICE
 from hourmark_infra.stack.servers import Programs
 
 USER: Final = "hourmark"  # of the processes, of HDFS and of PostgreSQL
 TYPES: Final = Path("/opt/hourmark/examples/types")
 LOGS: Final = Path("/var/log/app")
-TAILER_PORT: Final = 8785  # its metrics and health
-WATCH_PORT: Final = 8786  # of the mirror's watch, for its metrics
-CANARY_PORT: Final = 8787  # likewise, and of its check the metrics
-_OTHER_FILES: Final = 256  # of a service, beside its connections
+TAILER_PORT: Final = 8785  # metrics and health endpoint of the tailer
+WATCH_PORT: Final = 8786  # metrics endpoint of the mirror's monitor
+CANARY_PORT: Final = 8787  # metrics and health endpoint of the canary; metrics of its check
+_OTHER_FILES: Final = 256  # open files that a delivery service needs in addition to connections
 _HEAD = (
     "# Written when the container started: to change a setting, use the environment "
     "(HOURMARK_TAILER__SCAN_SECONDS=1).\n"
@@ -29,23 +30,37 @@ _HEAD = (
 
 
 def render_settings(
-    site: Site, home: Path, programs: Programs, role: str, shared: Path, files: int
+    site: ContainerSite, home: Path, programs: Programs, role: str, shared: Path, files: int
 ) -> str:
-    """The file's text.
+    """Return the text of `hourmark.toml` for a container.
 
-    `role` is the container's host name too, by which others reach it; `files`: how many it may have
-    open.
+    Args:
+        site: Number and addresses of the site's servers.
+        home: The container's own `HOURMARK_HOME` folder.
+        programs: Programs that run the servers.
+        role: Role of the container, which is also its host name.
+        shared: Folder shared by all containers, with certificates and the ledger's password.
+        files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
     """
     layout = site.layout(home)
-    settings = settings_of(layout, programs, USER, site.bucket_seconds)
-    for group, more in _apart(site, layout.ports[SERVICE], role, shared, files).items():
+    settings = stack_settings(layout, programs, USER, site.bucket_seconds)
+    for group, more in _container_settings(
+        site, layout.ports[SERVICE], role, shared, files
+    ).items():
         settings.setdefault(group, {}).update(more)
     return _HEAD + render_toml(settings)
 
 
-def connections(files: int) -> int:
-    """What `service.connections_max` can be: some engines give a container 1,024 files, too few for
-    the default.
+def connection_limit(files: int) -> int:
+    """Return the value of `service.connections_max` that an open-files limit allows.
+
+    Some container engines allow only 1,024 open files, too few for the default.
+
+    Args:
+        files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
+
+    Returns:
+        The default, or `files` minus 256 if that is lower.
     """
     return (
         ServiceSettings().connections_max
@@ -54,8 +69,10 @@ def connections(files: int) -> int:
     )
 
 
-def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[str, dict[str, Any]]:
-    """Over the network nothing is posted without certificates on both sides."""
+def _container_settings(
+    site: ContainerSite, port: int, role: str, shared: Path, files: int
+) -> dict[str, dict[str, Any]]:
+    # Traffic between containers crosses a network, so both sides present TLS certificates.
     tls = shared / "tls"
     client = {"ca": str(tls / "ca.pem"), "certificate": str(tls / "client.pem")}
     return {
@@ -66,7 +83,7 @@ def _apart(site: Site, port: int, role: str, shared: Path, files: int) -> dict[s
         "service": {
             "host": "0.0.0.0",  # noqa: S104  # the container's own network
             "tls": {"certificate": str(tls / "service.pem"), "client_ca": str(tls / "ca.pem")},
-            "connections_max": connections(files),
+            "connections_max": connection_limit(files),
         },
         "tailer": {
             "service_urls": [f"https://{BALANCER}:{port}"],

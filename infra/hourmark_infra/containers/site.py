@@ -1,11 +1,14 @@
-"""How many servers the site has and where they are, from the environment that docker-compose.yml
-gives each container. Pure.
+"""Number and addresses of a containerized site's servers, read from environment variables.
 
-SITE_EDGE_BROKERS, SITE_CENTRAL_BROKERS, SITE_DATANODES   how many; 3, 3, 3
-SITE_BUCKET_SECONDS                                       length of buckets; 60
-SITE_SPARK_MASTER                                         what spark-submit takes as --master; spark://spark-master:7077
-SITE_MIRRORS                                              workers of the mirror; 2
-COMPOSE_PROFILES                                          with `canary` among them the site's types declare the canary
+`docker-compose.yml` sets the same variables in each container:
+
+SITE_EDGE_BROKERS      number of edge brokers, default 3
+SITE_CENTRAL_BROKERS   number of central brokers, default 3
+SITE_DATANODES         number of DataNodes, default 3
+SITE_BUCKET_SECONDS    length of a bucket in seconds, default 60
+SITE_SPARK_MASTER      `--master` of spark-submit, default spark://spark-master:7077
+SITE_MIRRORS           number of mirror workers, default 2
+COMPOSE_PROFILES       if the list contains `canary`, the site's types declare the canary
 """
 
 from __future__ import annotations
@@ -15,13 +18,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hourmark.errors import ConfigError
-from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, Shape
+from hourmark_infra.stack.layout import CLUSTERS, METRICS, SERVICE, Layout, StackShape
 
-SHARED: Final = Path("/site")  # a volume that every container has: what `first` made
+SHARED: Final = Path("/site")  # volume of all containers, filled by `site_setup`
 SPARK_PORT: Final = 7077
 BALANCER: Final = "balancer"
 
-# Each server has a host of its own, so these may be everywhere the same.
+# Each server has its own host, so servers of one kind use the same port.
 _BROKER, _CONTROLLER = 9092, 9093
 _DATANODE: Final = {"": 9866, "-http": 9864, "-ipc": 9867}
 _PORTS: Final = {
@@ -34,8 +37,18 @@ _PORTS: Final = {
 }
 
 
-class Site(NamedTuple):
-    """All that differs between a small site and a large one."""
+class ContainerSite(NamedTuple):
+    """The size and variable settings of a site that runs in containers.
+
+    Attributes:
+        edge: Number of edge brokers.
+        central: Number of central brokers.
+        datanodes: Number of DataNodes.
+        bucket_seconds: Length of a bucket in seconds.
+        spark_master: Spark master URL for `spark-submit --master`.
+        mirrors: Number of mirror workers.
+        canary: Whether the site's types declare the canary.
+    """
 
     edge: int
     central: int
@@ -46,9 +59,13 @@ class Site(NamedTuple):
     canary: bool
 
     def layout(self, home: Path) -> Layout:
-        """Ports and hosts, and the folders of a container whose home this is."""
+        """Return the site's ports and hosts, and the folders of one container.
+
+        Args:
+            home: The `HOURMARK_HOME` folder of that container.
+        """
         datanodes = tuple(f"datanode-{number}" for number in range(1, self.datanodes + 1))
-        shape = Shape(self.edge, self.central, datanodes, apart=True)
+        shape = StackShape(self.edge, self.central, datanodes, separate_hosts=True)
         layout = Layout(home, dict(_PORTS), shape)
         for name in (f"{cluster}-{node}" for cluster in CLUSTERS for node in layout.nodes(cluster)):
             layout.ports.update({name: _BROKER, f"{name}-controller": _CONTROLLER})
@@ -57,21 +74,28 @@ class Site(NamedTuple):
         return layout
 
 
-def site_of(environment: Mapping[str, str]) -> Site:
-    """ConfigError names a variable that holds no number above 0."""
-    return Site(
-        edge=_count(environment, "SITE_EDGE_BROKERS", 3),
-        central=_count(environment, "SITE_CENTRAL_BROKERS", 3),
-        datanodes=_count(environment, "SITE_DATANODES", 3),
-        bucket_seconds=_count(environment, "SITE_BUCKET_SECONDS", 60),
+def read_site(environment: Mapping[str, str]) -> ContainerSite:
+    """Read a site's settings from environment variables, using defaults for missing ones.
+
+    Args:
+        environment: Environment variables by name (`SITE_…`, `COMPOSE_PROFILES`).
+
+    Raises:
+        ConfigError: A variable that holds a number is not a positive integer.
+    """
+    return ContainerSite(
+        edge=_read_count(environment, "SITE_EDGE_BROKERS", 3),
+        central=_read_count(environment, "SITE_CENTRAL_BROKERS", 3),
+        datanodes=_read_count(environment, "SITE_DATANODES", 3),
+        bucket_seconds=_read_count(environment, "SITE_BUCKET_SECONDS", 60),
         spark_master=environment.get("SITE_SPARK_MASTER") or f"spark://spark-master:{SPARK_PORT}",
-        mirrors=_count(environment, "SITE_MIRRORS", 2),
+        mirrors=_read_count(environment, "SITE_MIRRORS", 2),
         canary="canary" in environment.get("COMPOSE_PROFILES", "").split(","),
     )
 
 
-def _count(environment: Mapping[str, str], name: str, default: int) -> int:
+def _read_count(environment: Mapping[str, str], name: str, default: int) -> int:
     text = environment.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigError(f"{name} = {text!r}: allowed is a whole number above 0")
+        raise ConfigError(f"{name} = {text!r}: must be a positive integer")
     return int(text)

@@ -1,8 +1,9 @@
-"""The servers' jars: locked by coordinate and SHA-256, kept in a user cache, offline once complete.
+"""The servers' jars, locked by coordinate and SHA-256 digest and kept in a user cache.
 
-A reader's path: `tools/jar_sets.py` (what is wanted) → `lockfile` (which files that is) → `cache`
-(getting them) → `ivy` (how). To change a version: edit `tools/jar_sets.py`, then `python -m
-tools.lock_jars`, and commit `jars.lock`.
+No network is needed once the cache is complete. Reading order: `tools/jar_sets.py` (required
+artifacts), `lockfile` (the exact files), `cache` (download and verification), `ivy` (the
+downloader). To change a version, edit `tools/jar_sets.py`, run `python -m tools.lock_jars` and
+commit `jars.lock`.
 """
 
 from __future__ import annotations

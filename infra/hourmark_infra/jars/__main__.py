@@ -1,5 +1,6 @@
-"""`python -m hourmark_infra.jars`: fetch all that the servers are run from, Java first; with all of
-it there, nothing is done.
+"""`python -m hourmark_infra.jars`: download Java and the jars of all servers to the user's cache.
+
+Files that are in the cache already are not downloaded again.
 """
 
 from __future__ import annotations

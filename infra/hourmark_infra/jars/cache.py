@@ -1,12 +1,12 @@
 """The user's cache of jars: `ensure` returns a folder with the locked files of a set.
 
     <cache>/hourmark/jars/<set>-<digest of the lock's lines>/*.jar    and `.complete`, written last
-    <cache>/hourmark/jars/.<set>-<digest>.partial/                    Ivy's folder while it downloads
+    <cache>/hourmark/jars/.<set>-<digest>.partial/                    Ivy's folder during a download
 
-A file is moved into the set's folder only after its SHA-256 was checked, so a kill -9 loses at most
-the file being downloaded. A lock serializes concurrent downloads. A changed lock file names another
-folder, so running servers keep theirs. If `.complete` exists, neither the network nor the jars are
-read.
+A file is moved into the set's folder only after its SHA-256 digest has been verified, so a kill -9
+loses at most the file being downloaded. A lock serializes concurrent downloads. A changed lock file
+selects another folder, so running servers keep theirs. If `.complete` exists, neither the network
+nor the jars are read.
 """
 
 from __future__ import annotations
@@ -22,17 +22,20 @@ from pathlib import Path
 
 from hourmark.errors import Finding, Unavailable
 from hourmark.process.durable import sync_folder, write_durably
-from hourmark_infra.jars.ivy import last_words, locked_dependencies, start_ivy
+from hourmark_infra.jars.ivy import read_log_tail, render_locked_dependencies, start_ivy
 from hourmark_infra.jars.lockfile import Jar, digest_of, read_lock, sha256_of
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.locks import exclusive_lock
 
 PROGRESS_SECONDS = 2.0
-Say = Callable[[str], None]
 
+Reporter = Callable[[str], None]
+"""A function that receives progress messages, one line each."""
 
-# Brings files below a folder's `files`, each at its `Jar.ivy_path`, and calls the last now and
-# then; raises Unavailable.
-Fetch = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
+JarFetcher = Callable[[Sequence[Jar], Path, Callable[[], None]], None]
+"""A function that downloads jars to the folder `files` in a given folder, each to its `ivy_path`.
+
+It calls its third argument regularly during the download and raises `Unavailable` on failure.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +49,7 @@ class IvyFetch:
     java: Callable[[], Path]
 
     def __call__(self, jars: Sequence[Jar], folder: Path, progress: Callable[[], None]) -> None:
-        with start_ivy(self.java(), folder, locked_dependencies(jars)) as process:
+        with start_ivy(self.java(), folder, render_locked_dependencies(jars)) as process:
             try:
                 while process.poll() is None:
                     with suppress(subprocess.TimeoutExpired):
@@ -62,28 +65,33 @@ def cache_root() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "hourmark"
 
 
-def say_on_stderr(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print one progress line to stderr and flush it."""
     print(line, file=sys.stderr, flush=True)
 
 
-def ensure(name: str, java: Callable[[], Path], say: Say = say_on_stderr) -> Path:
+def ensure(name: str, java: Callable[[], Path], report: Reporter = print_progress) -> Path:
     """Return the folder of a jar set, downloading missing files.
 
     Args:
         name: Name of a set in the lock file, for example `kafka`.
         java: Function that returns the path of `java`; called only if a download is necessary.
-        say: Function that receives progress lines.
+        report: Function that receives progress messages.
+
+    Returns:
+        A folder in the user's cache that contains the jars of the set.
 
     Raises:
         Finding: The SHA-256 digest of a downloaded file differs from the lock file.
         Unavailable: A file cannot be downloaded or stored.
         AssertionError: The lock file has no such set.
     """
-    return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java), say)
+    return ensure_jars(name, read_lock(name), cache_root() / "jars", IvyFetch(java), report)
 
 
-def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: Say) -> Path:
+def ensure_jars(
+    name: str, jars: Sequence[Jar], root: Path, fetch: JarFetcher, report: Reporter
+) -> Path:
     """Return the folder of a jar set below `root`, downloading missing files.
 
     Args:
@@ -91,7 +99,7 @@ def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: S
         jars: Artifacts of the set.
         root: Folder of the jar cache.
         fetch: Function that downloads artifacts.
-        say: Function that receives progress lines.
+        report: Function that receives progress messages.
 
     Raises:
         Finding: The SHA-256 digest of a downloaded file differs from that in `jars`.
@@ -102,49 +110,51 @@ def ensure_jars(name: str, jars: Sequence[Jar], root: Path, fetch: Fetch, say: S
     if (target / ".complete").is_file():
         return target
     target.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(
+    with exclusive_lock(
         root / f".{name}.lock",
-        lambda: say(f"waiting for another hourmark that fetches into {root}"),
+        lambda: report(f"waiting for another hourmark process that downloads to {root}"),
     ):
         if not (target / ".complete").is_file():
-            _complete(name, jars, target, root / f".{name}-{digest}.partial", fetch, say)
+            _fetch_missing(name, jars, target, root / f".{name}-{digest}.partial", fetch, report)
     return target
 
 
-def _complete(
-    name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: Fetch, say: Say
+def _fetch_missing(
+    name: str, jars: Sequence[Jar], target: Path, partial: Path, fetch: JarFetcher, report: Reporter
 ) -> None:
     missing = [
         jar
         for jar in jars
-        if not _placed(jar, target) and _move(jar, partial, target) != jar.sha256
+        if not _is_verified(jar, target) and _take_downloaded(jar, partial, target) != jar.sha256
     ]
     if missing:
-        total = _mb(jars)
-        say(f"{name}: fetching {len(missing)} of {len(jars)} files, {_mb(missing)} MB")
+        total = _megabytes(jars)
+        report(f"{name}: downloading {len(missing)} of {len(jars)} files, {_megabytes(missing)} MB")
         try:
             fetch(
-                missing, partial, _told_once(say, lambda: _progress(name, jars, missing, partial))
+                missing,
+                partial,
+                _without_repeats(report, lambda: _progress_line(name, jars, missing, partial)),
             )
             for jar in missing:
-                _move_or_refuse(jar, partial, target)
+                _take_required(jar, partial, target)
         except OSError as error:
             raise Unavailable(
-                f"{name}: cannot keep jars in {target}: {error.strerror}; free space or "
-                "set XDG_CACHE_HOME"
+                f"{name}: cannot store jars in {target}: {error.strerror}; free disk space or "
+                "set XDG_CACHE_HOME to another folder"
             ) from error
-        say(f"{name}: {len(jars)} of {len(jars)} files, {total} of {total} MB, digests checked")
+        report(f"{name}: {len(jars)} of {len(jars)} files, {total} of {total} MB, digests checked")
     sync_folder(target)
     write_durably(target / ".complete", b"")
     shutil.rmtree(partial, ignore_errors=True)
 
 
-def _placed(jar: Jar, target: Path) -> bool:
+def _is_verified(jar: Jar, target: Path) -> bool:
     path = target / jar.file_name
     return path.is_file() and path.stat().st_size == jar.size and sha256_of(path) == jar.sha256
 
 
-def _move(jar: Jar, partial: Path, target: Path) -> str | None:
+def _take_downloaded(jar: Jar, partial: Path, target: Path) -> str | None:
     """Move a downloaded jar from `partial` to `target`, or delete it if its digest is wrong.
 
     Returns:
@@ -153,52 +163,58 @@ def _move(jar: Jar, partial: Path, target: Path) -> str | None:
     path = partial / "files" / jar.ivy_path
     if not path.is_file():
         return None
-    found = sha256_of(path)
-    if found == jar.sha256:
+    digest = sha256_of(path)
+    if digest == jar.sha256:
         path.replace(target / jar.file_name)
     else:
         path.unlink()
-    return found
+    return digest
 
 
-def _move_or_refuse(jar: Jar, partial: Path, target: Path) -> None:
-    found = _move(jar, partial, target)
-    if found is None:
+def _take_required(jar: Jar, partial: Path, target: Path) -> None:
+    digest = _take_downloaded(jar, partial, target)
+    if digest is None:
         raise Unavailable(
             (
-                f"{jar.coordinate} could not be fetched; check the network and repeat the "
-                "command (what came is kept).\n"
+                f"{jar.coordinate} could not be downloaded; check the network and repeat the "
+                "command (downloaded files are kept).\n"
             )
-            + last_words(partial)
+            + read_log_tail(partial)
         )
-    if found != jar.sha256:
+    if digest != jar.sha256:
         raise Finding(
-            f"{jar.coordinate} is refused: expected sha256 {jar.sha256}, found {found}; repeat "
-            "the command, and if it "
-            "stays so, find out who changes files on the way here"
+            f"{jar.coordinate} is refused: expected sha256 {jar.sha256}, found {digest}; repeat "
+            "the command, and if the digest differs again, find out which proxy or repository "
+            "changes the file"
         )
 
 
-def _progress(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
+def _progress_line(name: str, jars: Sequence[Jar], missing: Sequence[Jar], partial: Path) -> str:
     waiting = {jar for jar in missing if not (partial / "files" / jar.ivy_path).is_file()}
-    under_way = sum(
+    partial_bytes = sum(
         path.stat().st_size for path in (partial / "files").rglob("*.part") if path.is_file()
     )
-    here = [jar for jar in jars if jar not in waiting]
-    return f"{name}: {len(here)} of {len(jars)} files, {_mb(here, under_way)} of {_mb(jars)} MB"
+    complete = [jar for jar in jars if jar not in waiting]
+    return (
+        f"{name}: {len(complete)} of {len(jars)} files, "
+        f"{_megabytes(complete, partial_bytes)} of {_megabytes(jars)} MB"
+    )
 
 
-def _told_once(say: Say, line: Callable[[], str]) -> Callable[[], None]:
-    """Return a function that passes the current `line()` to `say`, skipping repeated lines."""
-    said: set[str] = set()
+def _without_repeats(report: Reporter, render_line: Callable[[], str]) -> Callable[[], None]:
+    """Return a function that calls `report` with the result of `render_line`.
 
-    def tell() -> None:
-        if (now := line()) not in said:
-            say(now)
-            said.add(now)
+    A line that was reported before is not reported again.
+    """
+    reported: set[str] = set()
 
-    return tell
+    def report_new_line() -> None:
+        if (line := render_line()) not in reported:
+            report(line)
+            reported.add(line)
+
+    return report_new_line
 
 
-def _mb(jars: Iterable[Jar], more: int = 0) -> str:
-    return f"{(sum(jar.size for jar in jars) + more) / 1e6:.1f}"
+def _megabytes(jars: Iterable[Jar], partial_bytes: int = 0) -> str:
+    return f"{(sum(jar.size for jar in jars) + partial_bytes) / 1e6:.1f}"

@@ -1,9 +1,8 @@
-"""Ivy, which pyspark ships, as a downloader: exact files of exact coordinates, found at its own
-default repository.
+"""Downloads of Maven artifacts with the Apache Ivy that pyspark includes.
 
-No host is named here or anywhere in the project; whoever has another repository gives Ivy's
-settings in `$HOURMARK_IVY_SETTINGS` (a file like `_SETTINGS` below, whose caches element must stay
-as it is).
+Files are downloaded from Ivy's default repository, Maven Central. To use another repository, name
+a file with Ivy settings in `$HOURMARK_IVY_SETTINGS`. It must be like `_SETTINGS` below, with the
+same `caches` element.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from xml.sax.saxutils import quoteattr
 from hourmark.errors import Unavailable
 from hourmark_infra.jars.lockfile import Jar
 
-# Checksums are off because every file is held against the lock's SHA-256, which says more than the
-# repository's SHA-1. POMs are not read for locked files: the lock already holds what they would
-# add.
+# Ivy's checksums are off because every file is compared with the SHA-256 digest of the lock file,
+# which is stronger than the repository's SHA-1. POMs of locked files are not read, because the lock
+# file lists all transitive dependencies.
 _SETTINGS = """<ivysettings>
   <property name="ivy.checksums" value=""/>
   <settings defaultResolver="central"/>
@@ -40,38 +39,52 @@ _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"
 """
 
 
-def ivy_jar() -> Path:
-    """The Ivy that the installed pyspark ships."""
+def find_ivy_jar() -> Path:
+    """Return the path of the Ivy jar in the installed pyspark package.
+
+    Raises:
+        Unavailable: pyspark is not installed or contains no Ivy.
+    """
     spec = importlib.util.find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
     if not found:
         raise Unavailable(
-            "pyspark, whose Ivy fetches the servers' jars, is not installed; start "
+            "pyspark is not installed, but its Ivy is needed to download the servers' jars; start "
             "Hourmark with ./hourmark"
         )
     return found[-1]
 
 
-def locked_dependencies(jars: Iterable[Jar]) -> str:
-    """Ivy's `<dependency>` elements for exactly these files."""
+def render_locked_dependencies(jars: Iterable[Jar]) -> str:
+    """Return the Ivy XML `<dependency>` elements that download exactly the files of `jars`.
+
+    Files with the same organisation, module and revision share one element.
+    """
     ordered = sorted(jars, key=lambda jar: (jar.organisation, jar.module, jar.revision))
     groups = groupby(ordered, key=lambda jar: (jar.organisation, jar.module, jar.revision))
     return "\n".join(
-        dependency(*key, [(jar.ext, jar.classifier) for jar in group]) for key, group in groups
+        render_dependency(*key, [(jar.ext, jar.classifier) for jar in group])
+        for key, group in groups
     )
 
 
-def dependency(
+def render_dependency(
     organisation: str, module: str, revision: str, files: Iterable[tuple[str, str]] = ()
 ) -> str:
-    """One element: exactly these files (extension, classifier), or, without any, the module with
-    all that it needs to run.
+    """Return an Ivy XML `<dependency>` element.
+
+    Args:
+        organisation: Maven group ID.
+        module: Maven artifact ID.
+        revision: Version.
+        files: Extension and classifier (or an empty string) of each file to download. If there is
+            none, the module is downloaded with all its transitive runtime dependencies.
     """
     artifacts = "".join(
         f'<artifact name="{module}" type="{ext}" ext="{ext}"'
-        + (f' m:classifier="{of}"' if of else "")
+        + (f' m:classifier="{classifier}"' if classifier else "")
         + "/>"
-        for ext, of in files
+        for ext, classifier in files
     )
     transitive, conf = ("false", "default->*") if artifacts else ("true", "default->runtime,master")
     return (
@@ -84,8 +97,18 @@ def dependency(
 def start_ivy(
     java: Path, folder: Path, dependencies: str, *, poms: bool = False, more: Sequence[str] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start Ivy; files appear below `folder/files` as `Jar.ivy_path` says, its words in
-    `folder/ivy.log`.
+    """Start an Ivy process that downloads artifacts, without waiting for it to finish.
+
+    Args:
+        java: Path of the `java` executable.
+        folder: Working folder. Artifacts are stored in `folder/files`, each at its `Jar.ivy_path`;
+            Ivy's output is written to `folder/ivy.log`.
+        dependencies: Ivy XML `<dependency>` elements.
+        poms: Whether to read POM files, which is necessary to find transitive dependencies.
+        more: Additional Ivy command-line options.
+
+    Raises:
+        Unavailable: The installed pyspark contains no Ivy.
     """
     folder.mkdir(parents=True, exist_ok=True)
     named = os.environ.get("HOURMARK_IVY_SETTINGS")
@@ -99,9 +122,9 @@ def start_ivy(
         str(java),
         "-Xmx256m",
         "-XX:TieredStopAtLevel=1",
-        *_trust(),
+        *_trust_store_options(),
         "-cp",
-        str(ivy_jar()),
+        str(find_ivy_jar()),
         "org.apache.ivy.Main",
     ]
     command += [
@@ -119,16 +142,22 @@ def start_ivy(
         )
 
 
-def _trust() -> tuple[str, ...]:
-    """Debian keeps the machine's trusted certificates for any Java here; a Java from elsewhere
-    would not look.
-    """
+def _trust_store_options() -> tuple[str, ...]:
+    # Debian's trust store contains the machine's trusted CAs; a Java from elsewhere ignores it.
     store = Path("/etc/ssl/certs/java/cacerts")
     return (f"-Djavax.net.ssl.trustStore={store}",) if store.is_file() else ()
 
 
-def last_words(folder: Path, lines: int = 8) -> str:
-    """The end of Ivy's log without its download dots, for an error message."""
+def read_log_tail(folder: Path, lines: int = 8) -> str:
+    """Return the last lines of Ivy's log, without progress dots, for an error message.
+
+    Args:
+        folder: Ivy's working folder, which contains `ivy.log`.
+        lines: Maximum number of lines.
+
+    Returns:
+        The lines, at most 300 characters each; empty if there is no log.
+    """
     try:
         text = (folder / "ivy.log").read_text(errors="replace")
     except FileNotFoundError:

@@ -1,7 +1,6 @@
-"""`jars.lock`: one JSON object a line and file, sorted, so that a change of version reads well in a
-diff.
+"""The lock file `jars.lock`: one line with a JSON object for each file, sorted for readable diffs.
 
-A line holds set, organisation, module, revision, classifier, ext, sha256, size (bytes).
+Fields: set, organisation, module, revision, classifier, ext, sha256, size (bytes).
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
-        """Return the Maven coordinate, for messages."""
+        """Return the Maven coordinate `group:module:ext[:classifier]:version`, for messages."""
         return f"{self.organisation}:{self.module}:{self.ext}{self._tail(':')}:{self.revision}"
 
     @property
     def file_name(self) -> str:
-        """Return the Maven file name, which is also the name in the cache."""
+        """Return the file name `module-version[-classifier].ext`, also used in the jar cache."""
         return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property

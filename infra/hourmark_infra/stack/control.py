@@ -1,12 +1,15 @@
-"""The local stack of servers, used by the command line, the demo and the tests.
+"""Control of the local stack: start, stop, status and deletion.
 
-A lock file next to the stack's folder serializes processes that change the same stack. The
-operating system releases the lock when its holder dies.
+Used by the command line, `hourmark run`, the demo and the tests. A lock file next to the stack's
+folder serializes processes that change the same stack. The operating system releases the lock when
+its holder exits.
 """
 
 from __future__ import annotations
 
 import getpass
+import os
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Container, Mapping, Sequence
@@ -21,9 +24,9 @@ from hourmark.clock import SystemClock
 from hourmark.errors import Unavailable, UsageError
 from hourmark.state_folder import StateFolder
 from hourmark_infra import jars
-from hourmark_infra.jars.cache import Say, say_on_stderr
+from hourmark_infra.jars.cache import Reporter, print_progress
 from hourmark_infra.java.find import export_java_home, java_executable
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.locks import exclusive_lock
 from hourmark_infra.stack import lifecycle
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.health import Health
@@ -36,15 +39,24 @@ from hourmark_infra.stack.layout import (
     WATCH,
     Layout,
     free_ports,
-    is_free,
+    is_port_free,
+    stack_root,
 )
+from hourmark_infra.stack.lifecycle import check_host_name
 from hourmark_infra.stack.options import Clusters, Workers
-from hourmark_infra.stack.own_name import check_own_name
-from hourmark_infra.stack.process import Process, is_alive, marked, memory_mb, of_mark, send, spawn
-from hourmark_infra.stack.registry import unpacked
+from hourmark_infra.stack.process import (
+    Process,
+    find_by_mark,
+    find_by_mark_prefix,
+    is_alive,
+    memory_mb,
+    send_signal,
+    spawn,
+)
+from hourmark_infra.stack.registry import unpack_registry
 from hourmark_infra.stack.servers import Programs, Server, server_table
 from hourmark_infra.stack.settings import write_settings
-from hourmark_infra.stack.state import State, load_state, new_state, save_state
+from hourmark_infra.stack.state import StackState, load_state, new_state, save_state, state_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,40 +82,41 @@ class ServerStatus:
     log: str
 
 
-class Stack:
-    """The local stack of servers in one `HOURMARK_HOME` folder.
+class LocalStack:
+    """Kafka, HDFS, schema registry and MirrorMaker 2 as local processes with data in one folder.
 
-    Methods may be called from several threads.
+    The folder is a `HOURMARK_HOME`. Methods may be called from several threads.
     """
 
-    def __init__(self, home: Path, state: State, say: Say) -> None:
+    def __init__(self, home: Path, state: StackState, report: Reporter) -> None:
         self.home = home
         self.layout = Layout(home, state.ports, state.shape)
         self._state = state
         self._clock = SystemClock()
-        self._say = say
+        self._report = report
         self._guard = threading.Lock()
         self._servers = self._table()
 
     @classmethod
-    def load(cls, home: Path, say: Say = say_on_stderr) -> Self:
-        """Return the existing stack in the folder `home`.
+    def load(cls, home: Path, report: Reporter = print_progress) -> Self:
+        """Return the existing stack in the folder `home`, without starting servers.
 
         Args:
             home: The `HOURMARK_HOME` folder.
-            say: Function that receives progress messages.
+            report: Function that receives progress messages.
 
         Raises:
             UsageError: The folder contains no stack.
+            HourmarkError: The stack's state file cannot be read.
         """
         home = home.absolute()
         state = load_state(home)
         if state is None:
             raise UsageError(f"there is no stack in {home}; start one with `hourmark up`")
-        return cls(home, state, say)
+        return cls(home, state, report)
 
     @classmethod
-    def load_or_make(
+    def load_or_create(
         cls,
         home: Path,
         *,
@@ -114,7 +127,7 @@ class Stack:
         workers: Workers = 1,
         jmx: bool = False,
         preferred_ports: Mapping[str, int] = ANY_PORTS,
-        say: Say = say_on_stderr,
+        report: Reporter = print_progress,
     ) -> Self:
         """Return the stack in the folder `home`, creating it if it does not exist.
 
@@ -125,29 +138,30 @@ class Stack:
             clusters: Number of Kafka clusters; None keeps the current number (2 for a new stack).
             mirror: Whether the stack includes the mirror.
             bucket_seconds: Length of a bucket in seconds; None keeps the current length.
-            spread: Layout option of a new stack (see `State`); ignored for an existing stack.
-            workers: Worker option of a new stack (see `State`); ignored for an existing stack.
+            spread: Whether the central cluster and HDFS of a new stack have three servers each;
+                ignored for an existing stack.
+            workers: Number of mirror workers of a new stack; ignored for an existing stack.
             jmx: Whether brokers expose their metrics through JMX.
             preferred_ports: Preferred ports of a new stack, by port name.
-            say: Function that receives progress messages.
+            report: Function that receives progress messages.
 
         Raises:
             UsageError: The existing stack has a different number of clusters.
+            Unavailable: No free port was found.
         """
         home = home.absolute()
-        with _one_at_a_time(home, say):
+        with _stack_lock(home, report):
             state = load_state(home) or new_state(
                 preferred_ports, clusters or 2, spread=spread, workers=workers
             )
             if clusters not in (None, state.clusters):
                 raise UsageError(
-                    f"the stack in {home} has {state.clusters} Kafka cluster(s), and its events "
-                    "are there; leave --clusters "
-                    "out, or delete the stack and its data by `hourmark purge` first"
+                    f"the stack in {home} has {state.clusters} Kafka cluster(s) that hold its "
+                    "events; leave --clusters "
+                    "out, or delete the stack and its data with `hourmark purge` first"
                 )
-            missing = tuple(
-                name for name in PORT_NAMES if name not in state.ports
-            )  # of a stack of an earlier version
+            # A stack of an earlier version lacks some ports.
+            missing = tuple(name for name in PORT_NAMES if name not in state.ports)
             state = replace(
                 state,
                 ports={**state.ports, **free_ports(missing)},
@@ -156,19 +170,22 @@ class Stack:
                 bucket_seconds=bucket_seconds or state.bucket_seconds,
             )
             save_state(home, state)
-        return cls(home, state, say)
+        return cls(home, state, report)
 
     @cached_property
     def programs(self) -> Programs:
         """Return the programs that run the servers, downloading them if they are not cached.
 
         A download can take minutes.
+
+        Raises:
+            Unavailable: A program cannot be downloaded.
         """
         kafka, hadoop, registry = (
-            jars.ensure(name, java_executable, self._say)
+            jars.ensure(name, java_executable, self._report)
             for name in ("kafka", "hadoop", "registry")
         )
-        return Programs(export_java_home(), kafka, hadoop, unpacked(registry))
+        return Programs(export_java_home(), kafka, hadoop, unpack_registry(registry))
 
     @property
     def bucket_seconds(self) -> int:
@@ -206,8 +223,8 @@ class Stack:
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:
-        """Return the process of the server `name`, or None if it is not running."""
-        # From the disk, as an `up` of somebody else may have started it.
+        """Return the process of the server `name`, or None if it is not running or unknown."""
+        # Read from the disk, because another process's `up` may have started it.
         known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
 
@@ -219,16 +236,21 @@ class Stack:
 
         Returns:
             For each server, `started` or `running` (it was running before the call).
+
+        Raises:
+            Unavailable: A server exited or was not healthy in time, its program cannot be
+                downloaded, or this machine's host name does not resolve. Servers that were started
+                keep running.
         """
-        check_own_name()
+        check_host_name()
         programs = self.programs  # before the lock: a download takes minutes
-        with _one_at_a_time(self.home, self._say):
-            self._adopt()
-            self.renew_taken_ports()
+        with _stack_lock(self.home, self._report):
+            self._record_running_servers()
+            self.replace_taken_ports()
             self.write_settings(programs)
             wanted = [name for name in self._servers if only is None or name in only]
             before = {name: "running" if self.process(name) else "started" for name in wanted}
-            self._bring_up(wanted)
+            self._start_in_order(wanted)
         return before
 
     def down(self) -> dict[str, str]:
@@ -237,13 +259,13 @@ class Stack:
         Returns:
             For each server, `stopped`, `killed` (it did not stop on request) or `not running`.
         """
-        with _one_at_a_time(self.home, self._say):
-            self._adopt()
+        with _stack_lock(self.home, self._report):
+            self._record_running_servers()
             first = (*self.layout.shape.mirrors, WATCH)
-            outcome = {name: self._end(name) for name in self._servers if name in first}
+            outcome = {name: self._stop(name) for name in self._servers if name in first}
             others = [name for name in reversed(self._servers) if name not in outcome]
             with ThreadPoolExecutor(len(others)) as pool:
-                return {**outcome, **dict(zip(others, pool.map(self._end, others), strict=True))}
+                return {**outcome, **dict(zip(others, pool.map(self._stop, others), strict=True))}
 
     def status(self) -> list[ServerStatus]:
         """Check all servers in parallel and return their status in start order.
@@ -254,39 +276,69 @@ class Stack:
             return list(pool.map(self._status, self._servers.values()))
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to the server `name` and its children and wait until they have exited."""
-        lifecycle.kill(self._processes(name), self._clock)
-        self._remember(name, None)
+        """Send SIGKILL to the server `name` and its children and wait until they have exited.
 
-    def send_signal(self, name: str, number: signal.Signals) -> None:
-        """Send the signal `number` to the server `name` and its children.
+        Does nothing if the server is not running.
 
         Raises:
+            UsageError: The stack has no server of this name.
+        """
+        lifecycle.kill_processes(self._processes(name), self._clock)
+        self._record_process(name, None)
+
+    def send_signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to the server `name` and its children.
+
+        Args:
+            name: Server name.
+            number: Signal to send.
+
+        Raises:
+            UsageError: The stack has no server of this name.
             Unavailable: The server is not running.
         """
-        if not [process for process in self._processes(name) if send(process, number)]:
-            raise Unavailable(f"{name} does not run, so it cannot be sent {number.name}")
+        if not [process for process in self._processes(name) if send_signal(process, number)]:
+            raise Unavailable(f"cannot send {number.name} to {name}: it is not running")
 
     def stop(self, name: str) -> None:
-        """Stop the server `name`; do nothing if it is not running."""
-        self._end(name)
+        """Stop the server `name` and its children; do nothing if it is not running.
+
+        The server receives SIGTERM, and SIGKILL if it does not exit in time.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+        """
+        self._stop(name)
 
     def start(self, name: str) -> None:
-        """Start the server `name` if it is not running, without waiting until it is ready."""
+        """Start the server `name` if it is not running, without waiting until it is ready.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+            Unavailable: Its program cannot be downloaded or its data folder cannot be formatted.
+        """
         server = self.server(name)
         if self.process(name) is not None:
             return
-        lifecycle.kill(self._processes(name), self._clock)  # children of a parent that was killed
+        lifecycle.kill_processes(
+            self._processes(name), self._clock
+        )  # children of a parent that was killed
         environment = lifecycle.server_environment(self.programs.java)
-        lifecycle.prepare(server, environment)
-        self._remember(name, spawn(server.command(), environment, self._mark(name), server.log))
+        lifecycle.prepare_data_folder(server, environment)
+        self._record_process(
+            name, spawn(server.command(), environment, self._mark(name), server.log)
+        )
 
-    def runs(self, name: str) -> bool:
+    def is_running(self, name: str) -> bool:
         """Return whether the process of the server `name` is running, healthy or not."""
         return self.process(name) is not None
 
     def log(self, name: str) -> Path:
-        """Return the path of the log file for stdout and stderr of the server `name`."""
+        """Return the path of the log file for stdout and stderr of the server `name`.
+
+        Raises:
+            UsageError: The stack has no server of this name.
+        """
         return self.server(name).log
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
@@ -297,15 +349,22 @@ class Stack:
             seconds: Timeout in seconds.
 
         Raises:
+            UsageError: The stack has no server of this name.
             Unavailable: The server exits or is not healthy in time.
         """
         return lifecycle.wait_ready(
             self.server(name), lambda: self.process(name), self._clock, seconds
         )
 
-    def _bring_up(self, wanted: Sequence[str]) -> None:
-        """Start these, each after what it needs; the first failure ends the waiting for the others,
-        which stay up.
+    def _start_in_order(self, wanted: Sequence[str]) -> None:
+        """Start servers, each after the servers that it depends on, and wait until all are healthy.
+
+        Args:
+            wanted: Names of the servers, in start order.
+
+        Raises:
+            Unavailable: A server failed. The wait for the other servers is canceled, but they keep
+                running.
         """
         failed = threading.Event()
         done: dict[str, Future[None]] = {}
@@ -315,42 +374,45 @@ class Stack:
             try:
                 for future in as_completed(done.values()):
                     future.result()
-            except (
-                BaseException
-            ):  # the first failure, or Ctrl-C: who waits for a server need not wait on
+            except BaseException:  # the first failure, or Ctrl-C: cancel the other waits
                 failed.set()
                 raise
 
     def _start_and_wait(
         self, name: str, done: dict[str, Future[None]], abandoned: Callable[[], bool]
     ) -> None:
-        for needed in self._servers[name].needs:
-            done[needed].result()
-        ran = self.process(name) is not None
+        for dependency in self._servers[name].depends_on:
+            done[dependency].result()
+        was_running = self.process(name) is not None
         began = self._clock.monotonic_s()
         self.start(name)
-        # Of a cluster, all brokers are being started, so each must come to see all of them.
+        # All brokers of a cluster are being started, so each must see all of them.
         health = lifecycle.wait_ready(
             self.server(name),
             lambda: self.process(name),
             self._clock,
             abandoned=abandoned,
-            whole=True,
+            whole_cluster=True,
         )
         seconds = self._clock.monotonic_s() - began
-        self._say(f"{name}: {'runs' if ran else f'ready after {seconds:.1f} s'} ({health.detail})")
+        outcome = "running" if was_running else f"ready after {seconds:.1f} s"
+        self._report(f"{name}: {outcome} ({health.detail})")
 
-    def _end(self, name: str) -> str:
+    def _stop(self, name: str) -> str:
         processes = self._processes(name)
-        gently = lifecycle.end(processes, self._clock)
-        self._remember(name, None)
-        outcome = ("stopped" if gently else "killed") if processes else "not running"
-        self._say(f"{name}: {outcome}")
+        stopped = lifecycle.stop_processes(processes, self._clock)
+        self._record_process(name, None)
+        outcome = ("stopped" if stopped else "killed") if processes else "not running"
+        self._report(f"{name}: {outcome}")
         return outcome
 
     def _status(self, server: Server) -> ServerStatus:
         process = self.process(server.name)
-        health = server.ask() if process else Health(False, "does not run; `hourmark up` starts it")
+        health = (
+            server.check_health()
+            if process
+            else Health(False, "not running; `hourmark up` starts it")
+        )
         return ServerStatus(
             name=server.name,
             pid=process.pid if process else None,
@@ -362,7 +424,11 @@ class Stack:
         )
 
     def write_settings(self, programs: Programs) -> None:
-        """Write the configuration files of all servers and of the `hourmark` commands."""
+        """Write the settings files of all servers and `hourmark.toml`, which the commands read.
+
+        Args:
+            programs: Programs that run the servers.
+        """
         text = render_config(
             self.layout, programs, getpass.getuser(), self.bucket_seconds, self.clusters
         )
@@ -372,37 +438,36 @@ class Stack:
         return f"{self.layout.root}::{self.server(name).name}"
 
     def _processes(self, name: str) -> list[Process]:
-        """The server's processes that run, the parent first."""
-        return of_mark(self._mark(name))
+        return find_by_mark(self._mark(name))
 
-    def _adopt(self) -> None:
-        """Take over servers whose pid an earlier `up` could not write down any more."""
-        running = marked(f"{self.layout.root}::")
+    def _record_running_servers(self) -> None:
+        # An earlier `up` may have been killed before it could save a server's process ID.
+        running = find_by_mark_prefix(f"{self.layout.root}::")
         for name in self._servers:
             found = running.get(self._mark(name), [])
             if self.process(name) is None and found:
-                self._remember(name, found[0])
+                self._record_process(name, found[0])
 
-    def renew_taken_ports(self) -> None:
+    def replace_taken_ports(self) -> None:
         """Assign new ports in place of those that other programs now use.
 
-        Does nothing while a server of the stack is running. The metrics port, and the port of the stack's
-        own running delivery service, are kept.
+        Does nothing while a server of the stack is running. The metrics port and the port of the
+        stack's own running delivery service are kept.
         """
         if any(self.process(name) for name in self._servers):
             return
         serves = StateFolder(self.layout.state / SERVICE, SERVICE).holder() is not None
-        own = {
-            METRICS,
-            *((SERVICE,) if serves else ()),
-        }  # a driver whose port is taken says so, and goes on without
+        # The ETL runs without metrics if its port is taken, and logs that.
+        own = {METRICS, *((SERVICE,) if serves else ())}
         taken = tuple(
             name
             for name, port in self._state.ports.items()
-            if name not in own and not is_free(port)
+            if name not in own and not is_port_free(port)
         )
         if taken:
-            self._say(f"ports taken by others since the last time, chosen anew: {', '.join(taken)}")
+            self._report(
+                f"new ports chosen, because other programs use the old ones: {', '.join(taken)}"
+            )
             self._change(lambda state: replace(state, ports={**state.ports, **free_ports(taken)}))
             self.layout = Layout(self.home, self._state.ports, self._state.shape)
             self._servers = self._table()
@@ -418,18 +483,44 @@ class Stack:
             jmx=state.jmx,
         )
 
-    def _remember(self, name: str, process: Process | None) -> None:
+    def _record_process(self, name: str, process: Process | None) -> None:
         self._change(lambda state: state.with_process(name, process))
 
-    def _change(self, change: Callable[[State], State]) -> None:
+    def _change(self, change: Callable[[StackState], StackState]) -> None:
         with self._guard:
-            # Another process may have written since (a test that kills, beside an `up`): change
-            # what is there now.
+            # Another process may have saved a newer state, for example a test that kills servers
+            # during an `up`, so the change is applied to the state on disk.
             self._state = change(load_state(self.home) or self._state)
             save_state(self.home, self._state)
 
 
-def _one_at_a_time(home: Path, say: Say) -> AbstractContextManager[None]:
-    return one_at_a_time(
-        home / "stack.lock", lambda: say("waiting for another hourmark that works on this stack")
+def _stack_lock(home: Path, report: Reporter) -> AbstractContextManager[None]:
+    return exclusive_lock(
+        home / "stack.lock",
+        lambda: report("waiting for another hourmark process that changes this stack"),
     )
+
+
+def purge_stack(home: Path, report: Reporter) -> bool:
+    """Stop the stack in the `HOURMARK_HOME` folder `home` and delete its data.
+
+    The stack's folder is deleted only if it contains a state file. It is renamed first, so that a
+    partly deleted stack is never used. The next call completes an interrupted deletion.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+        report: Function that receives progress messages.
+
+    Returns:
+        True if data was deleted, false if there was nothing to delete.
+
+    Raises:
+        HourmarkError: The stack's state file cannot be read.
+    """
+    if state_file(home).exists():
+        LocalStack.load(home, report).down()
+        stack_root(home).rename(home / f"stack.purged-{os.getpid()}")
+    purged = [*home.glob("stack.purged-*")]
+    for folder in purged:
+        shutil.rmtree(folder)
+    return bool(purged)

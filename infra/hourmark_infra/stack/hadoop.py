@@ -1,4 +1,4 @@
-"""Settings of the NameNode and the DataNodes: small, WebHDFS on. Pure functions."""
+"""Settings of the NameNode and the DataNodes, for small servers with WebHDFS; no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log4j.logger.http.requests=WARN
 log4j.logger.org.apache.hadoop.hdfs.server.namenode.FSNamesystem.audit=WARN
 """
 
-# The jars leave these out, and the servers do not start without them.
+# The jars do not contain these folders, and the servers do not start without them.
 WEBAPPS = ("hdfs", "datanode", "static")
 
 
@@ -43,28 +43,28 @@ def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
         "dfs.namenode.http-address": layout.address("namenode-http"),
         "dfs.namenode.rpc-bind-host": layout.listening_host,
         "dfs.namenode.http-bind-host": layout.listening_host,
-        # Out of safe mode only with a datanode, and then at once.
+        # Leave safe mode as soon as one DataNode has registered.
         "dfs.namenode.safemode.min.datanodes": "1",
         "dfs.namenode.safemode.extension": "0",
         "dfs.namenode.handler.count": "4",
         "dfs.namenode.datanode.registration.ip-hostname-check": "false",
-        # A dead datanode is noticed in about 20 s instead of 10 minutes.
+        # A dead DataNode is detected in about 20 s instead of 10 minutes.
         "dfs.heartbeat.interval": "1",
         "dfs.namenode.heartbeat.recheck-interval": "5000",
-        **_own_site(layout, datanode),
+        **_datanode_properties(layout, datanode),
         # WebHDFS redirects writers and readers to this name.
         "dfs.datanode.hostname": layout.host(datanode),
         "dfs.datanode.handler.count": "4",
-        # A DataNode's event loop finishes a WebHDFS upload. Where the NameNode has not heard of the
-        # block yet, it sleeps this long and serves nobody meanwhile: with the default, 400 ms,
-        # every small file costs that.
+        # A DataNode's event loop finishes a WebHDFS upload. If the NameNode has not received the
+        # block report yet, the loop sleeps this long and serves no other request. With the default
+        # of 400 ms, every small file takes that long.
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "5",
-        # There is no further datanode to take over.
+        # There is no other DataNode that could replace a failed one.
         "dfs.client.block.write.replace-datanode-on-failure.policy": "NEVER",
     }
 
 
-def _own_site(layout: Layout, datanode: str) -> dict[str, str]:
+def _datanode_properties(layout: Layout, datanode: str) -> dict[str, str]:
     return {
         "dfs.datanode.data.dir": str(layout.data / datanode / "data"),
         "dfs.datanode.address": layout.listener(datanode),
@@ -73,13 +73,24 @@ def _own_site(layout: Layout, datanode: str) -> dict[str, str]:
     }
 
 
-def options_beside(layout: Layout, datanode: str) -> tuple[str, ...]:
-    """Of a DataNode that reads the `hdfs-site.xml` of another one on its host, the first."""
-    if layout.shape.apart or datanode == layout.shape.datanodes[0]:
+def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
+    """Return the command-line options of a DataNode.
+
+    Additional DataNodes on one host read the `hdfs-site.xml` of the first and override its ports
+    and data folder by options.
+
+    Args:
+        layout: Paths and ports of the stack.
+        datanode: Name of the DataNode.
+
+    Returns:
+        Options `-D name=value`; empty for the first DataNode and for one with its own host.
+    """
+    if layout.shape.separate_hosts or datanode == layout.shape.datanodes[0]:
         return ()
     return tuple(
         word
-        for name, value in _own_site(layout, datanode).items()
+        for name, value in _datanode_properties(layout, datanode).items()
         for word in ("-D", f"{name}={value}")
     )
 

@@ -17,9 +17,9 @@ from hourmark_infra.stack.registry import CONFLUENT_PATH
 ANSWER_SECONDS = 5.0
 HEARTBEAT_SECONDS_MAX = 5  # one is sent each second (hourmark_infra.stack.hadoop)
 
-# One client, as making one reads the machine's certificates; each answer on a connection of its
-# own, as servers come and go. They are named by their addresses: a proxy of the environment has no
-# business here.
+# One shared client, because creating a client reads the machine's certificates. Each request opens
+# a new connection, because servers are restarted. Proxy settings of the environment are ignored:
+# servers are addressed directly.
 _HTTP = httpx.Client(
     timeout=ANSWER_SECONDS, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0)
 )
@@ -41,8 +41,8 @@ class Health(NamedTuple):
     detail: str
 
 
-def of_broker(address: str, node: int, brokers: int = 1) -> Health:
-    """Check a Kafka broker.
+def check_broker(address: str, node: int, brokers: int = 1) -> Health:
+    """Check a Kafka broker; an unreachable broker is unhealthy.
 
     Args:
         address: Address of the broker, `host:port`.
@@ -51,8 +51,9 @@ def of_broker(address: str, node: int, brokers: int = 1) -> Health:
 
     Returns:
         Healthy if the broker's metadata lists `node`, a controller and enough brokers.
+        Otherwise the result contains the reason; no exception is raised.
     """
-    if not listens(address):
+    if not accepts_connections(address):
         return Health(False, "does not listen")
     try:
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0}, logger=_SILENT)
@@ -70,15 +71,20 @@ def of_broker(address: str, node: int, brokers: int = 1) -> Health:
     )
 
 
-def of_namenode(address: str) -> Health:
-    """Check the NameNode whose HTTP server is at `address` (`host:port`).
+def check_namenode(address: str) -> Health:
+    """Check an HDFS NameNode; an unreachable NameNode is unhealthy.
 
-    It is healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
+    Args:
+        address: HTTP address of the NameNode, `host:port`.
+
+    Returns:
+        Healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
+        Otherwise the result contains the reason; no exception is raised.
     """
     try:
-        _get(address, "/webhdfs/v1/?op=GETFILESTATUS")
-        bean = _bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
-    except _NoAnswer as error:
+        _get_json(address, "/webhdfs/v1/?op=GETFILESTATUS")
+        bean = _get_bean(address, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoUsableResponse as error:
         return Health(False, str(error))
     if bean.get("Safemode"):
         return Health(False, "in safe mode")
@@ -86,8 +92,8 @@ def of_namenode(address: str) -> Health:
     return Health(live > 0, f"{live} live datanode{'' if live == 1 else 's'}")
 
 
-def of_datanode(address: str, namenode: str) -> Health:
-    """Check a DataNode by asking its NameNode for the last heartbeat.
+def check_datanode(address: str, namenode: str) -> Health:
+    """Check an HDFS DataNode by asking its NameNode for the last heartbeat.
 
     A direct request to a DataNode that is still starting fills its log with stack traces.
 
@@ -96,52 +102,74 @@ def of_datanode(address: str, namenode: str) -> Health:
         namenode: HTTP address of its NameNode, `host:port`.
 
     Returns:
-        Healthy if the NameNode received a recent heartbeat from the current process.
+        Healthy if the NameNode received a recent heartbeat from the current process. Otherwise the
+        result contains the reason; no exception is raised.
     """
     try:
-        uptime_seconds = _bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
-        bean = _bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
-    except _NoAnswer as error:
+        uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
+        bean = _get_bean(namenode, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except _NoUsableResponse as error:
         return Health(False, str(error))
     nodes = json.loads(bean.get("LiveNodes", "{}")).values()
-    known_as = _with_number(address)
+    known_as = _with_ip_address(address)
     silent_seconds = min(
         (int(node["lastContact"]) for node in nodes if node.get("infoAddr") == known_as),
         default=None,
     )
-    # Whole seconds, rounded down: only with one to spare it was surely this process, and not the
-    # one before.
+    # The NameNode rounds down to whole seconds. One second of margin ensures that the heartbeat
+    # came from this process, not from the previous one.
     if silent_seconds is None or silent_seconds + 1 >= uptime_seconds:
-        return Health(False, "its NameNode does not know it yet")
+        return Health(False, "not registered with its NameNode yet")
     return Health(
         silent_seconds <= HEARTBEAT_SECONDS_MAX,
-        f"its NameNode heard from it {silent_seconds} s ago",
+        f"last heartbeat to its NameNode {silent_seconds} s ago",
     )
 
 
-def of_registry(address: str) -> Health:
-    """Check that the schema registry at `address` (`host:port`) lists its subjects."""
+def check_registry(address: str) -> Health:
+    """Check that the schema registry lists its subjects.
+
+    Args:
+        address: HTTP address of the registry, `host:port`.
+
+    Returns:
+        Healthy with the number of subjects. Otherwise the result contains the reason; no
+        exception is raised.
+    """
     try:
-        subjects = _get(address, f"{CONFLUENT_PATH}/subjects")
-    except _NoAnswer as error:
+        subjects = _get_json(address, f"{CONFLUENT_PATH}/subjects")
+    except _NoUsableResponse as error:
         return Health(False, str(error))
     return Health(True, f"{len(subjects)} subjects")
 
 
-def of_mirror(address: str) -> Health:
-    """Check that the REST server of MirrorMaker 2 at `address` (`host:port`) accepts connections.
+def check_mirror(address: str) -> Health:
+    """Check that the REST server of MirrorMaker 2 accepts connections.
 
     MirrorMaker 2 opens this port after it has connected to both clusters.
+
+    Args:
+        address: Address of the REST server, `host:port`.
+
+    Returns:
+        Unhealthy if no connection is accepted within one second; no exception is raised.
     """
     return (
-        Health(True, "REST listens") if listens(address) else Health(False, "REST does not listen")
+        Health(True, "REST listens")
+        if accepts_connections(address)
+        else Health(False, "REST does not listen")
     )
 
 
-def of_watch(address: str) -> Health:
-    """Check that the mirror's monitor at `address` (`host:port`) serves its metrics.
+def check_mirror_watch(address: str) -> Health:
+    """Check that the mirror's monitor serves its metrics, whatever their values.
 
-    The metric values do not affect the result.
+    Args:
+        address: HTTP address of the monitor, `host:port`.
+
+    Returns:
+        Healthy if the response is successful. Otherwise the result contains the reason; no
+        exception is raised.
     """
     try:
         answer = _HTTP.get(f"http://{address}/metrics")
@@ -150,32 +178,36 @@ def of_watch(address: str) -> Health:
     return Health(answer.is_success, f"metrics answer {answer.status_code}")
 
 
-class _NoAnswer(Exception):
-    """An error for a server that did not respond or whose response is not usable."""
+class _NoUsableResponse(Exception):
+    """An error for a server that did not respond or whose response cannot be used."""
 
 
-def _bean(address: str, name: str) -> dict[str, Any]:
-    for bean in _get(address, f"/jmx?qry={name}").get("beans", []):
+def _get_bean(address: str, name: str) -> dict[str, Any]:
+    for bean in _get_json(address, f"/jmx?qry={name}").get("beans", []):
         return dict(bean)
-    raise _NoAnswer("still starting")
+    raise _NoUsableResponse("still starting")
 
 
-def _get(address: str, path: str) -> Any:
+def _get_json(address: str, path: str) -> Any:
     try:
         return _HTTP.get(f"http://{address}{path}").raise_for_status().json()
     except httpx.ConnectError as error:
-        raise _NoAnswer("does not listen") from error
+        raise _NoUsableResponse("does not listen") from error
     except httpx.HTTPStatusError as error:
-        raise _NoAnswer(f"answers {error.response.status_code} to {path}") from error
+        raise _NoUsableResponse(f"answers {error.response.status_code} to {path}") from error
     except httpx.HTTPError as error:
-        raise _NoAnswer(f"no answer: {error}") from error
+        raise _NoUsableResponse(f"no answer: {error}") from error
     except ValueError as error:
-        raise _NoAnswer(f"no JSON at {path}") from error
+        raise _NoUsableResponse(f"no JSON at {path}") from error
 
 
-def _with_number(address: str) -> str:
-    """With the host as its IPv4 address, as a NameNode names its DataNodes; as it is where the name
-    is nobody's.
+def _with_ip_address(address: str) -> str:
+    """Replace the host of `address` (`host:port`) by its IPv4 address.
+
+    A NameNode lists its DataNodes in this form.
+
+    Returns:
+        `ip:port`, or `address` unchanged if the host name does not resolve.
     """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError):
@@ -183,7 +215,7 @@ def _with_number(address: str) -> str:
     return address
 
 
-def listens(address: str) -> bool:
+def accepts_connections(address: str) -> bool:
     """Return whether `address` (`host:port`) accepts a TCP connection within one second."""
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):

@@ -1,10 +1,47 @@
-"""Settings of the two Kafka clusters: combined KRaft brokers, small. Pure functions."""
+"""Settings of the two Kafka clusters: small combined KRaft brokers and their JMX access; no I/O.
+
+JMX listens on the loopback interface. Without a password, any program on the machine could run code
+in a broker through JMX. The password is not a secret: the protection is its role, which may only
+read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
 
 from hourmark_infra.stack.layout import Layout, replication
+
+ROLE: Final = "hourmark"
+PASSWORD: Final = "reads-only"  # noqa: S105  # see above
+
+ACCESS_FILE: Final = "jmx.access"
+# The name of a file, not a secret. Java requires that only its owner can read it.
+PASSWORD_FILE: Final = "jmx.password"  # noqa: S105
+FILES: Final = {ACCESS_FILE: f"{ROLE} readonly\n", PASSWORD_FILE: f"{ROLE} {PASSWORD}\n"}
+
+_PREFIX: Final = "-Dcom.sun.management.jmxremote"
+
+
+def jmx_options(settings: Path, port: int) -> tuple[str, ...]:
+    """Return the JVM options that enable read-only JMX on the loopback interface.
+
+    Args:
+        settings: Folder with the access and password files of `FILES`.
+        port: TCP port of JMX and RMI.
+    """
+    return (
+        f"{_PREFIX}.port={port}",
+        f"{_PREFIX}.rmi.port={port}",
+        f"{_PREFIX}.host=127.0.0.1",
+        "-Djava.rmi.server.hostname=127.0.0.1",
+        f"{_PREFIX}.ssl=false",
+        f"{_PREFIX}.authenticate=true",
+        f"{_PREFIX}.access.file={settings / ACCESS_FILE}",
+        f"{_PREFIX}.password.file={settings / PASSWORD_FILE}",
+    )
+
 
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024  # as hourmark.config.loading's kafka.max_message_bytes
 
@@ -19,7 +56,16 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 
 
 def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]:
-    """`server.properties` of one broker of `cluster` ("edge" or "central")."""
+    """Return the `server.properties` of one Kafka broker, which is also a KRaft controller.
+
+    Args:
+        layout: Paths and ports of the stack.
+        cluster: Name of the cluster, `edge` or `central`.
+        node: Node ID of the broker; the first is 1.
+
+    Returns:
+        Property values by name.
+    """
     nodes = layout.nodes(cluster)
     copies, in_sync = replication(len(nodes))
     name = f"{cluster}-{node}"
@@ -56,21 +102,24 @@ _SMALL = {
     "offsets.topic.num.partitions": "5",
     "transaction.state.log.num.partitions": "5",
     "share.coordinator.state.topic.num.partitions": "1",
-    # A local consumer need not wait for others to join.
+    # A local consumer does not have to wait for other group members to join.
     "group.initial.rebalance.delay.ms": "0",
-    # `down` ends all brokers at once: each would wait for a controller, which the last of them no
-    # longer has.
+    # `down` stops all brokers at once. With a controlled shutdown, each would wait for a controller,
+    # and the last brokers have none.
     "controlled.shutdown.enable": "false",
     "num.network.threads": "2",
     "num.io.threads": "4",
     "background.threads": "2",
-    # The default, 128 MiB, is a third of the heap that a broker has here.
+    # The default of 128 MiB is a third of a broker's heap in this stack.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
 }
 
 
 def render_properties(values: Mapping[str, str]) -> str:
-    """Java's properties format; backslashes are doubled, as in paths they would be escapes."""
+    """Return property values as text in Java's properties format, sorted by name.
+
+    Backslashes, for example in paths, are doubled, because the format uses them for escapes.
+    """
     return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace(
         "\\", "\\\\"
     )

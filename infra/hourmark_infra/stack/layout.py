@@ -1,4 +1,4 @@
-"""Ports and paths of one stack: files below `<home>/stack`, ports chosen once and then kept."""
+"""Ports and paths of one stack: files below `<home>/stack`; ports are chosen once and then kept."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ CENTRAL_NAMES = ("central-1", "central-2", "central-3")
 DATANODES = ("datanode", "datanode-2", "datanode-3")
 CLUSTERS = ("edge", "central")
 MIRRORS = ("mirror", "mirror-2")  # workers of one mirror
-ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # none is preferred
-# the delivery service: none of the stack's servers, but its port and state folder are chosen here
+ANY_PORTS: Mapping[str, int] = MappingProxyType({})  # no preferred ports
+# The delivery service is not a server of the stack, but its port and state folder are chosen here.
 SERVICE = "service"
-METRICS = "etl-metrics"  # of the ETL's driver, likewise
-WATCH = "mirror-watch"  # of the mirror's watch, for its metrics
-JMX = "jmx"  # of each broker, where a stack is made so
+METRICS = "etl-metrics"  # metrics port of the ETL's driver, also not a server of the stack
+WATCH = "mirror-watch"  # metrics port of the mirror's monitor
+JMX = "jmx"  # suffix of a broker's JMX port, used if the stack enables JMX
 
 PORT_NAMES = (
     *(
-        f"{broker}{of}"
-        for of in ("", "-controller", f"-{JMX}")
+        f"{broker}{suffix}"
+        for suffix in ("", "-controller", f"-{JMX}")
         for broker in (*EDGE_NAMES, *CENTRAL_NAMES)
     ),
     "namenode",
     "namenode-http",
-    *(f"{datanode}{of}" for datanode in DATANODES for of in ("", "-http", "-ipc")),
+    *(f"{datanode}{suffix}" for datanode in DATANODES for suffix in ("", "-http", "-ipc")),
     "registry",
     *(f"{worker}-rest" for worker in MIRRORS),
     WATCH,
@@ -44,30 +44,30 @@ PORT_NAMES = (
 )
 
 
-class Shape(NamedTuple):
-    """The number and placement of a stack's servers.
+class StackShape(NamedTuple):
+    """The number and placement of a local stack's servers.
 
     Attributes:
         edge: Number of edge brokers.
         central: Number of central brokers.
         datanodes: Names of the DataNodes.
         mirrors: Names of the mirror's workers.
-        apart: Whether each server has its own host, named after the server, instead of a loopback
-            port.
+        separate_hosts: Whether each server has its own host, named after the server, instead of a
+            loopback port.
     """
 
     edge: int = len(EDGE_BROKERS)
     central: int = 1
     datanodes: tuple[str, ...] = ("datanode",)
     mirrors: tuple[str, ...] = MIRRORS[:1]
-    apart: bool = False
+    separate_hosts: bool = False
 
 
-SPREAD = Shape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
+SPREAD = StackShape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 
 
 class Layout(NamedTuple):
-    """The paths and addresses of one stack.
+    """The paths and network addresses of a local stack's servers.
 
     Attributes:
         home: The `HOURMARK_HOME` folder.
@@ -77,7 +77,7 @@ class Layout(NamedTuple):
 
     home: Path
     ports: dict[str, int]
-    shape: Shape = Shape()
+    shape: StackShape = StackShape()
 
     @property
     def root(self) -> Path:
@@ -123,25 +123,25 @@ class Layout(NamedTuple):
     def listener(self, port_name: str) -> str:
         """Return the `host:port` address on which the server of `port_name` listens.
 
-        A server with its own host listens on all interfaces, because a container that was disconnected can
-        return with another address.
+        A server with its own host listens on all interfaces, because a container that was
+        disconnected can return with another address.
         """
         return f"{self.listening_host}:{self.ports[port_name]}"
 
     @property
     def listening_host(self) -> str:
-        return "0.0.0.0" if self.shape.apart else "127.0.0.1"  # noqa: S104
+        return "0.0.0.0" if self.shape.separate_hosts else "127.0.0.1"  # noqa: S104
 
     def host(self, port_name: str) -> str:
         """Return the host of the server that owns the port `port_name`."""
         return (
             re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name)
-            if self.shape.apart
+            if self.shape.separate_hosts
             else "127.0.0.1"
         )
 
     def nodes(self, cluster: str) -> range:
-        """Return the node IDs of the brokers of `cluster`, "edge" or "central"."""
+        """Return the node IDs of the brokers of `cluster`, "edge" or "central", from 1 on."""
         return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
 
     def bootstrap(self, cluster: str) -> str:
@@ -152,7 +152,10 @@ def replication(servers: int) -> tuple[int, int]:
     """Return the replication factor and the minimum number of in-sync replicas.
 
     Args:
-        servers: Number of servers. With three or more, the loss of one is tolerated.
+        servers: Number of servers. With three or more, the loss of one server is tolerated.
+
+    Returns:
+        Replication factor (at most 3) and minimum number of in-sync replicas.
     """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
@@ -168,8 +171,8 @@ def free_ports(
 ) -> dict[str, int]:
     """Return a distinct free loopback port for each name.
 
-    The ports are below the operating system's ephemeral range. Otherwise a client that reconnects to a
-    stopped broker could be assigned the broker's port and block its restart.
+    The ports are below the operating system's ephemeral range. Otherwise a client that reconnects to
+    a stopped broker could be assigned the broker's port and block its restart.
 
     Args:
         names: Port names.
@@ -180,28 +183,30 @@ def free_ports(
     """
     with ExitStack() as held:
         first = {
-            name: port for name, port in preferred.items() if name in names and _held(held, port)
+            name: port
+            for name, port in preferred.items()
+            if name in names and _try_listen(held, port)
         }
-        return {name: first.get(name) or _hold_one(held) for name in names}
+        return {name: first.get(name) or _listen_on_free_port(held) for name in names}
 
 
-def is_free(port: int) -> bool:
+def is_port_free(port: int) -> bool:
     """Return whether a server could listen on the loopback port `port` now."""
     with ExitStack() as held:
-        return _held(held, port)
+        return _try_listen(held, port)
 
 
-def _hold_one(held: ExitStack) -> int:
+def _listen_on_free_port(held: ExitStack) -> int:
     for port in secrets.SystemRandom().sample(PORT_RANGE, 1000):
-        if _held(held, port):
+        if _try_listen(held, port):
             return port
     raise Unavailable(
-        f"no free port in {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; end some of the "
-        "programs that listen there"
+        f"no free port from {PORT_RANGE.start} to {PORT_RANGE.stop - 1}; stop some of the "
+        "programs that listen on these ports"
     )
 
 
-def _held(held: ExitStack, port: int) -> bool:
+def _try_listen(held: ExitStack, port: int) -> bool:
     listener = held.enter_context(socket.socket())
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

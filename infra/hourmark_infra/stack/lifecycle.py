@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,12 +18,29 @@ from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark.process.durable import write_durably
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.process import Process, is_alive, send, wait_gone
+from hourmark_infra.stack.process import Process, is_alive, send_signal, wait_for_exit
 from hourmark_infra.stack.servers import Server
 
-READY_SECONDS = (
-    600.0  # far above the 20 s it takes: a loaded machine is slow, not broken (180 s were seen)
-)
+
+def check_host_name() -> None:
+    """Check that this machine's host name resolves to an address.
+
+    Raises:
+        Unavailable: The name does not resolve. The message contains the line to add to
+            `/etc/hosts`.
+    """
+    name = socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError as error:
+        raise Unavailable(
+            f"this machine's host name, {name}, does not resolve ({error}), but HDFS and Spark "
+            f"require it: add the line `127.0.1.1 {name}` to /etc/hosts, then repeat the command"
+        ) from error
+
+
+# Far above the usual 20 s: a loaded machine is slow, not broken (180 s have been observed).
+READY_SECONDS = 600.0
 STOP_SECONDS = 20.0
 LOG_LINES = 12
 
@@ -46,7 +64,7 @@ def server_environment(java: Path) -> dict[str, str]:
     return {**kept, "JAVA_HOME": str(java.parent.parent), "MALLOC_ARENA_MAX": "2"}
 
 
-def prepare(server: Server, environment: dict[str, str]) -> None:
+def prepare_data_folder(server: Server, environment: dict[str, str]) -> None:
     """Create the data folder of `server` and format it once.
 
     An interrupted format is repeated from an empty folder.
@@ -71,7 +89,7 @@ def prepare(server: Server, environment: dict[str, str]) -> None:
     if finished.returncode != 0:
         with server.log.open("a") as log:
             log.write(finished.stdout + finished.stderr)
-        raise failure(server, "could not format its folder")
+        raise server_error(server, "could not format its data folder")
     write_durably(done, b"")
 
 
@@ -82,7 +100,7 @@ def wait_ready(
     seconds: float = READY_SECONDS,
     abandoned: Callable[[], bool] = lambda: False,
     *,
-    whole: bool = False,
+    whole_cluster: bool = False,
 ) -> Health:
     """Wait until a server is healthy and return its health.
 
@@ -92,29 +110,32 @@ def wait_ready(
         clock: Clock used for the timeout and the pauses.
         seconds: Timeout in seconds.
         abandoned: Function that returns true to cancel the wait.
-        whole: Whether to require that the server's entire cluster is healthy.
+        whole_cluster: Whether to require that the server's entire cluster is healthy.
 
     Raises:
         Unavailable: The server exited, was not healthy in time, or the wait was canceled.
     """
     until = clock.monotonic_s() + seconds
-    ask = server.ask_whole if whole and server.ask_whole else server.ask
+    check = (whole_cluster and server.check_cluster_health) or server.check_health
     while True:
-        health = ask()
+        health = check()
         if health.ok:
             return health
         if not is_alive(process()):
-            raise failure(server, "ended")
+            raise server_error(server, "exited unexpectedly")
         if abandoned():
             raise Unavailable(
-                f"{server.name} was not waited for, as another server failed; repeat `hourmark up`"
+                f"the wait for {server.name} was canceled because another server failed; repeat "
+                "`hourmark up`"
             )
         if clock.monotonic_s() >= until:
-            raise failure(server, f"was not ready after {seconds:.0f} s ({health.detail})")
+            raise server_error(server, f"was not ready after {seconds:.0f} s ({health.detail})")
         clock.sleep(0.25)
 
 
-def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> bool:
+def stop_processes(
+    processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
+) -> bool:
     """Stop the processes of one server, parent first, and kill those that do not exit in time.
 
     Args:
@@ -126,31 +147,34 @@ def end(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECOND
         True if all processes exited without SIGKILL, also if `processes` is empty.
     """
     if processes:
-        send(processes[0], signal.SIGTERM)
-        wait_gone(processes[0], seconds, clock)
+        send_signal(processes[0], signal.SIGTERM)
+        wait_for_exit(processes[0], seconds, clock)
     # A child may outlive its parent by a moment.
-    stubborn = [process for process in processes if not wait_gone(process, 1.0, clock)]
-    kill(stubborn, clock, seconds)
-    return not stubborn
+    remaining = [process for process in processes if not wait_for_exit(process, 1.0, clock)]
+    kill_processes(remaining, clock, seconds)
+    return not remaining
 
 
-def kill(processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS) -> None:
+def kill_processes(
+    processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
+) -> None:
     """Send SIGKILL to each process and wait up to `seconds` for each to exit."""
     for process in processes:
-        send(process, signal.SIGKILL)
-        wait_gone(process, seconds, clock)
+        send_signal(process, signal.SIGKILL)
+        wait_for_exit(process, seconds, clock)
 
 
-def failure(server: Server, what: str) -> Unavailable:
+def server_error(server: Server, what: str) -> Unavailable:
     """Return an `Unavailable` error for a failed server, without raising it.
 
     Args:
         server: Server that failed.
-        what: Predicate that follows the server's name in the message, for example `ended`.
+        what: Predicate that follows the server's name in the message, for example `exited`.
     """
     return Unavailable(
         f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
-        "Repeat `hourmark up` when that is mended; `hourmark purge` begins anew, without the data."
+        "Repeat `hourmark up` after fixing the problem; `hourmark purge` deletes the stack and its "
+        "data, so that the next `up` creates a new one."
     )
 
 

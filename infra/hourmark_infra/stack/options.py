@@ -16,7 +16,7 @@ SERVERS: Final = {
 }
 
 
-class _Number(click.Choice[str]):
+class _NumberChoice(click.Choice[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return int(super().convert(value, param, ctx))
 
@@ -32,7 +32,7 @@ def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]
     """
     return click.option(
         "--clusters",
-        type=_Number(["1", "2"]),
+        type=_NumberChoice(["1", "2"]),
         help="Of Kafka: 2 are an edge and a central one, with a mirror between them; 1 is both. "
         f"Default: {'as before, at first ' if kept else ''}{first}.",
     )

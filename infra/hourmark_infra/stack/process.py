@@ -1,9 +1,9 @@
-"""Daemons of this user: starting them, knowing them again, and ending only them.
+"""Start, identification and termination of the stack's daemon processes.
 
-A process is known by pid *and* start, so a pid that the system gave to somebody else in the
-meantime is nobody's we know. Each daemon also carries `HOURMARK_STACK_SERVER=<stack
-folder>::<server>` in its environment, and so do its children: by that a process is found whose pid
-was never written down (kill -9 of `up`), or whose parent was killed.
+A process is identified by its process ID and start time, so a process ID that the system reused for
+another program is never signaled. Each daemon and its children also have the environment variable
+`HOURMARK_STACK_SERVER=<stack folder>::<server>`, its mark. It identifies processes whose ID was
+never saved (`up` was killed with kill -9) or whose parent was killed.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Process:
 
     Attributes:
         pid: Process ID.
-        started: Opaque start identifier, as returned by `started_of`.
+        started: Identifier of the start: the boot ID and the start time, as `start_id` returns it.
     """
 
     pid: int
     started: str
 
 
-def started_of(pid: int) -> str | None:
+def start_id(pid: int) -> str | None:
     """Return an opaque identifier that distinguishes a process from others with the same PID.
 
     Returns:
@@ -50,14 +50,14 @@ def started_of(pid: int) -> str | None:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # proc(5): the fields after the name are state (3) … starttime (22), in ticks since boot: no
-    # clock that can be set.
+    # proc(5): the fields after the name are state (3) … starttime (22). The start time is in clock
+    # ticks since boot, which setting the system clock does not change.
     return None if fields[0] in "ZX" else f"{_boot_id()}:{fields[19]}"
 
 
 def is_alive(process: Process | None) -> bool:
     """Return whether `process` is still running; false for None or a reused process ID."""
-    return process is not None and started_of(process.pid) == process.started
+    return process is not None and start_id(process.pid) == process.started
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
@@ -66,7 +66,7 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
     Args:
         command: Path of the executable (`PATH` is not searched), followed by its arguments.
         environment: Environment variables of the daemon.
-        mark: Identifier stored in the daemon's environment, by which `marked` finds it.
+        mark: Identifier stored in the daemon's environment, with which `find_by_mark` finds it.
         log: File to which stdout and stderr are appended; its folder is created if necessary.
 
     Returns:
@@ -85,22 +85,22 @@ def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log
         ],
         setsid=True,
     )
-    started = started_of(pid)
-    while started_of(pid) and not _environment_is_there(pid):
+    started = start_id(pid)
+    while start_id(pid) and not _has_environment(pid):
         time.sleep(0.001)
     return Process(pid, started or "ended at once")
 
 
-def _environment_is_there(pid: int) -> bool:
-    # exec lets the one who spawned go on before the new program's environment is laid out; until
-    # then it reads as empty.
+def _has_environment(pid: int) -> bool:
+    # exec returns to the parent before the new program's environment is set up; until then
+    # /proc/<pid>/environ reads as empty.
     try:
         return bool(Path(f"/proc/{pid}/environ").read_bytes())
     except OSError:
         return True
 
 
-def marked(prefix: str) -> dict[str, list[Process]]:
+def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
     """Return this user's running processes whose mark starts with `prefix`.
 
     A mark is the value of the environment variable `HOURMARK_STACK_SERVER`.
@@ -114,17 +114,17 @@ def marked(prefix: str) -> dict[str, list[Process]]:
             if candidate.uids().real != os.getuid():
                 continue
             mark, pid = candidate.environ().get(MARK, ""), candidate.pid
-            if mark.startswith(prefix) and (started := started_of(pid)):
+            if mark.startswith(prefix) and (started := start_id(pid)):
                 found[mark].append((candidate.create_time(), pid, Process(pid, started)))
     return {mark: [process for *_, process in sorted(several)] for mark, several in found.items()}
 
 
-def of_mark(mark: str) -> list[Process]:
+def find_by_mark(mark: str) -> list[Process]:
     """Return this user's running processes with exactly this mark, oldest first."""
-    return marked(mark).get(mark, [])
+    return find_by_mark_prefix(mark).get(mark, [])
 
 
-def send(process: Process, number: signal.Signals) -> bool:
+def send_signal(process: Process, number: signal.Signals) -> bool:
     """Send the signal `number` to `process` and return true, or false if the process has exited."""
     if not is_alive(process):
         return False
@@ -133,7 +133,7 @@ def send(process: Process, number: signal.Signals) -> bool:
     return True
 
 
-def wait_gone(process: Process, seconds: float, clock: Clock) -> bool:
+def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
     """Wait up to `seconds` for `process` to exit and return whether it has exited."""
     until = clock.monotonic_s() + seconds
     while is_alive(process):

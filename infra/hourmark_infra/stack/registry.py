@@ -9,12 +9,24 @@ from pathlib import Path
 
 from hourmark_infra.jars.lockfile import read_lock
 from hourmark_infra.stack.layout import Layout
-from hourmark_infra.tar_files import extract
+
+
+def extract_archive(archive: tarfile.TarFile, folder: Path) -> None:
+    """Extract all members of a trusted `archive` into `folder`.
+
+    The caller must have verified or created the archive: Python versions before 3.11.4 extract it
+    without the `data` filter.
+    """
+    if hasattr(tarfile, "data_filter"):
+        archive.extractall(folder, filter="data")
+    else:  # before Python 3.11.4
+        archive.extractall(folder)  # noqa: S202
+
 
 CONFLUENT_PATH = "/apis/ccompat/v7"
 
 
-def unpacked(folder: Path) -> Path:
+def unpack_registry(folder: Path) -> Path:
     """Return the folder of the registry's program, extracting its archive on the first call.
 
     The extraction is atomic, also if it is interrupted by kill -9.
@@ -27,10 +39,10 @@ def unpacked(folder: Path) -> Path:
         temporary = folder / f".app.{os.getpid()}"
         shutil.rmtree(temporary, ignore_errors=True)
         with tarfile.open(folder / read_lock("registry")[0].file_name) as archive:
-            extract(archive, temporary)
+            extract_archive(archive, temporary)
         try:
             temporary.rename(target)
-        except OSError:  # another `up` was first; its result is the same
+        except OSError:  # a concurrent `up` has extracted the same files
             shutil.rmtree(temporary, ignore_errors=True)
     return target
 
@@ -44,13 +56,13 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
         "quarkus.http.host": layout.listening_host,
         "quarkus.http.port": str(layout.ports["registry"]),
         "quarkus.banner.enabled": "false",
-        # Quarkus' own pattern; the one that Apicurio sets writes dates no reader understands.
+        # Quarkus' default pattern; the date format that Apicurio sets is hard to read.
         "quarkus.log.console.format": "%d{yyyy-MM-dd HH:mm:ss,SSS} %-5p [%c] (%t) %s%e%n",
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
         "apicurio.datasource.url": f"jdbc:h2:file:{layout.data / 'registry' / 'db'}",
-        # Twenty connections at the start, none awaited over 5 s, are its defaults: beside other
-        # work it gave up and ended.
+        # By default it opens twenty connections at startup and waits at most 5 s for each; on a
+        # loaded machine it exited because of that.
         "apicurio.datasource.jdbc.initial-size": "1",
         "apicurio.datasource.jdbc.min-size": "1",
         "quarkus.datasource.h2.jdbc.acquisition-timeout": "60S",
@@ -58,7 +70,7 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
     return tuple(f"-D{key}={value}" for key, value in values.items())
 
 
-def runner_jar(app: Path) -> Path:
+def find_runner_jar(app: Path) -> Path:
     """Return the executable jar in the registry's program folder `app`.
 
     Raises:

@@ -1,6 +1,4 @@
-"""The table of servers: for each its command, where it answers, what it waits for, and how it is
-asked whether it is well.
-"""
+"""Definitions of the stack's servers: command, address, dependencies and health check of each."""
 
 from __future__ import annotations
 
@@ -14,26 +12,38 @@ from typing import Any, NamedTuple
 
 from hourmark_infra.stack import hadoop, health
 from hourmark_infra.stack.health import Health
-from hourmark_infra.stack.jmx import jmx_options
+from hourmark_infra.stack.kafka import jmx_options
 from hourmark_infra.stack.layout import CLUSTERS, JMX, MIRRORS, WATCH, Layout
 from hourmark_infra.stack.options import Clusters
-from hourmark_infra.stack.registry import registry_options, runner_jar
+from hourmark_infra.stack.registry import find_runner_jar, registry_options
 
 MIRROR = MIRRORS[0]
 Command = tuple[str, ...]
 NAMENODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
-# Beside small heaps, the first compiler only: a local stack shares few cores, and its servers start
-# in half the time.
+# Small heaps and only the first-tier compiler: a local stack shares few cores, and its servers
+# start in half the time.
 SMALL_JAVA = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """One server. `format_command` prepares `data` before the first start; `ask_whole` asks whether
-    it sees its whole cluster.
+    """The definition of one server of the stack.
 
-    Commands are made when they are asked for: only who starts a server needs its program.
+    Commands are functions, so that only a caller that starts a server needs its program.
+
+    Attributes:
+        name: Server name, for example `edge-1`.
+        command: Function that returns the command line of the server.
+        address: Network address `host:port` that the health check uses.
+        data: Data folder.
+        log: Path of the log file.
+        check_health: Function that returns the server's health.
+        check_cluster_health: Function that returns the server's health and requires in addition
+            that it sees its entire cluster; None for a server without a cluster.
+        format_command: Function that returns the command that formats `data` before the first
+            start; None if no formatting is necessary.
+        depends_on: Names of the servers that must be healthy before this one starts.
     """
 
     name: str
@@ -41,14 +51,21 @@ class Server:
     address: str
     data: Path
     log: Path
-    ask: Callable[[], Health]
-    ask_whole: Callable[[], Health] | None = None
+    check_health: Callable[[], Health]
+    check_cluster_health: Callable[[], Health] | None = None
     format_command: Callable[[], Command] | None = None
-    needs: tuple[str, ...] = ()
+    depends_on: tuple[str, ...] = ()
 
 
 class Programs(NamedTuple):
-    """What the servers are run from."""
+    """The programs that run the servers.
+
+    Attributes:
+        java: Path of the `java` executable.
+        kafka: Folder with the jars of Kafka.
+        hadoop: Folder with the jars of Hadoop.
+        registry: Program folder of the schema registry.
+    """
 
     java: Path
     kafka: Path
@@ -60,41 +77,48 @@ class Programs(NamedTuple):
         return f"{self.kafka}/*"
 
 
-FindPrograms = Callable[[], Programs]
+ProgramsProvider = Callable[[], Programs]
 
 
 def server_table(
     layout: Layout,
-    programs: FindPrograms,
+    programs: ProgramsProvider,
     cluster_ids: dict[str, str],
     *,
     mirror: bool,
     clusters: Clusters = 2,
     jmx: bool = False,
 ) -> dict[str, Server]:
-    """All servers by name, in the order of their start; with one cluster there is nothing to
-    mirror.
+    """Return the definitions of all servers of a stack by name, in start order.
+
+    Args:
+        layout: Paths and ports of the stack.
+        programs: Function that returns the programs; called when a server's command is needed.
+        cluster_ids: Kafka cluster IDs by cluster, `edge` and `central`.
+        mirror: Whether to include the mirror; ignored for one cluster.
+        clusters: Number of Kafka clusters.
+        jmx: Whether brokers expose their metrics through JMX.
     """
-    made = _Servers(layout, programs, jmx)
+    definitions = _ServerDefinitions(layout, programs, jmx)
     brokers = [
-        made.broker(cluster, node, cluster_ids[cluster])
+        definitions.broker(cluster, node, cluster_ids[cluster])
         for cluster in CLUSTERS[:clusters]
         for node in layout.nodes(cluster)
     ]
-    servers = [*brokers, *made.others()]
+    servers = [*brokers, *definitions.hdfs_and_registry()]
     if mirror and clusters > 1:
-        servers += made.mirror(tuple(broker.name for broker in brokers))
+        servers += definitions.mirror(tuple(broker.name for broker in brokers))
     return {server.name: server for server in servers}
 
 
-def mirror_is_there() -> bool:
-    """Whether this installation has `hourmark mirror` (log hosts need not)."""
+def is_mirror_installed() -> bool:
+    """Return whether the distribution with `hourmark mirror` is installed; log hosts omit it."""
     return importlib.util.find_spec("hourmark_mirror") is not None
 
 
-class _Servers(NamedTuple):
+class _ServerDefinitions(NamedTuple):
     layout: Layout
-    programs: FindPrograms
+    programs: ProgramsProvider
     jmx: bool = False
 
     def broker(self, cluster: str, node: int, cluster_id: str) -> Server:
@@ -115,38 +139,48 @@ class _Servers(NamedTuple):
             name,
             name,
             running,
-            partial(health.of_broker, node=node),
-            ask_whole=partial(health.of_broker, self.layout.address(name), node, brokers),
+            partial(health.check_broker, node=node),
+            check_cluster_health=partial(
+                health.check_broker, self.layout.address(name), node, brokers
+            ),
             format_command=partial(self._kafka, 128, *formatting),
         )
 
-    def others(self) -> tuple[Server, ...]:
-        """HDFS and the registry."""
+    def hdfs_and_registry(self) -> tuple[Server, ...]:
         formatting = partial(self._hadoop, 128, NAMENODE, "-format", "-nonInteractive", "-force")
         namenode = partial(self._hadoop, 256, NAMENODE)
-        of_datanode = partial(health.of_datanode, namenode=self.layout.address("namenode-http"))
+        of_datanode = partial(health.check_datanode, namenode=self.layout.address("namenode-http"))
         return (
             self._server(
-                "namenode", "namenode-http", namenode, health.of_namenode, format_command=formatting
+                "namenode",
+                "namenode-http",
+                namenode,
+                health.check_namenode,
+                format_command=formatting,
             ),
             *(
                 self._server(name, f"{name}-http", self._datanode(name), of_datanode)
                 for name in self.layout.shape.datanodes
             ),
-            self._server("registry", "registry", self._registry, health.of_registry),
+            self._server("registry", "registry", self._registry, health.check_registry),
         )
 
     def _datanode(self, name: str) -> Callable[[], Command]:
-        options = hadoop.options_beside(self.layout, name)
+        options = hadoop.datanode_options(self.layout, name)
         return partial(self._hadoop, 256, DATANODE, *options)
 
     def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
-        """Its workers, and its watch; a stack of an earlier version has no port for that until the
-        next `up`.
+        """Yield the definitions of the mirror's workers and of its monitor.
+
+        The monitor is omitted if the stack has no port for it: stacks of earlier versions get one
+        on the next `up`.
+
+        Args:
+            brokers: Names of all brokers, which must be healthy before the mirror starts.
         """
 
-        def of(
-            name: str, port: str, worker: str, words: Command, ask: Callable[[str], Health]
+        def define(
+            name: str, port: str, worker: str, words: Command, check: Callable[[str], Health]
         ) -> Server:
             command = (
                 sys.executable,
@@ -158,24 +192,41 @@ class _Servers(NamedTuple):
                 str(self.layout.worker_file(worker)),
             )
             return self._server(
-                name, port, lambda: command, ask, data=self.layout.state / worker, needs=brokers
+                name,
+                port,
+                lambda: command,
+                check,
+                data=self.layout.state / worker,
+                depends_on=brokers,
             )
 
         for worker in self.layout.shape.mirrors:
-            yield of(worker, f"{worker}-rest", worker, ("run",), health.of_mirror)
+            yield define(worker, f"{worker}-rest", worker, ("run",), health.check_mirror)
         if (port := self.layout.ports.get(WATCH)) is not None:
-            yield of(WATCH, WATCH, MIRROR, ("watch", "--metrics-port", str(port)), health.of_watch)
+            yield define(
+                WATCH,
+                WATCH,
+                MIRROR,
+                ("watch", "--metrics-port", str(port)),
+                health.check_mirror_watch,
+            )
 
     def _server(
         self,
         name: str,
         port: str,
         command: Callable[[], Command],
-        ask: Callable[[str], Health],
+        check: Callable[[str], Health],
         **more: Any,
     ) -> Server:
-        """One whose log, and unless said otherwise whose data, are named like it; `ask` takes its
-        address.
+        """Return a server definition with default data and log paths.
+
+        Args:
+            name: Server name, which also names its data folder and its log file.
+            port: Name of the port that the health check uses.
+            command: Function that returns the command line.
+            check: Health check, which receives the server's address `host:port`.
+            more: Further fields of `Server`, which override the defaults.
         """
         address = self.layout.address(port)
         files = {"data": self.layout.data / name, "log": self.layout.logs / f"{name}.log"}
@@ -183,7 +234,7 @@ class _Servers(NamedTuple):
             name=name,
             command=command,
             address=address,
-            ask=partial(ask, address),
+            check_health=partial(check, address),
             **{**files, **more},
         )
 
@@ -208,5 +259,8 @@ class _Servers(NamedTuple):
 
     def _registry(self) -> Command:
         return self._java(
-            256, *registry_options(self.layout), "-jar", str(runner_jar(self.programs().registry))
+            256,
+            *registry_options(self.layout),
+            "-jar",
+            str(find_runner_jar(self.programs().registry)),
         )

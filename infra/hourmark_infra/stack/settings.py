@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hourmark.process.durable import write_durably
-from hourmark_infra.stack import config_file, hadoop, jmx, kafka
+from hourmark_infra.stack import config_file, hadoop, kafka
 from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
@@ -28,13 +28,15 @@ def write_settings(layout: Layout, config_text: str, datanode: str = "datanode")
         "hadoop/log4j.properties": hadoop.LOG4J,
         layout.config_file: config_text,
     }
-    texts.update(jmx.FILES)
+    texts.update(kafka.FILES)
     for cluster in CLUSTERS:
         for node in layout.nodes(cluster):
             properties = kafka.broker_properties(layout, cluster, node)
             texts[f"{cluster}-{node}.properties"] = kafka.render_properties(properties)
     for worker in layout.shape.mirrors[1:]:
-        texts[layout.worker_file(worker)] = config_file.render_worker(layout, config_text, worker)
+        texts[layout.worker_file(worker)] = config_file.render_worker_config(
+            layout, config_text, worker
+        )
     for name, text in texts.items():
         path = layout.settings / name  # the absolute one stays as it is
         if not path.is_file() or path.read_text() != text:

@@ -1,4 +1,4 @@
-"""`state.json`: what must be remembered of a stack, replaced durably as a whole.
+"""Persistent state of a stack in `state.json`, which is replaced atomically and durably.
 
 {"version": 1, "ports": {name: port}, "cluster_ids": {"edge": …, "central": …}, "clusters": 2, "mirror": true,
  "spread": false, "workers": 1, "bucket_seconds": 3600, "jmx": false, "processes": {server: {"pid": …, "started": …}}}
@@ -22,7 +22,7 @@ from hourmark_infra.stack.layout import (
     CLUSTERS,
     MIRRORS,
     SPREAD,
-    Shape,
+    StackShape,
     free_ports,
     stack_root,
 )
@@ -31,7 +31,7 @@ from hourmark_infra.stack.process import Process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class StackState:
     """The persistent state of one local stack.
 
     Attributes:
@@ -56,21 +56,21 @@ class State:
     workers: Workers = 1
     mirror: bool = True
     bucket_seconds: int = 3600
-    jmx: bool = False  # brokers started from now on tell their metrics
+    jmx: bool = False
     version: Literal[1] = 1
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> StackShape:
         """Return the number of servers of each kind."""
-        return (SPREAD if self.spread else Shape())._replace(mirrors=MIRRORS[: self.workers])
+        return (SPREAD if self.spread else StackShape())._replace(mirrors=MIRRORS[: self.workers])
 
-    def with_process(self, server: str, process: Process | None) -> State:
+    def with_process(self, server: str, process: Process | None) -> StackState:
         """Return a copy with the process of `server` set, or removed if `process` is None."""
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
 
 
-_JSON = TypeAdapter(State)
+_JSON = TypeAdapter(StackState)
 
 
 def new_state(
@@ -79,7 +79,7 @@ def new_state(
     *,
     spread: bool = False,
     workers: Workers = 1,
-) -> State:
+) -> StackState:
     """Return the state of a new stack with new cluster IDs and free ports, without saving it.
 
     Args:
@@ -93,7 +93,7 @@ def new_state(
     """
     ports = free_ports(preferred=preferred)
     ids = new_cluster_ids()
-    return State(
+    return StackState(
         ports=ports,
         cluster_ids=ids,
         processes={},
@@ -112,7 +112,7 @@ def state_file(home: Path) -> Path:
     return stack_root(home) / "state.json"
 
 
-def load_state(home: Path) -> State | None:
+def load_state(home: Path) -> StackState | None:
     """Return the saved state of the stack in the folder `home`, or None if there is none.
 
     Raises:
@@ -125,18 +125,18 @@ def load_state(home: Path) -> State | None:
         return None
     except (OSError, ValueError) as error:
         raise HourmarkError(
-            f"{path} cannot be read ({error}); end the servers of this stack by hand, "
-            f"remove {path.parent}, and run `hourmark up`"
+            f"{path} cannot be read ({error}); stop the servers of this stack manually, "
+            f"remove {path.parent} and run `hourmark up`"
         ) from error
 
 
-def save_state(home: Path, state: State) -> None:
+def save_state(home: Path, state: StackState) -> None:
     """Replace the state file of the stack in the folder `home` atomically and durably."""
     write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")
 
 
 def _kafka_uuid() -> str:
-    # Kafka's own form; a leading '-' would read as an option.
+    # Kafka's format; a leading '-' would be parsed as a command-line option.
     while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text

@@ -21,8 +21,8 @@ from tests.faults.chaos.workloads import WORKLOADS
 from hourmark.clock import SystemClock
 from hourmark.config.loading import stack_state_dir
 from hourmark.errors import HourmarkError, UsageError
-from hourmark_infra.jars.cache import say_on_stderr
-from hourmark_infra.locks import one_at_a_time
+from hourmark_infra.jars.cache import print_progress
+from hourmark_infra.locks import exclusive_lock
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 PUBLISHED: Final = ROOT / "docs" / "chaos-trials.jsonl"  # what `report` makes its table of
@@ -171,23 +171,23 @@ def played(folder: Path, schedule: Schedule, results: Path, minutes: float | Non
             f"another run works in {folder}; wait for it, or set HOURMARK_HOME to another folder"
         )
 
-    with one_at_a_time(folder / "chaos.lock", refuse):
+    with exclusive_lock(folder / "chaos.lock", refuse):
         commit = _commit()  # of what is about to run, whatever is worked on meanwhile
         file = folder / "schedule.json"
         schedule.write(file)
-        say_on_stderr(
+        print_progress(
             f"seed {schedule.seed}, {schedule.injections} injections; the schedule is {file}"
         )
         try:
-            outcome = Run(folder, schedule, SystemClock(), say_on_stderr, minutes).play()
+            outcome = Run(folder, schedule, SystemClock(), print_progress, minutes).play()
         except BaseException:
-            say_on_stderr(f"NOT PLAYED TO ITS END; again: {_kept(folder, schedule)}")
+            print_progress(f"NOT PLAYED TO ITS END; again: {_kept(folder, schedule)}")
             raise
         trial = _trial(schedule, outcome, commit)
         append(results, trial)
         _show(outcome)
         if trial.violations:
-            say_on_stderr(f"again: {_kept(folder, schedule)}")
+            print_progress(f"again: {_kept(folder, schedule)}")
         return not trial.violations
 
 

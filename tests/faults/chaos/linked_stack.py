@@ -16,8 +16,8 @@ from tests.faults.chaos.link import Link, Network
 
 from hourmark.config.toml_text import render_toml
 from hourmark.process.durable import write_durably
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.config_file import render_worker
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.config_file import render_worker_config
 from hourmark_infra.stack.kafka import broker_properties, render_properties
 from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
 from hourmark_infra.stack.servers import Programs
@@ -43,8 +43,8 @@ class Way(NamedTuple):
     named: int
 
 
-class LinkedStack(Stack):
-    """Made by `load_or_make`, as any; before `up`, `link` says where all ways are."""
+class LinkedStack(LocalStack):
+    """Made by `load_or_create`, as any; before `up`, `link` says where all ways are."""
 
     ways: Mapping[str, Way] = {}
 
@@ -86,7 +86,8 @@ class LinkedStack(Stack):
         write_durably(self.layout.worker_file(MIRRORS[0]), text.encode())
         for worker in self.layout.shape.mirrors[1:]:
             write_durably(
-                self.layout.worker_file(worker), render_worker(self.layout, text, worker).encode()
+                self.layout.worker_file(worker),
+                render_worker_config(self.layout, text, worker).encode(),
             )
 
     def _free_ports(self, names: tuple[str, ...]) -> dict[str, int]:

@@ -16,7 +16,7 @@ from tests.faults.chaos.world import World
 
 from hourmark.clock import Clock
 from hourmark.errors import HourmarkError
-from hourmark_infra.jars.cache import Say
+from hourmark_infra.jars.cache import Reporter
 
 _ENDS_S: Final = 3600.0  # more than any heal waits
 _FAILURES: Final = (
@@ -43,7 +43,9 @@ class Played:
     hit: frozenset[str] = frozenset()  # whom it holds
 
 
-def play(world: World, injections: Sequence[Injection], clock: Clock, say: Say) -> list[Played]:
+def play(
+    world: World, injections: Sequence[Injection], clock: Clock, say: Reporter
+) -> list[Played]:
     """All of them that found something to hit.
 
     A fault that fails leaves whom it hit to whoever looks after the world.
@@ -74,7 +76,7 @@ def play(world: World, injections: Sequence[Injection], clock: Clock, say: Say) 
     return [*played.values()]
 
 
-def _begun(world: World, of: Injection, clock: Clock, say: Say) -> Played:
+def _begun(world: World, of: Injection, clock: Clock, say: Reporter) -> Played:
     before, at_s = frozenset(world.hit), clock.monotonic_s()
     try:
         heal = FAULTS[of.fault].inject(world, of.pick)
@@ -85,7 +87,7 @@ def _begun(world: World, of: Injection, clock: Clock, say: Say) -> Played:
     return Played(of.fault, at_s, at_s, heal, hit=frozenset(world.hit) - before)
 
 
-def _end(world: World, of: Played, clock: Clock, say: Say) -> None:
+def _end(world: World, of: Played, clock: Clock, say: Reporter) -> None:
     if of.heal is None:
         return
     try:
@@ -96,7 +98,7 @@ def _end(world: World, of: Played, clock: Clock, say: Say) -> None:
     of.healed_s = clock.monotonic_s()
 
 
-def _give_up(world: World, of: Played, error: BaseException, say: Say) -> None:
+def _give_up(world: World, of: Played, error: BaseException, say: Reporter) -> None:
     of.failed = str(error) or repr(error)
     world.hit.difference_update(of.hit)
     say(f"  {of.fault} FAILED: {of.failed}")

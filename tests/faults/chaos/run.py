@@ -29,7 +29,7 @@ from tests.support import postgres
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable, UsageError
 from hourmark.rules.rules_topic import read_rules
-from hourmark_infra.jars.cache import Say
+from hourmark_infra.jars.cache import Reporter
 from hourmark_verify.demo import configuration
 from hourmark_verify.judge.buckets import group_by_bucket, read_tree
 from hourmark_verify.judge.expectations import Expectations, read_expectations
@@ -82,7 +82,7 @@ class Run:
     home: Path
     schedule: Schedule
     clock: Clock
-    say: Say
+    say: Reporter
     minutes: float | None = None  # no round begins after so long
 
     def __post_init__(self) -> None:

@@ -14,9 +14,9 @@ from tests.support.postgres import Postgres
 from tests.support.servers import come_back
 
 from hourmark_infra.components import Components
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.lifecycle import last_lines
-from hourmark_infra.stack.process import Process, is_alive, send, started_of
+from hourmark_infra.stack.process import Process, is_alive, send_signal, start_id
 
 
 class Victim(Protocol):
@@ -47,20 +47,20 @@ class Victim(Protocol):
 def pause(victim: Victim) -> None:
     """SIGSTOP, for all."""
     for process in victim.processes():
-        send(process, signal.SIGSTOP)
+        send_signal(process, signal.SIGSTOP)
 
 
 def resume(victim: Victim) -> None:
     """SIGCONT."""
     for process in victim.processes():
-        send(process, signal.SIGCONT)
+        send_signal(process, signal.SIGCONT)
 
 
 @dataclasses.dataclass
 class Server:
     """Of the stack."""
 
-    stack: Stack
+    stack: LocalStack
     name: str
 
     def is_alive(self) -> bool:
@@ -164,7 +164,7 @@ class Database:
 
     def processes(self) -> list[Process]:
         pid = self.server.pid
-        first = Process(pid, started_of(pid) or "") if pid is not None else None
+        first = Process(pid, start_id(pid) or "") if pid is not None else None
         return [] if first is None else [first, *_children(first)]
 
 
@@ -174,5 +174,5 @@ def _children(parent: Process) -> Iterator[Process]:
     except psutil.NoSuchProcess:
         return
     for child in found:
-        if started := started_of(child.pid):
+        if started := start_id(child.pid):
             yield Process(child.pid, started)

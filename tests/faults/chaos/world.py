@@ -50,9 +50,9 @@ from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.records.wire import CLOCK_HEADER
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_infra.components import COMMANDS, Components, wait_for
-from hourmark_infra.jars.cache import Say
+from hourmark_infra.jars.cache import Reporter
+from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.layout import CLUSTERS, MIRRORS, free_ports
-from hourmark_infra.stack.purge import purge_stack
 from hourmark_verify.demo.configuration import ZONE
 from hourmark_verify.judge.webhdfs import WebHdfsReader
 
@@ -232,7 +232,9 @@ class World:
 
 
 @contextlib.contextmanager
-def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) -> Iterator[World]:
+def standing(
+    home: Path, kinds: int, clock: Clock, say: Reporter, *, spread: bool
+) -> Iterator[World]:
     """A world of its own below `home`, from nothing; taken down at the end, whatever happened. Its
     logs stay.
     """
@@ -248,7 +250,7 @@ def standing(home: Path, kinds: int, clock: Clock, say: Say, *, spread: bool) ->
     with ExitStack() as at_the_end:
         network = Network()
         at_the_end.callback(network.stop)
-        stack = LinkedStack.load_or_make(home, clusters=2, spread=spread, workers=2, say=say)
+        stack = LinkedStack.load_or_create(home, clusters=2, spread=spread, workers=2, report=say)
         at_the_end.callback(stack.down)
         links = stack.link(network)
         try:
@@ -310,7 +312,7 @@ def _made(
     links: dict[str, Link],
     kinds: int,
     clock: Clock,
-    say: Say,
+    say: Reporter,
 ) -> World:
     url = ledger.new_database() if ledger is not None else ""
     by_link = (

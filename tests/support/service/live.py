@@ -39,7 +39,7 @@ from hourmark.rules.event_types import (
 )
 from hourmark_declare.apply import apply_declarations
 from hourmark_declare.servers import open_targets, read_applied_rules
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 RUN = uuid.uuid4().hex[:8]  # types of this run: the stack may be an older one's
 CLICK = EventType(
@@ -196,7 +196,7 @@ class Serving:
 
 @contextlib.contextmanager
 def serving(
-    stack: Stack,
+    stack: LocalStack,
     config: Config,
     folder: Path,
     *more: Source,

@@ -20,13 +20,13 @@ from hourmark.config.loading import Config
 from hourmark.records.audit import AuditRecord, promises
 from hourmark.records.event_id import EventId
 from hourmark.records.ranges import ByteRange
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 
 LINES = 200
 
 
 @contextlib.contextmanager
-def served(stack: Stack, config: Config, folder: Path, workers: int = 1) -> Iterator[Serving]:
+def served(stack: LocalStack, config: Config, folder: Path, workers: int = 1) -> Iterator[Serving]:
     """A service that gives up after seconds; at the end, whatever a test left dead is started."""
     settings = {
         "HOURMARK_SERVICE__DELIVERY_TIMEOUT_SECONDS": "6",

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from bench.etl_compare import ratios
 from bench.etl_ours import wrong_buckets
-from bench.etl_traffic import Delivered, Plan, blocks, check_sample, nothing_yet
+from bench.etl_traffic import Delivered, TrafficPlan, blocks, check_sample, empty_delivery
 from bench.process_tree import ProcessTree
 from tests.support import buckets
 from tests.support.etl import own_settings
@@ -28,13 +28,13 @@ from hourmark_etl.storage import open_storage
 
 TYPES = tuple(f"type-{n}" for n in range(20))
 SCHEMA_IDS = {t: n for n, t in enumerate(TYPES, 1)}
-PLAN = Plan(
+PLAN = TrafficPlan(
     types=TYPES, first_hour=Hour.parse("2026-11-21T05:07", 60), hours=2, ranges=1000, seed=7
 )
 
 
-def delivered_by(plan: Plan, ranges: int) -> Delivered:
-    delivered = nothing_yet(plan)
+def delivered_by(plan: TrafficPlan, ranges: int) -> Delivered:
+    delivered = empty_delivery(plan)
     for _ in blocks(plan, SCHEMA_IDS, delivered, ranges=ranges):
         pass
     return delivered
@@ -47,7 +47,7 @@ def test_records_are_what_hourmarks_own_code_reads(payload: int) -> None:
 
 def test_a_payload_makes_each_value_longer_by_itself_and_its_length() -> None:
     small, large = (
-        next(blocks(plan, SCHEMA_IDS, nothing_yet(plan), ranges=1)).values
+        next(blocks(plan, SCHEMA_IDS, empty_delivery(plan), ranges=1)).values
         for plan in (PLAN, dataclasses.replace(PLAN, payload=900))
     )
     assert large.shape[1] == small.shape[1] + 2 + 900
@@ -92,8 +92,8 @@ def test_a_bucket_that_is_not_what_was_delivered_is_seen(tmp_path: Path) -> None
     storage = open_storage(StorageSettings(root=f"file://{tmp_path}"))
     datums = [buckets.make_event(buckets.HOUR, n) for n in range(5)]
     buckets.Plan(storage, buckets.HOUR, {"part-00000.avro": datums}).close()
-    delivered = nothing_yet(
-        Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1)
+    delivered = empty_delivery(
+        TrafficPlan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1)
     )
     delivered.distinct[0, 0] = 5
     delivered.low64_sums[0, 0] = np.uint64(
@@ -111,8 +111,8 @@ def test_a_doubled_event_is_seen_though_the_manifest_agrees(tmp_path: Path) -> N
     storage = open_storage(StorageSettings(root=f"file://{tmp_path}"))
     datums = [buckets.make_event(buckets.HOUR, n) for n in (0, 1, 1)]
     buckets.Plan(storage, buckets.HOUR, {"part-00000.avro": datums}).close()
-    delivered = nothing_yet(
-        Plan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1)
+    delivered = empty_delivery(
+        TrafficPlan(types=(buckets.TYPE,), first_hour=buckets.HOUR, hours=1, ranges=1, seed=1)
     )
     delivered.distinct[0, 0] = 3
     delivered.low64_sums[0, 0] = np.uint64(

@@ -19,7 +19,7 @@ PROGRAMS = Programs(Path("/java"), Path("/kafka"), Path("/hadoop"), Path("/regis
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[LinkedStack]:
     network = Network()
-    made = LinkedStack.load_or_make(tmp_path, spread=True, workers=2, say=lambda _: None)
+    made = LinkedStack.load_or_create(tmp_path, spread=True, workers=2, report=lambda _: None)
     made.link(network)
     made.write_settings(PROGRAMS)
     yield made

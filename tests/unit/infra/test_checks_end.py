@@ -14,7 +14,7 @@ import psutil
 import pytest
 from tests.support.waiting import wait_for
 
-from hourmark_infra.stack.process import Process, is_alive, marked
+from hourmark_infra.stack.process import Process, find_by_mark_prefix, is_alive
 
 ROOT = Path(__file__).resolve().parents[3]
 OPTIONS = ("-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml")
@@ -59,7 +59,7 @@ sys.exit(run_checks((lane, beside), Path.cwd()))
 
 
 def servers_below(folder: Path) -> list[Process]:
-    return [process for found in marked(f"{folder}/").values() for process in found]
+    return [process for found in find_by_mark_prefix(f"{folder}/").values() for process in found]
 
 
 def kill_servers(folder: Path) -> None:

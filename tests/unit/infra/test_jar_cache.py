@@ -108,12 +108,12 @@ def test_a_torn_file_in_the_set_is_fetched_again(tmp_path: Path) -> None:
 
 
 def test_a_file_that_does_not_come_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Unavailable, match=r"org\.example:two:jar:1\.0 could not be fetched"):
+    with pytest.raises(Unavailable, match=r"org\.example:two:jar:1\.0 could not be downloaded"):
         _ensure(tmp_path, FakeFetch({"one": b"first"}))
 
 
 def test_progress_tells_files_and_sizes(tmp_path: Path) -> None:
     said: list[str] = []
     _ensure(tmp_path, FakeFetch(), said)
-    assert said[0] == "kafka: fetching 2 of 2 files, 0.0 MB"
+    assert said[0] == "kafka: downloading 2 of 2 files, 0.0 MB"
     assert "kafka: 1 of 2 files" in said[1]

@@ -12,7 +12,7 @@ from bench.etl_spark import JARS_LOCK
 from tests.support.yarn_cluster import JARS_LOCK as YARN_LOCK
 from tools.jar_sets import PEER, SETS, YARN, JarSet
 
-from hourmark_infra.jars.ivy import locked_dependencies
+from hourmark_infra.jars.ivy import render_locked_dependencies
 from hourmark_infra.jars.lockfile import LOCK_FILE, digest_of, read_lock, render_lock
 
 LOCKED = [*((jar_set, LOCK_FILE) for jar_set in SETS), (PEER, JARS_LOCK), (YARN, YARN_LOCK)]
@@ -63,7 +63,7 @@ def test_a_change_of_one_digest_names_another_folder() -> None:
 def test_ivy_is_asked_for_each_locked_file_and_nothing_beyond() -> None:
     jars = [*read_lock("hadoop"), *read_lock("registry")]
     root = ElementTree.fromstring(
-        f'<d xmlns:m="http://ant.apache.org/ivy/maven">{locked_dependencies(jars)}</d>'
+        f'<d xmlns:m="http://ant.apache.org/ivy/maven">{render_locked_dependencies(jars)}</d>'
     )
     asked = {
         (dependency.get("org"), dependency.get("name"), dependency.get("rev"), artifact.get("ext"))

@@ -13,8 +13,8 @@ from tests.support.clock import FakeClock
 
 from hourmark.errors import Unavailable
 from hourmark_infra.components import Components
-from hourmark_infra.running.cli import last_words
-from hourmark_infra.running.run import Outcome
+from hourmark_infra.running.cli import describe_outcome
+from hourmark_infra.running.run import RunOutcome
 from hourmark_verify.demo.cli import inspection_commands
 
 _run = runpy.run_path(str(Path(__file__).parents[3] / "infra" / "launcher" / "make_venv.py"))[
@@ -65,10 +65,10 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         "events": 1,
         "state": "closed",
     }
-    bucket, look, cat, ls, down = last_words(Outcome(9.0, {}, [row], config))
+    bucket, look, cat, ls, down = describe_outcome(RunOutcome(9.0, {}, [row], config))
     assert (bucket, look) == (
         "app 2026-11-21T05:07: proved, 1 event",
-        "after 9 s every line is in one of these, or a dead letter; to look inside:",
+        "after 9 s every line is in one of these buckets or is a dead letter; to see the content:",
     )
     assert (
         _as_pasted(cat, folder)
@@ -93,7 +93,7 @@ def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(
         }
         for name in ("dead-letters", "search")
     )
-    *_, cat, show, _ls, _down = last_words(Outcome(9.0, {}, [letters, own], config))
+    *_, cat, show, _ls, _down = describe_outcome(RunOutcome(9.0, {}, [letters, own], config))
     assert (
         _as_pasted(cat, folder)
         == f"[][bucket][cat][search][2026-11-21T05:07][--limit][3][--config][{config}]"
@@ -116,7 +116,7 @@ def test_a_step_of_the_set_up_that_fails_can_be_repeated(
     made = folder / "made"
     with pytest.raises(SystemExit):
         _run(["/bin/sh", "-c", 'mkdir "$0"; exit 1', str(made)], folder)
-    (command,) = re.findall("stopped at `(.*)`, see above", capfd.readouterr().err)
+    (command,) = re.findall("stopped at `(.*)`, see the output above", capfd.readouterr().err)
     made.rmdir()
     assert subprocess.run(["sh", "-c", command], check=False).returncode == 1
     assert made.is_dir()

@@ -19,7 +19,7 @@ from hourmark.config.groups import ServiceSettings
 from hourmark.config.loading import load_config
 from hourmark.errors import UsageError
 from hourmark.state_folder import StateFolder
-from hourmark_infra.stack import Stack
+from hourmark_infra.stack import LocalStack
 from hourmark_infra.stack.config_file import render_config
 from hourmark_infra.stack.settings import write_settings
 from hourmark_infra.stack.state import load_state, new_state, save_state, state_file
@@ -29,14 +29,14 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def bucket_seconds(home: Path) -> int:
     """As the other commands of this home read it."""
-    stack = Stack.load(home)
+    stack = LocalStack.load(home)
     write_settings(stack.layout, render_config(stack.layout, PROGRAMS, "me", stack.bucket_seconds))
     return load_config(stack.layout.config_file).parsing.bucket_seconds
 
 
 def test_the_length_of_buckets_that_was_chosen_stays_until_another_is(tmp_path: Path) -> None:
     for chosen, length in ((None, 3600), (60, 60), (None, 60)):
-        Stack.load_or_make(tmp_path, bucket_seconds=chosen)
+        LocalStack.load_or_create(tmp_path, bucket_seconds=chosen)
         assert bucket_seconds(tmp_path) == length
 
 
@@ -50,35 +50,35 @@ def test_a_length_that_is_no_bucket_s_is_refused_before_anything_is_made(
 
 
 def test_the_number_of_clusters_is_chosen_once(tmp_path: Path) -> None:
-    one = Stack.load_or_make(tmp_path, clusters=1)
+    one = LocalStack.load_or_create(tmp_path, clusters=1)
     assert not {"central-1", "mirror"} & {*one.names}
     assert [*one.names] == ["edge-1", "edge-2", "edge-3", "namenode", "datanode", "registry"]
     write_settings(one.layout, render_config(one.layout, PROGRAMS, "me", 60, one.clusters))
     assert not load_config(one.layout.config_file).kafka.mirrored
-    assert Stack.load_or_make(tmp_path).clusters == 1, "as before"
+    assert LocalStack.load_or_create(tmp_path).clusters == 1, "as before"
     with pytest.raises(UsageError, match="has 1 Kafka cluster"):
-        Stack.load_or_make(tmp_path, clusters=2)
+        LocalStack.load_or_create(tmp_path, clusters=2)
 
 
 def test_a_stack_of_before_has_two_clusters(tmp_path: Path) -> None:
-    assert Stack.load_or_make(tmp_path).clusters == 2
+    assert LocalStack.load_or_create(tmp_path).clusters == 2
     old = json.loads(state_file(tmp_path).read_text())
     del old["clusters"]
     state_file(tmp_path).write_text(json.dumps(old))
-    assert {"central-1", "mirror"} <= {*Stack.load(tmp_path).names}
+    assert {"central-1", "mirror"} <= {*LocalStack.load(tmp_path).names}
 
 
 def test_a_stack_that_is_made_with_two_workers_keeps_them_and_else_has_one(tmp_path: Path) -> None:
-    assert "mirror-2" not in Stack.load_or_make(tmp_path / "of a user").names
-    two = Stack.load_or_make(tmp_path / "of a trial", spread=True, workers=2)
+    assert "mirror-2" not in LocalStack.load_or_create(tmp_path / "of a user").names
+    two = LocalStack.load_or_create(tmp_path / "of a trial", spread=True, workers=2)
     assert [name for name in two.names if name.startswith("mirror")] == [
         "mirror",
         "mirror-2",
         "mirror-watch",
     ]
     assert (
-        Stack.load_or_make(tmp_path / "of a trial").names
-        == Stack.load(tmp_path / "of a trial").names
+        LocalStack.load_or_create(tmp_path / "of a trial").names
+        == LocalStack.load(tmp_path / "of a trial").names
         == two.names
     )
 
@@ -86,13 +86,13 @@ def test_a_stack_that_is_made_with_two_workers_keeps_them_and_else_has_one(tmp_p
 def test_a_stack_of_before_has_one_worker_and_the_port_of_another_from_its_next_up_on(
     tmp_path: Path,
 ) -> None:
-    before = Stack.load_or_make(tmp_path)
+    before = LocalStack.load_or_create(tmp_path)
     old = json.loads(state_file(tmp_path).read_text())
     del old["workers"], old["ports"]["mirror-2-rest"]
     state_file(tmp_path).write_text(json.dumps(old))
-    assert Stack.load(tmp_path).names == before.names
+    assert LocalStack.load(tmp_path).names == before.names
     assert bucket_seconds(tmp_path) == 3600, "its settings are written as before"
-    assert Stack.load_or_make(tmp_path).layout.ports.keys() == before.layout.ports.keys()
+    assert LocalStack.load_or_create(tmp_path).layout.ports.keys() == before.layout.ports.keys()
 
 
 def test_the_service_gets_the_port_that_documents_name_where_it_is_free() -> None:
@@ -122,11 +122,11 @@ def test_a_port_that_the_own_service_holds_is_not_chosen_anew(
             tmp_path,
             dataclasses.replace(state, ports={**state.ports, "service": port}, processes={}),
         )
-        stack = Stack.load(tmp_path, say=lambda _: None)
+        stack = LocalStack.load(tmp_path, report=lambda _: None)
         lock = StateFolder(stack.layout.state / "service", "service").lock()
         if not running:
             lock.close()
-        stack.renew_taken_ports()
+        stack.replace_taken_ports()
         lock.close()
     kept = load_state(tmp_path)
     assert kept is not None

@@ -11,7 +11,7 @@ import pytest
 from tests.support.http_server import Answering, serving
 
 from hourmark_infra.stack import health
-from hourmark_infra.stack.health import Health, of_namenode, of_registry
+from hourmark_infra.stack.health import Health, check_namenode, check_registry
 
 
 def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health, Health]:
@@ -26,7 +26,7 @@ def asked(ask: Callable[[str], Health], code: int, body: bytes) -> tuple[Health,
     return answered, ask(address)
 
 
-@pytest.mark.parametrize("ask", [of_registry, of_namenode])
+@pytest.mark.parametrize("ask", [check_registry, check_namenode])
 @pytest.mark.parametrize(
     ("code", "body", "detail"),
     [
@@ -45,11 +45,11 @@ def test_an_odd_answer_is_not_well(
 
 
 def test_what_is_well_says_what_it_holds() -> None:
-    assert asked(of_registry, 200, b'["a", "b"]')[0] == Health(True, "2 subjects")
+    assert asked(check_registry, 200, b'["a", "b"]')[0] == Health(True, "2 subjects")
     beans = b'{"beans": [{"Safemode": "%s", "LiveNodes": "{\\"d\\": {}}"}]}'
-    assert asked(of_namenode, 200, beans % b"")[0] == Health(True, "1 live datanode")
-    assert asked(of_namenode, 200, beans % b"on")[0] == Health(False, "in safe mode")
-    assert asked(of_namenode, 200, b'{"beans": []}')[0] == Health(False, "still starting")
+    assert asked(check_namenode, 200, beans % b"")[0] == Health(True, "1 live datanode")
+    assert asked(check_namenode, 200, beans % b"on")[0] == Health(False, "in safe mode")
+    assert asked(check_namenode, 200, b'{"beans": []}')[0] == Health(False, "still starting")
 
 
 def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,9 +58,9 @@ def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.M
         "java.lang:type=Runtime": {"Uptime": 60_000},
         "Hadoop:service=NameNode,name=NameNodeInfo": {"LiveNodes": nodes},
     }
-    monkeypatch.setattr(health, "_bean", lambda address, name: beans[name])
-    assert health.of_datanode("localhost:9864", "namenode:9870") == Health(
-        True, "its NameNode heard from it 1 s ago"
+    monkeypatch.setattr(health, "_get_bean", lambda address, name: beans[name])
+    assert health.check_datanode("localhost:9864", "namenode:9870") == Health(
+        True, "last heartbeat to its NameNode 1 s ago"
     )
-    assert not health.of_datanode("localhost:9865", "namenode:9870").ok
-    assert not health.of_datanode("no such host:9864", "namenode:9870").ok
+    assert not health.check_datanode("localhost:9865", "namenode:9870").ok
+    assert not health.check_datanode("no such host:9864", "namenode:9870").ok

@@ -102,7 +102,7 @@ def test_servers_of_a_spread_stack_have_an_address_and_a_folder_each_and_keep_th
     ) == (3, 2)
     assert config.storage.replication == 3
     servers = server_table(layout, lambda: PROGRAMS, {"edge": "e", "central": "c"}, mirror=True)
-    assert {"central-1", "central-2", "central-3"} <= {*servers["mirror"].needs}
+    assert {"central-1", "central-2", "central-3"} <= {*servers["mirror"].depends_on}
     site = ElementTree.parse(layout.settings / "hadoop" / "hdfs-site.xml")
     first = {str(row.findtext("name")): str(row.findtext("value")) for row in site.getroot()}
     own = [first] + [
@@ -126,7 +126,7 @@ def test_the_mirror_and_its_watch_are_in_the_table_only_where_they_are_wanted(
     without = server_table(Layout(tmp_path, PORTS), lambda: PROGRAMS, ids, mirror=False)
     assert set(with_mirror) - set(without) == {"mirror", "mirror-watch"}
     for name in ("mirror", "mirror-watch"):
-        assert set(with_mirror[name].needs) == {"edge-1", "edge-2", "edge-3", "central-1"}
+        assert set(with_mirror[name].depends_on) == {"edge-1", "edge-2", "edge-3", "central-1"}
     old = {
         name: port for name, port in PORTS.items() if name != "mirror-watch"
     }  # of a stack of an earlier version

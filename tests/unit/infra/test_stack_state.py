@@ -14,17 +14,17 @@ from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.errors import HourmarkError, UsageError
-from hourmark_infra.stack import Stack
-from hourmark_infra.stack.lifecycle import end
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.lifecycle import stop_processes
 from hourmark_infra.stack.process import (
     Process,
+    find_by_mark,
+    find_by_mark_prefix,
     is_alive,
-    marked,
-    of_mark,
-    send,
+    send_signal,
     spawn,
-    started_of,
-    wait_gone,
+    start_id,
+    wait_for_exit,
 )
 from hourmark_infra.stack.state import load_state, new_state, save_state, state_file
 
@@ -59,7 +59,7 @@ def test_state_survives_a_round_trip(tmp_path: Path) -> None:
 def test_no_state_is_no_stack(tmp_path: Path) -> None:
     assert load_state(tmp_path) is None
     with pytest.raises(UsageError, match="hourmark up"):
-        Stack.load(tmp_path)
+        LocalStack.load(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_no_state_is_no_stack(tmp_path: Path) -> None:
 def test_an_unreadable_state_is_an_error_with_a_next_step(tmp_path: Path, content: str) -> None:
     state_file(tmp_path).parent.mkdir()
     state_file(tmp_path).write_text(content)
-    with pytest.raises(HourmarkError, match="by hand"):
+    with pytest.raises(HourmarkError, match="manually"):
         load_state(tmp_path)
 
 
@@ -81,8 +81,8 @@ def test_ports_are_distinct_and_no_outgoing_connection_is_given_them() -> None:
 def test_a_recycled_pid_is_not_ours_and_not_killed(stranger: subprocess.Popen[bytes]) -> None:
     recycled = Process(stranger.pid, "boot-before:12345")
     assert not is_alive(recycled)
-    assert not send(recycled, signal.SIGKILL)
-    assert end([recycled], SystemClock(), seconds=1)
+    assert not send_signal(recycled, signal.SIGKILL)
+    assert stop_processes([recycled], SystemClock(), seconds=1)
     assert stranger.poll() is None
 
 
@@ -90,9 +90,9 @@ def test_a_daemon_is_found_by_its_mark_without_its_pid(
     tmp_path: Path, stranger: subprocess.Popen[bytes]
 ) -> None:
     process = _spawn(tmp_path, "import time; time.sleep(60)")
-    assert marked(f"{tmp_path}::") == {f"{tmp_path}::fake": [process]}
-    assert end([process], SystemClock())
-    assert marked(f"{tmp_path}::") == {}
+    assert find_by_mark_prefix(f"{tmp_path}::") == {f"{tmp_path}::fake": [process]}
+    assert stop_processes([process], SystemClock())
+    assert find_by_mark_prefix(f"{tmp_path}::") == {}
     assert stranger.poll() is None
 
 
@@ -104,8 +104,8 @@ def test_a_daemon_has_its_mark_as_soon_as_it_was_started(tmp_path: Path) -> None
             f"{tmp_path}::{number}",
             tmp_path / "logs" / "fake.log",
         )
-        assert of_mark(f"{tmp_path}::{number}") == [process]
-        send(process, signal.SIGKILL)
+        assert find_by_mark(f"{tmp_path}::{number}") == [process]
+        send_signal(process, signal.SIGKILL)
 
 
 def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) -> None:
@@ -116,12 +116,12 @@ def test_children_of_a_killed_parent_are_found_by_the_same_mark(tmp_path: Path) 
     parent = _spawn(tmp_path, code)
     clock = SystemClock()
     _wait_until_on(tmp_path)
-    send(parent, signal.SIGKILL)
-    assert wait_gone(parent, 5, clock)
-    (children,) = marked(f"{tmp_path}::").values()
+    send_signal(parent, signal.SIGKILL)
+    assert wait_for_exit(parent, 5, clock)
+    (children,) = find_by_mark_prefix(f"{tmp_path}::").values()
     assert parent not in children
-    end(children, clock)
-    assert marked(f"{tmp_path}::") == {}
+    stop_processes(children, clock)
+    assert find_by_mark_prefix(f"{tmp_path}::") == {}
 
 
 def test_one_that_ignores_sigterm_is_killed_after_a_bounded_wait(tmp_path: Path) -> None:
@@ -131,11 +131,11 @@ def test_one_that_ignores_sigterm_is_killed_after_a_bounded_wait(tmp_path: Path)
     )
     process = _spawn(tmp_path, code)
     _wait_until_on(tmp_path)
-    assert not end([process], SystemClock(), seconds=0.2)
+    assert not stop_processes([process], SystemClock(), seconds=0.2)
     assert not is_alive(process)
 
 
 def test_a_process_that_ended_is_not_alive_even_before_it_is_reaped(tmp_path: Path) -> None:
     process = _spawn(tmp_path, "pass")
-    assert wait_gone(process, 10, SystemClock())
-    assert started_of(process.pid) is None
+    assert wait_for_exit(process, 10, SystemClock())
+    assert start_id(process.pid) is None

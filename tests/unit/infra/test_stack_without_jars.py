@@ -54,7 +54,7 @@ def _hourmark(home: Path, code: int, *arguments: str) -> str:
 def test_status_says_that_nothing_runs(home: Path) -> None:
     found = json.loads(_hourmark(home, 1, "status", "--json"))
     assert {server["detail"] for server in found["servers"]} == {
-        "does not run; `hourmark up` starts it"
+        "not running; `hourmark up` starts it"
     }
 
 

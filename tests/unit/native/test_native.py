@@ -18,7 +18,7 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr("hourmark_native._native", other)
     module, why_not = native.load_native_module()
     assert module is None
-    assert "made of other sources" in why_not
+    assert "built from other sources" in why_not
 
 
 def test_the_sources_that_it_takes_are_those_that_are_there() -> None:

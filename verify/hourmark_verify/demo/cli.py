@@ -13,7 +13,7 @@ import click
 from hourmark.clock import SystemClock
 from hourmark.config.loading import stack_state_dir
 from hourmark.errors import UsageError
-from hourmark_infra.jars.cache import say_on_stderr
+from hourmark_infra.jars.cache import print_progress
 from hourmark_infra.stack.options import Clusters, clusters_option
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.demo import Demo, DemoOptions
@@ -93,12 +93,12 @@ def demo(
         clusters=clusters or 2,
         keep=keep,
     )
-    result = Demo(stack_state_dir() / "demo", options, SystemClock(), say_on_stderr).run()
-    say_on_stderr(result.report.as_text())
+    result = Demo(stack_state_dir() / "demo", options, SystemClock(), print_progress).run()
+    print_progress(result.report.as_text())
     click.echo(json.dumps(result.outcome) if as_json else outcome.as_text(result.outcome))
     for fault in result.faults:
-        say_on_stderr(f"the demo FAILED: {fault}")
-    say_on_stderr(
+        print_progress(f"the demo FAILED: {fault}")
+    print_progress(
         "\nThe stack is "
         f"{'still running' if keep else 'stopped; its data is kept until the next demo'}. "
         "To inspect the result:"
@@ -110,7 +110,7 @@ def demo(
         result.example_hour,
     )
     for command in others if keep else (up, *others):
-        say_on_stderr(f"  {command}")
+        print_progress(f"  {command}")
     sys.exit(1 if result.faults else 0)
 
 

@@ -32,11 +32,11 @@ from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_names import events_topic
 from hourmark.rules.rules_topic import read_rules
 from hourmark_infra.components import Components, wait_for
-from hourmark_infra.jars.cache import Say
-from hourmark_infra.locks import one_at_a_time
-from hourmark_infra.stack import Stack
+from hourmark_infra.jars.cache import Reporter
+from hourmark_infra.locks import exclusive_lock
+from hourmark_infra.stack import LocalStack
+from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.options import SERVERS, Clusters
-from hourmark_infra.stack.purge import purge_stack
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
     ClosingWatch,
@@ -80,7 +80,7 @@ AWAY_SECONDS: Final = 20.0  # between the kill of the broker and its restart
 
 
 # Injects a fault while the files grow, and returns when the fault is over.
-FaultAction: TypeAlias = Callable[["Demo", Traffic, Stack, Config], None]
+FaultAction: TypeAlias = Callable[["Demo", Traffic, LocalStack, Config], None]
 DRAINING_SECONDS: Final = 180.0  # limit for the last delivery; it usually takes a few seconds
 WRITING_SECONDS: Final = 3600.0  # limit for files of any size; writing usually takes three minutes
 CLOSING_SECONDS: Final = 900.0  # limit after the last line; half a minute on an idle machine
@@ -135,7 +135,7 @@ class DemoResult:
     expectations_file: Path
 
 
-def kill_leader(demo: Demo, traffic: Traffic, stack: Stack, config: Config) -> None:
+def kill_leader(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
     """Kill the broker that leads the topic of `track-played`, and restart it after 20 seconds.
 
     Waits until 35 percent of the traffic's time span have passed. Returns when the broker is ready.
@@ -206,7 +206,7 @@ class Demo:
         home: Path,
         options: DemoOptions,
         clock: Clock,
-        say: Say,
+        say: Reporter,
         fault: FaultAction = kill_leader,
     ) -> None:
         self.home = home
@@ -245,7 +245,7 @@ class Demo:
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
 
-    def start_stack(self) -> Stack:
+    def start_stack(self) -> LocalStack:
         """Start all servers, with UTC as their time zone, and return the stack.
 
         Raises:
@@ -253,8 +253,8 @@ class Demo:
         """
         self.report_progress(f"starting the stack: {SERVERS[self._options.clusters]}")
         os.environ["TZ"] = ZONE
-        stack = Stack.load_or_make(
-            self.home, clusters=self._options.clusters, say=self.report_progress
+        stack = LocalStack.load_or_create(
+            self.home, clusters=self._options.clusters, report=self.report_progress
         )
         try:
             stack.up()
@@ -265,7 +265,7 @@ class Demo:
             stack.up()
         return stack
 
-    def start_components(self, stack: Stack) -> Config:
+    def start_components(self, stack: LocalStack) -> Config:
         """Apply the event types, start service, tailer and ETL, and return their configuration.
 
         Raises:
@@ -321,7 +321,7 @@ class Demo:
         self.components.stop_all()
         with suppress(UsageError):  # no stack exists yet
             if not self._options.keep:
-                Stack.load(self.home, self.report_progress).down()
+                LocalStack.load(self.home, self.report_progress).down()
 
     def report_progress(self, line: str) -> None:
         """Report a line of progress, prefixed with the elapsed seconds."""
@@ -352,7 +352,7 @@ class Demo:
         end_s = self._clock.monotonic_s() + seconds
         self.wait_until(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
 
-    def _conclude(self, traffic: Traffic, stack: Stack, config: Config) -> DemoResult:
+    def _conclude(self, traffic: Traffic, stack: LocalStack, config: Config) -> DemoResult:
         sizes = {
             path: path.stat().st_size
             for pattern in SERVER_LOGS
@@ -525,4 +525,4 @@ def lock_home(home: Path) -> AbstractContextManager[None]:
             f"another demo runs in {home}; wait until it ends, or set HOURMARK_HOME to another folder"
         )
 
-    return one_at_a_time(home / "demo.lock", refuse)
+    return exclusive_lock(home / "demo.lock", refuse)

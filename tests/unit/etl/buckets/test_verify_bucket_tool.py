@@ -124,7 +124,7 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a file cut off": (
         lambda f: of(f, HOUR, "part-00000.avro").write_bytes(b"Obj\x01"),
-        "4 bytes, the marker says",
+        "4 bytes, but the marker states",
     ),
     "a file gone": (
         lambda f: of(f, HOUR, "late-00000.avro").unlink(),
@@ -132,39 +132,42 @@ AFTERWARDS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "a file added": (
         lambda f: of(f, HOUR, "part-00009.avro").write_bytes(b"x"),
-        "part-00009.avro: stands there",
+        "part-00009.avro: exists",
     ),
-    "a folder added": (lambda f: of(f, HOUR, "more").mkdir(), "more: stands there"),
+    "a folder added": (lambda f: of(f, HOUR, "more").mkdir(), "more: exists"),
     "a file beside the buckets": (
         lambda f: (f / "date=2026-11-21" / "notes").write_text("x"),
-        "notes: is of no bucket",
+        "notes: belongs to no bucket",
     ),
     "a folder beside the buckets": (
         lambda f: (f / "date=2026-11-22").mkdir(),
-        "date=2026-11-22: is of no bucket",
+        "date=2026-11-22: belongs to no bucket",
     ),
     "files swapped": (swap_files, "part-00001.avro: blake2b"),
     "buckets swapped": (lambda f: swap(of(f, HOUR, ""), of(f, LATER, "")), "it is the marker of"),
-    "a bucket gone": (lambda f: shutil.rmtree(of(f, HOUR, "")), "no bucket between"),
+    "a bucket gone": (lambda f: shutil.rmtree(of(f, HOUR, "")), "there is no bucket between"),
     "the first bucket gone": (
         lambda f: shutil.rmtree(of(f, EARLIER, "")),
         "this is not the type's first",
     ),
-    "a marker gone": (lambda f: of(f, HOUR).unlink(), "hour=05/part-00000.avro: is of no bucket"),
+    "a marker gone": (
+        lambda f: of(f, HOUR).unlink(),
+        "hour=05/part-00000.avro: belongs to no bucket",
+    ),
     "a marker's space": (append_space, "06: broken chain"),
     "a marker of nothing": (lambda f: of(f, HOUR).write_text("{}"), "no marker of this bucket"),
-    "what nothing else tells": (alter_sealed, "its digest of itself is another"),
+    "what nothing else tells": (alter_sealed, "its own digest does not match"),
     "a marker of another type": (lambda f: edit(f, type="other"), "is of type other"),
     "a file and its marker": (forge_files, "06: broken chain"),
-    "counts": (lambda f: edit(f, events=36), "36 events, its files add up to 35"),
-    "the sum of ids": (lambda f: edit(f, id_sum="0" * 16), "the ids add up to"),
+    "counts": (lambda f: edit(f, events=36), "36 events, but its files have 35"),
+    "the sum of ids": (lambda f: edit(f, id_sum="0" * 16), "the sum of ids is"),
     "late counts": (lambda f: edit(f, late={str(EARLIER): 4}), "late events by hour are"),
     "an unchained marker": (
         lambda f: edit(f, previous=None),
         "05: broken chain: its marker follows None",
     ),
     "a future format": (lambda f: edit(f, format=2), "format 2, this tool knows 1"),
-    "all buckets": (lambda f: shutil.rmtree(f / "date=2026-11-21"), "no bucket stands here"),
+    "all buckets": (lambda f: shutil.rmtree(f / "date=2026-11-21"), "there is no bucket"),
 }
 
 
@@ -195,9 +198,9 @@ BEFORE: dict[str, tuple[Callable[[Plan], object], str]] = {
     ),
     "proved, and waives": (
         lambda p: p.changes.update(evidence=_evidence(p, waived=["a host"])),
-        "and waives",
+        "but waives",
     ),
-    "timed out without waive": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "and waives []"),
+    "timed out without waive": (lambda p: p.changes.update(grade=Grade.TIMED_OUT), "but waives []"),
     "empty, and promised": (
         lambda p: p.changes.update(evidence=_evidence(p, method="empty")),
         "nothing was promised",
@@ -208,9 +211,9 @@ BEFORE: dict[str, tuple[Callable[[Plan], object], str]] = {
     ),
     "closed too early": (
         lambda p: p.changes.update(closed_at_ms=HOUR.end_ms - 1),
-        "before its hour had ended",
+        "before its hour ended",
     ),
-    "fewer than nothing": (lambda p: p.changes.update(unaudited=-1), "less than nothing"),
+    "fewer than nothing": (lambda p: p.changes.update(unaudited=-1), "negative count"),
 }
 
 
@@ -227,8 +230,8 @@ def test_a_bucket_that_was_closed_wrong_is_found(tmp_path: Path, name: str) -> N
 def test_the_end_of_the_chain_is_missed_only_where_it_is_known(folder: Path) -> None:
     shutil.rmtree(of(folder, LAST, ""))
     assert said(folder) == ""
-    assert f"{LAST}: not there: the copy ends with {LATER}" in said(folder, str(LAST))
-    assert "cannot be seen in a copy" in "\n".join(tool.told(tool.verify(folder), None))
+    assert f"{LAST}: missing: the copy ends with {LATER}" in said(folder, str(LAST))
+    assert "does not show whether" in "\n".join(tool.render_lines(tool.verify(folder), None))
 
 
 def test_bucket_verify_says_so_too(folder: Path) -> None:

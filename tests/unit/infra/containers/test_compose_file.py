@@ -11,10 +11,10 @@ import yaml
 
 from hourmark.commands.canary import CANARY
 from hourmark.rules.event_types import read_declarations
-from hourmark_infra.containers.first import DELIVERY_SERVICES
-from hourmark_infra.containers.roles import KINDS, declared, kind_of
+from hourmark_infra.containers.roles import KINDS, prepare_declarations, role_kind
 from hourmark_infra.containers.settings import TYPES
-from hourmark_infra.containers.site import BALANCER, site_of
+from hourmark_infra.containers.site import BALANCER, read_site
+from hourmark_infra.containers.site_setup import DELIVERY_SERVICES
 from hourmark_infra.stack.layout import CLUSTERS
 
 ROOT = Path(__file__).parents[4]
@@ -104,12 +104,12 @@ def test_a_service_is_a_role_that_its_host_is_named_by(name: str) -> None:
         assert service["entrypoint"][-1] == name
         return
     assert service["command"] == [name]
-    assert name == "setup" or kind_of(name) in KINDS
+    assert name == "setup" or role_kind(name) in KINDS
 
 
 @pytest.mark.parametrize("file", [SMALL, FULL], ids=["small", "full"])
 def test_what_is_started_is_what_the_site_is_said_to_have(file: Path) -> None:
-    site = site_of(environment(file))
+    site = read_site(environment(file))
     layout = site.layout(Path("/h"))
     servers = {f"{cluster}-{node}" for cluster in CLUSTERS for node in layout.nodes(cluster)} | {
         *layout.shape.datanodes
@@ -132,21 +132,25 @@ def test_without_its_profile_there_is_no_canary(tmp_path: Path) -> None:
     assert {
         name for name, service in SERVICES.items() if "canary" in service.get("profiles", ())
     } == {"canary", "canary-check"}
-    assert not site_of({"COMPOSE_PROFILES": "full"}).canary
+    assert not read_site({"COMPOSE_PROFILES": "full"}).canary
     types = ROOT / TYPES.relative_to("/opt/hourmark")
     assert CANARY not in {
-        declared.name
-        for declared in read_declarations(declared(types, tmp_path, canary=False)).types
+        event_type.name
+        for event_type in read_declarations(
+            prepare_declarations(types, tmp_path, canary=False)
+        ).types
     }
     for _ in range(2):  # its container may be started again
         assert CANARY in {
-            declared.name
-            for declared in read_declarations(declared(types, tmp_path / "own", canary=True)).types
+            event_type.name
+            for event_type in read_declarations(
+                prepare_declarations(types, tmp_path / "own", canary=True)
+            ).types
         }
 
 
 def test_the_full_site_is_the_one_that_defaults_say() -> None:
-    assert site_of(environment(FULL)) == site_of({"COMPOSE_PROFILES": "full,canary"})
+    assert read_site(environment(FULL)) == read_site({"COMPOSE_PROFILES": "full,canary"})
     assert environment(FULL).keys() == environment(SMALL).keys()
     defaults = dict(
         re.findall(r"\$\{(SITE_\w+):-(.*?)\}", (ROOT / "docker-compose.yml").read_text())

@@ -17,10 +17,10 @@ from tests.support.clock import FakeClock
 from hourmark.config.loading import Config, load_config
 from hourmark.errors import ConfigError, UsageError
 from hourmark_declare.cli import types
-from hourmark_infra.containers import application, first, roles
+from hourmark_infra.containers import roles, site_setup
 from hourmark_infra.containers.roles import Container
-from hourmark_infra.containers.settings import connections, render_settings
-from hourmark_infra.containers.site import Site, site_of
+from hourmark_infra.containers.settings import connection_limit, render_settings
+from hourmark_infra.containers.site import ContainerSite, read_site
 from hourmark_infra.stack import kafka
 from hourmark_infra.stack.servers import Programs
 from hourmark_infra.stack.settings import write_settings
@@ -30,11 +30,15 @@ needs_openssl = pytest.mark.skipif(
     shutil.which("openssl") is None, reason="openssl, which makes certificates, is not installed"
 )
 FILES = 1024  # as some engines have it
-FULL = site_of({})
-SMALL = site_of(dict.fromkeys(("SITE_EDGE_BROKERS", "SITE_CENTRAL_BROKERS", "SITE_DATANODES"), "1"))
+FULL = read_site({})
+SMALL = read_site(
+    dict.fromkeys(("SITE_EDGE_BROKERS", "SITE_CENTRAL_BROKERS", "SITE_DATANODES"), "1")
+)
 
 
-def loaded(site: Site, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+def loaded(
+    site: ContainerSite, role: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Config:
     monkeypatch.delenv("HOURMARK_CONFIG", raising=False)
     (tmp_path / "ledger-password").write_text("hidden")
     layout = site.layout(tmp_path)
@@ -91,7 +95,7 @@ def test_a_service_takes_as_many_connections_as_its_container_has_files_for(
     files: int, most: int
 ) -> None:
     """With 1,024 it refused to start, and its container began again and again."""
-    assert connections(files) == most
+    assert connection_limit(files) == most
 
 
 @pytest.mark.parametrize(("cluster", "node"), [("edge", 2), ("central", 3)])
@@ -131,14 +135,14 @@ def test_a_datanode_has_a_name_that_writers_are_sent_to(
 @pytest.mark.parametrize("value", ["0", "-1", "three", "²"])
 def test_a_size_that_is_none_is_refused_by_name(value: str) -> None:
     with pytest.raises(ConfigError, match="SITE_DATANODES"):
-        site_of({"SITE_DATANODES": value})
+        read_site({"SITE_DATANODES": value})
 
 
 @needs_openssl
 def test_ids_and_certificates_are_made_once(tmp_path: Path) -> None:
-    assert first.make_first(tmp_path)
+    assert site_setup.create_site_files(tmp_path)
     made = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert not first.make_first(tmp_path)
+    assert not site_setup.create_site_files(tmp_path)
     assert made == {path: path.read_bytes() for path in made}
     assert {path.name for path in made} == {
         "clusters.json",
@@ -153,14 +157,14 @@ def test_ids_and_certificates_are_made_once(tmp_path: Path) -> None:
         for path in made
         if path.name.endswith(("service.pem", "client.pem", "password"))
     )
-    (tmp_path / first.READY).unlink()  # as if it had been cut short
-    assert first.make_first(tmp_path)
+    (tmp_path / site_setup.READY).unlink()  # as if it had been cut short
+    assert site_setup.create_site_files(tmp_path)
     assert (tmp_path / "tls/ca.pem").read_bytes() != made[tmp_path / "tls/ca.pem"]
 
 
 @needs_openssl
 def test_the_certificates_are_of_the_services_and_their_balancer(tmp_path: Path) -> None:
-    first.make_first(tmp_path)
+    site_setup.create_site_files(tmp_path)
     tls = tmp_path / "tls"
     for name in ("service", "client"):
         ssl.create_default_context(cafile=tls / "ca.pem").load_cert_chain(tls / f"{name}.pem")
@@ -175,13 +179,15 @@ def test_the_certificates_are_of_the_services_and_their_balancer(tmp_path: Path)
 
 
 def test_a_role_that_there_is_not_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no role 'broker-1'; there are setup, whole, edge"):
-        roles.run(Container("broker-1", FULL, tmp_path, tmp_path, FakeClock()), [])
+    with pytest.raises(
+        UsageError, match="unknown role 'broker-1'; valid roles are setup, whole, edge"
+    ):
+        roles.run_role(Container("broker-1", FULL, tmp_path, tmp_path, FakeClock()), [])
 
 
 def test_what_the_application_logs_is_events_of_the_example_types(tmp_path: Path) -> None:
     draw = random.Random(7)
-    lines = b"".join(application.line(number, 1_790_000_000_000, draw) for number in range(1, 21))
+    lines = b"".join(roles.render_line(number, 1_790_000_000_000, draw) for number in range(1, 21))
     arguments = [
         "try",
         "--dir",
@@ -199,8 +205,8 @@ def test_what_the_application_logs_is_events_of_the_example_types(tmp_path: Path
 def test_a_full_log_is_renamed_and_none_is_lost(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     for number in range(3):
-        log.write_bytes(b"%d" % number + b"x" * application.ROTATE_BYTES)
-        application.rotate(log)
+        log.write_bytes(b"%d" % number + b"x" * roles.ROTATE_BYTES)
+        roles.rotate_if_full(log)
     assert not log.exists()
     assert [tmp_path.joinpath(f"app.log.{number}").read_bytes()[:1] for number in (1, 2, 3)] == [
         b"2",
@@ -208,5 +214,5 @@ def test_a_full_log_is_renamed_and_none_is_lost(tmp_path: Path) -> None:
         b"0",
     ]
     log.write_bytes(b"small")
-    application.rotate(log)
+    roles.rotate_if_full(log)
     assert log.read_bytes() == b"small"

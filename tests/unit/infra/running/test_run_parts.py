@@ -20,11 +20,22 @@ from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
 from hourmark_infra.components import Components
 from hourmark_infra.running.cli import run
-from hourmark_infra.running.closed import as_text, closed_since, next_hours, told, waiting
-from hourmark_infra.running.one_log import OneLog
-from hourmark_infra.running.run import Run, run_awaited
-from hourmark_infra.running.settings import beginning, has_servers, run_settings
-from hourmark_infra.running.supervising import PAUSE_MAX_S, STEADY_S, Supervisor
+from hourmark_infra.running.closed_buckets import (
+    buckets_closed_since,
+    describe_buckets,
+    format_reasons,
+    next_hours,
+    unclosed_types,
+)
+from hourmark_infra.running.run import (
+    MergedLog,
+    Run,
+    first_hour_options,
+    merge_settings,
+    names_kafka,
+    run_and_wait,
+)
+from hourmark_infra.running.supervisor import PAUSE_MAX_S, STEADY_S, Supervisor
 from hourmark_infra.stack.process import Process, spawn
 
 STACK = {
@@ -49,18 +60,18 @@ def test_each_setting_is_the_users_and_the_rest_the_stacks() -> None:
         "tailer": {"sources": [{"name": "a"}]},
         "log_level": "debug",
     }
-    made = run_settings(STACK, own)
+    made = merge_settings(STACK, own)
     assert made["tailer"] == {"state_dir": "/s", "sources": [{"name": "a"}]}
     assert (made["parsing"], made["log_level"], made["kafka"]) == (
         {"bucket_seconds": 60},
         "debug",
         STACK["kafka"],
     )
-    assert run_settings(STACK, {"storage": {"root": "file:///b"}})["storage"] == {
+    assert merge_settings(STACK, {"storage": {"root": "file:///b"}})["storage"] == {
         "root": "file:///b"
     }
-    assert not has_servers(own)
-    assert has_servers(STACK)
+    assert not names_kafka(own)
+    assert names_kafka(STACK)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +91,7 @@ def test_new_types_begin_where_it_is_configured_while_that_is_not_long_ago(
         types=TypesSettings(first_hour=first), parsing=BucketSettings(bucket_seconds=60)
     )
     now = Hour.parse("2026-11-21T10:00", 60)
-    assert beginning(config, now.start_s * 1000 + 59_999) == said
+    assert first_hour_options(config, now.start_s * 1000 + 59_999) == said
 
 
 def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
@@ -89,19 +100,21 @@ def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
         row("a", "2026-11-21T05:01", open_=True),
         row("b", "2026-11-21T05:02", open_=True),
     ]
-    assert waiting(rows, ["a", "b"], "2026-11-21T05:00") == {}
-    assert waiting(rows, ["a", "b"], "2026-11-21T05:01") == {"a": "2026-11-21T05:01: the mirror"}
+    assert unclosed_types(rows, ["a", "b"], "2026-11-21T05:00") == {}
+    assert unclosed_types(rows, ["a", "b"], "2026-11-21T05:01") == {
+        "a": "2026-11-21T05:01: the mirror"
+    }
 
 
 def test_types_that_wait_for_the_same_are_told_together() -> None:
     awaited = {"a": "05:01: the mirror", "b": "05:02: its end", "c": "05:01: the mirror"}
-    assert as_text(awaited) == "a, c 05:01: the mirror; b 05:02: its end"
-    assert as_text({}) == "all are closed"
+    assert format_reasons(awaited) == "a, c 05:01: the mirror; b 05:02: its end"
+    assert format_reasons({}) == "all are closed"
 
 
 def test_what_says_nothing_is_not_closed() -> None:
-    assert waiting([], ["a"], "2026-11-21T05:00") == {"a": "the ledger names no next hour"}
-    assert waiting([row("a", "2026-11-21T05:00")], ["a"], "2026-11-21T05:00") == {
+    assert unclosed_types([], ["a"], "2026-11-21T05:00") == {"a": "the ledger names no next hour"}
+    assert unclosed_types([row("a", "2026-11-21T05:00")], ["a"], "2026-11-21T05:00") == {
         "a": "the ledger names no next hour"
     }
 
@@ -114,19 +127,19 @@ def test_the_buckets_of_a_run_are_those_that_were_open_when_it_began() -> None:
         row("a", "05:02", events=0),
         row("a", "05:03", open_=True),
     ]
-    assert [found["hour"] for found in closed_since(after, before)] == ["05:01"]
+    assert [found["hour"] for found in buckets_closed_since(after, before)] == ["05:01"]
 
 
 def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / "a").write_text("of an earlier run\n")
-    log = OneLog({"a": tmp_path / "a", "later": tmp_path / "b"}, said.append)
+    log = MergedLog({"a": tmp_path / "a", "later": tmp_path / "b"}, said.append)
     for text in ("first\nsec", "ond\n", "", "z" * (1 << 17) + "\nend\n"):
         with (tmp_path / "a").open("a") as file:
             file.write(text)
-        log.follow()
+        log.print_new_lines()
     (tmp_path / "b").write_bytes(b"\xff\n")
-    log.follow()
+    log.print_new_lines()
     assert said[:2] == ["a     | first", "a     | second"]
     assert "".join(line.removeprefix("a     | ") for line in said[2:-2]) == "z" * (1 << 17)
     assert said[-2:] == ["a     | end", "later | \ufffd"]
@@ -160,22 +173,22 @@ def test_what_ends_is_started_again_after_pauses_that_grow_and_shrink(tmp_path: 
     supervisor = Supervisor(components, clock, said.append)
     supervisor.start(["etl"])
     for pause_s in (2, 4, 8, 16, 32, PAUSE_MAX_S, PAUSE_MAX_S):
-        supervisor.look()
+        supervisor.poll()
         assert f"again in {pause_s:.0f} s" in said[-1]
         started = components.starts
         clock.sleep(pause_s - 0.5)
-        supervisor.look()
+        supervisor.poll()
         assert components.starts == started
         clock.sleep(0.5)
-        supervisor.look()
+        supervisor.poll()
         assert components.starts == started + 1
     clock.sleep(STEADY_S)
-    supervisor.look()
+    supervisor.poll()
     assert "again in 1 s" in said[-1]
     supervisor.stop("etl")
     started = components.starts
     clock.sleep(PAUSE_MAX_S)
-    supervisor.look()
+    supervisor.poll()
     assert components.starts == started, "what was stopped stays so"
 
 
@@ -185,7 +198,7 @@ def test_one_that_runs_is_left_alone(tmp_path: Path) -> None:
     supervisor = Supervisor(components, components.clock, print)
     supervisor.start(["etl"])
     try:
-        supervisor.look()
+        supervisor.poll()
         assert components.starts == 1
     finally:
         components.kill("etl")
@@ -193,15 +206,15 @@ def test_one_that_runs_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_configuration_that_is_not_there_or_none_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="hourmark init"):
-        Run(tmp_path, tmp_path / "absent.toml", FakeClock(), print).once()
+        Run(tmp_path, tmp_path / "absent.toml", FakeClock(), print).run_once()
     (tmp_path / "bad.toml").write_text("=")
-    with pytest.raises(ConfigError, match="no valid TOML"):
-        Run(tmp_path, tmp_path / "bad.toml", FakeClock(), print).once()
+    with pytest.raises(ConfigError, match="not valid TOML"):
+        Run(tmp_path, tmp_path / "bad.toml", FakeClock(), print).run_once()
 
 
 def test_files_and_a_configuration_exclude_each_other(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("x\n")
-    with pytest.raises(UsageError, match="exclude each other"):
+    with pytest.raises(UsageError, match="and log files exclude each other"):
         CliRunner().invoke(
             run, ["--config", "x.toml", str(tmp_path / "a.log")], catch_exceptions=False
         )
@@ -221,7 +234,7 @@ def test_few_buckets_are_told_one_by_one_and_of_many_how_many() -> None:
         [row("a", 1), row("a", 2)],
         [row("b", minute, "timed_out" if minute == 3 else "proved") for minute in range(20)],
     )
-    assert [*told([*many, *few])] == [
+    assert [*describe_buckets([*many, *few])] == [
         "a 2026-11-21T05:01: proved, 2 events",
         "a 2026-11-21T05:02: proved, 2 events",
         "b 2026-11-21T05:00 to 2026-11-21T05:19: 20 buckets, 19 proved, 1 timed_out, 40 events",
@@ -239,5 +252,5 @@ def test_an_output_larger_than_a_pipe_does_not_keep_the_command_from_its_end(
         "-c",
         "import sys; print('x' * (1 << 20)); print('said', file=sys.stderr)",
     ]
-    status, output = run_awaited(command, tmp_path / "log", ended)
+    status, output = run_and_wait(command, tmp_path / "log", ended)
     assert (status, len(output), (tmp_path / "log").read_text()) == (0, (1 << 20) + 1, "said\n")

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from hourmark.errors import Unavailable
-from hourmark_infra.stack.own_name import check_own_name
+from hourmark_infra.stack.lifecycle import check_host_name
 
 
 def test_a_name_without_an_address_is_named_with_what_to_do(
@@ -17,13 +17,13 @@ def test_a_name_without_an_address_is_named_with_what_to_do(
     with pytest.raises(
         Unavailable,
         match=(
-            r"no-such-name\.invalid, has no address .*add the line `127\.0\.1\.1 "
+            r"no-such-name\.invalid, does not resolve .*add the line `127\.0\.1\.1 "
             r"no-such-name\.invalid`"
         ),
     ):
-        check_own_name()
+        check_host_name()
 
 
 def test_one_that_has_an_address_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "gethostname", lambda: "localhost")
-    check_own_name()
+    check_host_name()

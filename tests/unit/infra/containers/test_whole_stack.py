@@ -14,7 +14,11 @@ from tests.support.ports import free_port
 
 from hourmark.errors import ConfigError
 from hourmark_infra.containers.settings import TYPES
-from hourmark_infra.containers.whole import published, relayed, whole_settings
+from hourmark_infra.containers.whole_stack import (
+    parse_published_ports,
+    run_with_relays,
+    whole_stack_settings,
+)
 
 ROOT = Path(__file__).parents[4]
 OUTSIDE = "127.0.0.2"  # as a container's own address
@@ -43,7 +47,7 @@ async def call(address: str, port: int, body: bytes) -> bytes:
 def test_bytes_and_ends_are_handed_on_both_ways() -> None:
     async def scene(port: int) -> tuple[bytes, int]:
         running = asyncio.create_task(
-            relayed((sys.executable, "-c", SERVER, str(port)), OUTSIDE, [port])
+            run_with_relays((sys.executable, "-c", SERVER, str(port)), OUTSIDE, [port])
         )
         while True:
             try:
@@ -60,7 +64,9 @@ def test_bytes_and_ends_are_handed_on_both_ways() -> None:
 
 def test_where_nothing_listens_yet_who_calls_is_refused_and_not_left_waiting() -> None:
     async def scene(port: int) -> int:
-        running = asyncio.create_task(relayed((sys.executable, "-c", "input()"), OUTSIDE, [port]))
+        running = asyncio.create_task(
+            run_with_relays((sys.executable, "-c", "input()"), OUTSIDE, [port])
+        )
         with pytest.raises(ConnectionError):
             while True:
                 await asyncio.sleep(0.01)
@@ -72,11 +78,11 @@ def test_where_nothing_listens_yet_who_calls_is_refused_and_not_left_waiting() -
 
 
 def test_ports_are_of_servers_that_there_are() -> None:
-    assert published({"WHOLE_PORTS": '{"edge-1": 23001, "service": 23002}'}) == {
+    assert parse_published_ports({"WHOLE_PORTS": '{"edge-1": 23001, "service": 23002}'}) == {
         "edge-1": 23001,
         "service": 23002,
     }
-    assert published({}) == {}
+    assert parse_published_ports({}) == {}
 
 
 @pytest.mark.parametrize(
@@ -85,18 +91,18 @@ def test_ports_are_of_servers_that_there_are() -> None:
 )
 def test_other_ports_are_refused_by_the_variables_name(text: str) -> None:
     with pytest.raises(ConfigError, match="WHOLE_PORTS"):
-        published({"WHOLE_PORTS": text})
+        parse_published_ports({"WHOLE_PORTS": text})
 
 
 def test_each_source_of_the_types_is_followed(tmp_path: Path) -> None:
     declared = tomllib.loads((ROOT / "examples" / "types" / "sources.toml").read_text())["source"]
-    tailed = whole_settings(ROOT / "examples" / "types", 60, 4096)["tailer"]["sources"]
+    tailed = whole_stack_settings(ROOT / "examples" / "types", 60, 4096)["tailer"]["sources"]
     assert (
         tailed
         == [{"name": s["name"], "paths": [f"/var/log/app/{s['name']}.log"]} for s in declared]
         and tailed
     )
-    assert whole_settings(tmp_path, 60, 4096)["tailer"]["sources"] == [], (
+    assert whole_stack_settings(tmp_path, 60, 4096)["tailer"]["sources"] == [], (
         "types that no line makes need no sources"
     )
     assert str(TYPES).endswith("examples/types")

@@ -1,5 +1,6 @@
-"""What a health check asks a role: servers in the words of the local stack, Hourmark's own daemons
-by their own answers.
+"""Health checks of the containers.
+
+Servers are checked as in the local stack; Hourmark's daemons through their own HTTP endpoints.
 """
 
 from __future__ import annotations
@@ -9,48 +10,56 @@ from typing import Final
 
 import httpx
 
-from hourmark_infra.containers.roles import WORKER_WEB_PORT, Container, kind_of
+from hourmark_infra.containers.roles import WORKER_WEB_PORT, Container, role_kind
 from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TAILER_PORT, WATCH_PORT
 from hourmark_infra.containers.site import SPARK_PORT
-from hourmark_infra.stack.health import Health, listens, of_mirror
+from hourmark_infra.stack.health import Health, accepts_connections, check_mirror
 from hourmark_infra.stack.layout import METRICS, SERVICE
 
 _ANSWER_S: Final = 5.0
-_SILENT_MS: Final = 60_000  # a program that logs has not logged for so long
+_SILENT_MS: Final = 60_000  # after this time without a new line, the application is unhealthy
 
 
-def ask(container: Container) -> Health:
-    """How the role of this container stands; asked from within it."""
-    kind, ports = kind_of(container.name), container.layout.ports
+def check_role(container: Container) -> Health:
+    """Return the health of a container's role.
+
+    Must be called inside the container, because some endpoints are on its loopback interface.
+
+    Raises:
+        UsageError: The container's name is not a role.
+    """
+    kind, ports = role_kind(container.name), container.layout.ports
     if kind == "mirror":
-        return of_mirror(f"{container.name}:{ports['mirror-rest']}")
+        return check_mirror(f"{container.name}:{ports['mirror-rest']}")
     if kind == "mirror-watch":
-        return _answers(f"http://127.0.0.1:{WATCH_PORT}/metrics")
+        return _check_http(f"http://127.0.0.1:{WATCH_PORT}/metrics")
     if kind in ("canary", "canary-check"):
-        return _answers(
+        return _check_http(
             f"http://127.0.0.1:{CANARY_PORT}/{'healthz' if kind == 'canary' else 'metrics'}"
         )
     if kind == "delivery":
-        return _answers(f"https://localhost:{ports[SERVICE]}/readyz", _certificates(container))
+        return _check_http(
+            f"https://localhost:{ports[SERVICE]}/readyz", _client_ssl_context(container)
+        )
     if kind == "tailer":
-        return _answers(f"http://127.0.0.1:{TAILER_PORT}/healthz")
+        return _check_http(f"http://127.0.0.1:{TAILER_PORT}/healthz")
     if kind == "etl":
-        return _answers(f"http://127.0.0.1:{ports[METRICS]}/metrics")
+        return _check_http(f"http://127.0.0.1:{ports[METRICS]}/metrics")
     if kind == "spark-master":
-        return _listens(f"{container.name}:{SPARK_PORT}")
+        return _check_listening(f"{container.name}:{SPARK_PORT}")
     if kind == "spark-worker":
-        return _listens(f"{container.name}:{WORKER_WEB_PORT}")
+        return _check_listening(f"{container.name}:{WORKER_WEB_PORT}")
     if kind == "application":
-        return _logs(container)
+        return _check_application_log(container)
     server = container.server()
     return (
         Health(False, f"the role {container.name} has no health")
         if server is None
-        else server.ask()
+        else server.check_health()
     )
 
 
-def _answers(url: str, verify: ssl.SSLContext | bool = True) -> Health:
+def _check_http(url: str, verify: ssl.SSLContext | bool = True) -> Health:
     try:
         answer = httpx.get(url, verify=verify, timeout=_ANSWER_S, trust_env=False)
     except httpx.HTTPError as error:
@@ -58,22 +67,22 @@ def _answers(url: str, verify: ssl.SSLContext | bool = True) -> Health:
     return Health(answer.is_success, f"{url} answers {answer.status_code}")
 
 
-def _certificates(container: Container) -> ssl.SSLContext:
+def _client_ssl_context(container: Container) -> ssl.SSLContext:
     tls = container.shared / "tls"
     context = ssl.create_default_context(cafile=tls / "ca.pem")
     context.load_cert_chain(tls / "client.pem")
     return context
 
 
-def _listens(address: str) -> Health:
+def _check_listening(address: str) -> Health:
     return (
         Health(True, f"{address} listens")
-        if listens(address)
+        if accepts_connections(address)
         else Health(False, f"{address} does not listen")
     )
 
 
-def _logs(container: Container) -> Health:
+def _check_application_log(container: Container) -> Health:
     newest_ms = max(
         (path.stat().st_mtime_ns // 1_000_000 for path in LOGS.glob("app.log")), default=0
     )

@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-_EACH_MAX: Final = 10  # buckets of a type; of more a line tells about all
-_CLOSED: Final = "closed"  # the state of a bucket; that of a type's next hour is another
+_EACH_MAX: Final = 10  # a type with more buckets gets one summary line
+_CLOSED: Final = "closed"  # state of a closed bucket; a type's next hour has another state
 
 
-def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) -> dict[str, str]:
+def unclosed_types(
+    rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str
+) -> dict[str, str]:
     """Return the event types with an unclosed bucket at or before `hour`, and the reasons.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`.
         types: Names of the event types to check.
-        hour: Name of the hour, as in the rows.
+        hour: Start of the hour in the format of the rows, for example `2026-11-21T05:00`.
 
     Returns:
         Reasons by type name, sorted; empty if all buckets are closed. A type whose rows contain no
@@ -32,16 +34,21 @@ def waiting(rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str) 
     return dict(sorted({**unknown, **behind}.items()))
 
 
-def as_text(awaited: Mapping[str, str]) -> str:
-    """Return one line that groups types by the reason for which they wait.
+def format_reasons(reasons: Mapping[str, str]) -> str:
+    """Return one line that groups event types by the reason why their buckets are not closed.
 
     Args:
-        awaited: Reasons by type name. If empty, the line is `all are closed`.
+        reasons: Reasons by type name, from `unclosed_types`.
+
+    Returns:
+        For example `click, view 2026-11-21T05:00: the mirror`, or `all are closed` if `reasons` is
+        empty.
     """
-    of: dict[str, list[str]] = {}
-    for name, what in awaited.items():
-        of.setdefault(what, []).append(name)
-    return "; ".join(f"{', '.join(names)} {what}" for what, names in of.items()) or "all are closed"
+    types_by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        types_by_reason.setdefault(reason, []).append(name)
+    texts = (f"{', '.join(names)} {reason}" for reason, names in types_by_reason.items())
+    return "; ".join(texts) or "all are closed"
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -53,7 +60,7 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
 
 
-def closed_since(
+def buckets_closed_since(
     rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
     """Return the rows of nonempty buckets that were closed since an earlier listing.
@@ -72,7 +79,7 @@ def closed_since(
     ]
 
 
-def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Yield lines that describe closed buckets, sorted by event type.
 
     A type with more than ten buckets gets one summary line.
@@ -80,13 +87,14 @@ def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     Args:
         rows: Rows of closed buckets from `hourmark bucket ls --json`.
     """
-    of: dict[str, list[Mapping[str, Any]]] = {}
+    buckets_by_type: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
-        of.setdefault(row["type"], []).append(row)
-    for name, buckets in sorted(of.items()):
+        buckets_by_type.setdefault(row["type"], []).append(row)
+    for name, buckets in sorted(buckets_by_type.items()):
         if len(buckets) <= _EACH_MAX:
             yield from (
-                f"{name} {row['hour']}: {row['grade']}, {_events(row['events'])}" for row in buckets
+                f"{name} {row['hour']}: {row['grade']}, {_count_events(row['events'])}"
+                for row in buckets
             )
             continue
         grades = Counter(row["grade"] for row in buckets)
@@ -96,9 +104,9 @@ def told(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         )
         graded = ", ".join(f"{count} {grade}" for grade, count in grades.most_common())
         yield (
-            f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {_events(events)}"
+            f"{name} {hours[0]} to {hours[-1]}: {len(buckets)} buckets, {graded}, {_count_events(events)}"
         )
 
 
-def _events(count: int) -> str:
+def _count_events(count: int) -> str:
     return f"{count:,} event{'' if count == 1 else 's'}"

@@ -1,14 +1,15 @@
-"""What is made once for a site, in the volume that all containers share: cluster ids, the ledger's
-password, certificates.
+"""One-time setup of a containerized site: cluster IDs, the ledger's password and TLS certificates.
 
-clusters.json       {"edge": …, "central": …}: Kafka's ids, which all brokers of a cluster must have been formatted with
-ledger-password     of PostgreSQL's user `hourmark`
-tls/                ca.pem; service.pem of the delivery services and client.pem of those who may post, each with its key
-ready               written last; the others wait for it
+The role `setup` writes them to the volume that all containers share:
+
+clusters.json       {"edge": …, "central": …}: Kafka cluster IDs, with which brokers format their folders
+ledger-password     password of the PostgreSQL user `hourmark`
+tls/                ca.pem; service.pem of the delivery services and client.pem of their clients, each with its key
+ready               written last; all other roles wait for it
 types-applied       written by the role `types`; the ETL waits for it
 
-The CA's key is forgotten: nobody can issue another certificate in its name. Removing the volume
-begins anew.
+The CA's private key is deleted, so no further certificate can be issued. To create everything
+again, remove the volume.
 """
 
 from __future__ import annotations
@@ -30,12 +31,22 @@ from hourmark_infra.stack.state import new_cluster_ids
 READY: Final = "ready"
 APPLIED: Final = "types-applied"
 DELIVERY_SERVICES: Final = ("delivery-1", "delivery-2")
-_DAYS: Final = "3650"  # as long as anybody keeps the volume
+_DAYS: Final = "3650"  # certificate lifetime, longer than such a volume is kept
 
 
-def make_first(shared: Path) -> bool:
-    """Make all of it, unless it is there; what was cut short is made anew. True where it was
-    made.
+def create_site_files(shared: Path) -> bool:
+    """Create the site's cluster IDs, ledger password and certificates unless they exist.
+
+    An interrupted setup is repeated from the beginning.
+
+    Args:
+        shared: Folder of the volume that all containers share.
+
+    Returns:
+        True if the files were created, false if they existed.
+
+    Raises:
+        Unavailable: `openssl` cannot create a certificate.
     """
     if (shared / READY).exists():
         return False
@@ -44,18 +55,25 @@ def make_first(shared: Path) -> bool:
     tls = shared / "tls"
     shutil.rmtree(tls, ignore_errors=True)
     tls.mkdir(mode=0o700)
-    _certificates(tls)
+    _issue_certificates(tls)
     write_durably(shared / READY, b"")
     return True
 
 
-def cluster_ids(shared: Path) -> dict[str, str]:
-    """Of both clusters."""
+def read_cluster_ids(shared: Path) -> dict[str, str]:
+    """Read the Kafka cluster IDs of the site from the volume `shared`.
+
+    Returns:
+        Cluster IDs by cluster name, `edge` and `central`.
+
+    Raises:
+        FileNotFoundError: The site is not set up yet.
+    """
     ids: dict[str, str] = json.loads((shared / "clusters.json").read_bytes())
     return ids
 
 
-def _certificates(tls: Path) -> None:
+def _issue_certificates(tls: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         ca_key = Path(folder) / "ca.key"
         made = (
@@ -69,7 +87,7 @@ def _certificates(tls: Path) -> None:
             "-subj",
             "/CN=hourmark-site",
         )
-        _openssl(*made)
+        _run_openssl(*made)
         issued = ("-x509", "-days", _DAYS, "-CA", str(tls / "ca.pem"), "-CAkey", str(ca_key))
         for name, hosts in (
             ("service", (BALANCER, *DELIVERY_SERVICES, "localhost")),
@@ -77,18 +95,20 @@ def _certificates(tls: Path) -> None:
         ):
             certificate, key = Path(folder) / f"{name}.pem", Path(folder) / f"{name}.key"
             files = ("-keyout", str(key), "-out", str(certificate))
-            _openssl(*issued, *files, "-subj", f"/CN=hourmark-{name}", *_extensions(hosts))
+            _run_openssl(
+                *issued, *files, "-subj", f"/CN=hourmark-{name}", *_extension_options(hosts)
+            )
             write_durably(tls / f"{name}.pem", certificate.read_bytes() + key.read_bytes())
 
 
-def _extensions(hosts: Sequence[str]) -> tuple[str, ...]:
+def _extension_options(hosts: Sequence[str]) -> tuple[str, ...]:
     names = (
         ("-addext", "subjectAltName=" + ",".join(f"DNS:{host}" for host in hosts)) if hosts else ()
     )
     return ("-addext", "basicConstraints=critical,CA:FALSE", *names)
 
 
-def _openssl(*arguments: str) -> None:
+def _run_openssl(*arguments: str) -> None:
     command = (
         "openssl",
         "req",
@@ -103,4 +123,4 @@ def _openssl(*arguments: str) -> None:
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
     if done.returncode != 0:
-        raise Unavailable(f"openssl made no certificate: {done.stderr.strip()[-500:]}")
+        raise Unavailable(f"openssl cannot create a certificate: {done.stderr.strip()[-500:]}")

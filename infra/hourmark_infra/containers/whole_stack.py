@@ -1,0 +1,171 @@
+"""A complete stack in one container: the role `whole`, which `hourmark.testing` starts.
+
+The container executes `hourmark run`, with servers and components on its loopback interface, where
+no authentication is needed. Published ports are relayed from the container's address to the same
+ports on its loopback interface. Brokers advertise `127.0.0.1:<port>`, which is correct inside the
+container and on a machine whose loopback interface publishes the same port.
+
+WHOLE_PORTS          JSON object: published ports by port name (servers and the delivery service)
+WHOLE_CLUSTERS       number of Kafka clusters: 1, or 2 with a mirror between them
+WHOLE_TYPES          folder of type declarations; each source is read from /var/log/app/<source>.log
+SITE_BUCKET_SECONDS  length of a bucket in seconds
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from hourmark.config.toml_text import render_toml
+from hourmark.errors import ConfigError
+from hourmark.process.durable import write_durably
+from hourmark_infra.containers.settings import LOGS, TYPES, connection_limit
+from hourmark_infra.stack.control import LocalStack
+from hourmark_infra.stack.layout import PORT_NAMES
+from hourmark_infra.stack.options import Clusters
+
+_CHUNK_BYTES: Final = 1 << 16
+
+
+def run_whole_stack(
+    home: Path, bucket_seconds: int, environment: Mapping[str, str], files: int
+) -> int:
+    """Run a complete stack until this process receives SIGTERM or SIGINT.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+        bucket_seconds: Length of a bucket in seconds.
+        environment: Environment variables by name (`WHOLE_…`).
+        files: Maximum number of open files per process.
+
+    Returns:
+        The exit code of `hourmark run`.
+
+    Raises:
+        ConfigError: `WHOLE_PORTS` is not valid.
+        UsageError: The stack in `home` has a different number of clusters.
+    """
+    ports = parse_published_ports(environment)
+    clusters: Clusters = 2 if environment.get("WHOLE_CLUSTERS") == "2" else 1
+    LocalStack.load_or_create(
+        home, clusters=clusters, bucket_seconds=bucket_seconds, preferred_ports=ports
+    )
+    types = Path(environment.get("WHOLE_TYPES") or TYPES)
+    file = home / "whole.toml"
+    write_durably(file, render_toml(whole_stack_settings(types, bucket_seconds, files)).encode())
+    command = (sys.executable, "-m", "hourmark", "run", "--config", str(file))
+    return asyncio.run(
+        run_with_relays(command, socket.gethostbyname(socket.gethostname()), ports.values())
+    )
+
+
+def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
+    """Parse the variable `WHOLE_PORTS`.
+
+    Args:
+        environment: Environment variables by name.
+
+    Returns:
+        TCP ports by port name; empty if the variable is not set.
+
+    Raises:
+        ConfigError: The value is not a JSON object, has an unknown port name or an invalid port.
+    """
+    text = environment.get("WHOLE_PORTS") or "{}"
+    try:
+        ports = json.loads(text)
+        if ports.keys() <= {*PORT_NAMES} and all(
+            type(port) is int and 0 < port < 1 << 16 for port in ports.values()
+        ):
+            return dict(ports)
+    except (ValueError, AttributeError):
+        pass
+    raise ConfigError(
+        f"WHOLE_PORTS = {text!r}: must be a JSON object of ports by name: {', '.join(PORT_NAMES)}"
+    )
+
+
+def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
+    """Return the settings in which a complete stack differs from the local stack, by group.
+
+    Reports are frequent and batches small, because a test waits for each bucket.
+
+    Args:
+        types: Folder of type declarations; the tailer reads a log file for each declared source.
+        bucket_seconds: Length of a bucket in seconds.
+        files: Maximum number of open files per process.
+    """
+    declared = types / "sources.toml"
+    sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []
+    tailed = [
+        {"name": source["name"], "paths": [str(LOGS / f"{source['name']}.log")]}
+        for source in sources
+    ]
+    return {
+        "parsing": {"bucket_seconds": bucket_seconds},
+        "types": {"dir": str(types)},
+        "service": {"report_seconds": 1.0, "connections_max": connection_limit(files)},
+        "etl": {"trigger_seconds": 4.0},
+        "tailer": {"host_name": "application", "report_seconds": 1.0, "sources": tailed},
+    }
+
+
+async def run_with_relays(command: Sequence[str], address: str, ports: Iterable[int]) -> int:
+    """Run a command and relay TCP connections to the loopback interface until it exits.
+
+    SIGTERM and SIGINT are passed to the command.
+
+    Args:
+        command: Program and arguments.
+        address: IP address on which to accept connections.
+        ports: Ports to accept; each connection is relayed to the same port on 127.0.0.1.
+
+    Returns:
+        The exit code of the command.
+
+    Raises:
+        OSError: The relay cannot listen on one of the ports.
+    """
+    async with AsyncExitStack() as open_:
+        for port in ports:
+            await open_.enter_async_context(await _start_relay(address, port))
+        process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, process.send_signal, number)
+        return await process.wait()
+
+
+async def _start_relay(address: str, port: int) -> asyncio.Server:
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            target_reader, target_writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:  # no server listens yet: the client sees a reset, as from a stopped server
+            writer.transport.abort()
+            return
+        await asyncio.gather(
+            _copy_stream(reader, target_writer), _copy_stream(target_reader, writer)
+        )
+        for each in (writer, target_writer):
+            each.close()
+
+    return await asyncio.start_server(relay, address, port)
+
+
+async def _copy_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    # End of file is forwarded too, so that half-closed connections work.
+    try:
+        while chunk := await reader.read(_CHUNK_BYTES):
+            writer.write(chunk)
+            await writer.drain()
+        writer.write_eof()
+    except OSError:
+        writer.transport.abort()
