@@ -47,7 +47,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
 from hourmark_etl.ledger.overview import closed_manifest
-from hourmark_etl.operators.bucket import known_rows
+from hourmark_etl.operators.bucket import closed_bucket_rows
 
 _HOUR_S: Final = 3600
 
@@ -208,8 +208,8 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
         ),
         "why: an hour of today": lambda: closed_manifest(database, known[-1].event_type, today),
         "why: a packed hour": lambda: closed_manifest(database, known[-1].event_type, day),
-        "ls: the last 24 hours": lambda: known_rows(config, None, str(today), None),
-        "ls: a packed day": lambda: known_rows(config, None, str(day), str(last)),
+        "ls: the last 24 hours": lambda: closed_bucket_rows(config, None, str(today), None),
+        "ls: a packed day": lambda: closed_bucket_rows(config, None, str(day), str(last)),
         "late events of 2 hours ago, all types": lambda: closed_buckets(
             database, {f.event_type: [newest - 2 * _HOUR_S] for f in known}, _HOUR_S
         ),

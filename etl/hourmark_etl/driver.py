@@ -46,8 +46,8 @@ from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
-from hourmark_etl.telemetry.metrics import Metrics
-from hourmark_etl.telemetry.progress import BatchListener, Progress
+from hourmark_etl.telemetry.metrics import EtlMetrics
+from hourmark_etl.telemetry.progress import BatchListener, DriverProgress
 from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ class Driver:
         self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)
         exit_stack.callback(spark.stop)
-        metrics = Metrics()
-        self._progress = Progress(
+        metrics = EtlMetrics()
+        self._progress = DriverProgress(
             self._database, metrics, config.parsing.bucket_seconds, self._clock
         )
         spark.streams.addListener(BatchListener(metrics))
@@ -157,7 +157,7 @@ class Driver:
             if waits is not None:
                 self._stopping.wait(self._config.etl.close_poll_seconds)
 
-    def _ports(self, spark: SparkSession, cluster_id: str, metrics: Metrics) -> Ports:
+    def _ports(self, spark: SparkSession, cluster_id: str, metrics: EtlMetrics) -> Ports:
         config, database, storage = self._config, self._database, self._storage
         return Ports(
             engine=Engine(storage, database, config, SparkRunner(spark)),

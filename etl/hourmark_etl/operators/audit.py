@@ -24,19 +24,24 @@ from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.listings import FileDifference
-from hourmark_etl.operators.bucket_text import table
+from hourmark_etl.operators.bucket_text import format_table
 from hourmark_etl.operators.reconciled_ranges import unmet_ranges
-from hourmark_etl.operators.reconciled_sources import Window, facts_of, oldest_bucket_s, origins_of
+from hourmark_etl.operators.reconciled_sources import (
+    ReconciliationWindow,
+    known_origin_hours,
+    oldest_bucket_s,
+    read_type_facts,
+)
 from hourmark_etl.operators.reconciliation import (
-    Books,
-    Difference,
+    CountDifference,
     HourAccount,
-    Stage,
+    ReconciliationStage,
     TypeFacts,
-    books_of,
-    difference,
-    total,
-    waives,
+    TypeReconciliation,
+    make_difference,
+    may_have_waived,
+    reconcile_type,
+    sum_accounts,
 )
 from hourmark_etl.options import parse_hour, print_lines
 from hourmark_etl.storage import open_storage
@@ -58,7 +63,7 @@ _NO_END: Final = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LookedAt:
+class ReconciliationSummary:
     """The extent and the result of one reconciliation (`hourmark audit`).
 
     Attributes:
@@ -187,7 +192,7 @@ def audit(
         oldest_s = oldest_bucket_s(database, event_type)
     differences = [*(d for books in found.values() for d in books.differences)]
     count = len(differences) + len(files)
-    seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, count)
+    seen = _summarize(window, config.parsing.bucket_seconds, found, oldest_s, count)
     print_lines(
         _printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json)
     )
@@ -200,7 +205,7 @@ def audit(
 
 def _window(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
-) -> Window:
+) -> ReconciliationWindow:
     length_s = config.parsing.bucket_seconds
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
     first = (
@@ -211,18 +216,18 @@ def _window(
     last_s = parse_hour(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} lies before --from {first}")
-    return Window(event_type, first.start_s, last_s)
+    return ReconciliationWindow(event_type, first.start_s, last_s)
 
 
-def _looked_at(
-    window: Window,
+def _summarize(
+    window: ReconciliationWindow,
     length_s: int,
-    found: Mapping[str, Books],
+    found: Mapping[str, TypeReconciliation],
     oldest_s: int | None,
     differences: int,
-) -> LookedAt:
+) -> ReconciliationSummary:
     hours = [book for books in found.values() for book in books.hours]
-    return LookedAt(
+    return ReconciliationSummary(
         event_type=window.event_type,
         first=str(Hour(window.from_s, length_s)),
         last=str(Hour(window.to_s, length_s)) if window.to_s != _NO_END else None,
@@ -235,12 +240,12 @@ def _looked_at(
 
 
 def _books(
-    database: Database, config: Config, window: Window, ranges: bool
-) -> tuple[dict[str, Books], list[FileDifference]]:
-    found: dict[str, Books] = {}
-    of_types, files = facts_of(database, config.parsing.bucket_seconds, window)
+    database: Database, config: Config, window: ReconciliationWindow, ranges: bool
+) -> tuple[dict[str, TypeReconciliation], list[FileDifference]]:
+    found: dict[str, TypeReconciliation] = {}
+    of_types, files = read_type_facts(database, config.parsing.bucket_seconds, window)
     for facts in of_types:
-        books = books_of(facts, origins_of(facts, window))
+        books = reconcile_type(facts, known_origin_hours(facts, window))
         found[facts.event_type] = _with_ranges(database, config, facts, books, deep=ranges)
     if window.event_type is not None and not found:
         raise UsageError(
@@ -251,30 +256,33 @@ def _books(
 
 
 def _with_ranges(
-    database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool
-) -> Books:
+    database: Database, config: Config, facts: TypeFacts, books: TypeReconciliation, *, deep: bool
+) -> TypeReconciliation:
     # `deep` also compares the ranges of proved hours whose counts show no difference, because
     # duplicates can hide a loss from counts.
     by_label = {book.hour: book for book in books.hours}
     ranges_of = functools.partial(_ranges, database, config, facts)
     differences = []
     for d in books.differences:
-        concerned = d.stage in (Stage.PROOF, Stage.ARRIVAL) and d.hour in by_label
+        concerned = (
+            d.stage in (ReconciliationStage.PROOF, ReconciliationStage.ARRIVAL)
+            and d.hour in by_label
+        )
         named = ranges_of(by_label[d.hour]) if concerned else None
         differences.append(dataclasses.replace(d, ranges=named or ()))
-    told = {d.hour for d in differences if d.stage is Stage.PROOF}
+    told = {d.hour for d in differences if d.stage is ReconciliationStage.PROOF}
     for label, book in by_label.items() if deep else ():
         hour_s = Hour.parse(label, facts.length_s).start_s
-        proved = book.state == Grade.PROVED.value and not waives(facts, hour_s)
+        proved = book.state == Grade.PROVED.value and not may_have_waived(facts, hour_s)
         if proved and label not in told and (named := ranges_of(book)):
-            found = difference(
+            found = make_difference(
                 facts,
                 hour_s,
-                Stage.PROOF,
+                ReconciliationStage.PROOF,
                 "promises of a proved bucket are not kept by what is staged",
             )
             differences.append(dataclasses.replace(found, ranges=named))
-    return Books(books.hours, tuple(differences))
+    return TypeReconciliation(books.hours, tuple(differences))
 
 
 def _ranges(
@@ -298,10 +306,10 @@ def _ranges(
 
 
 def _printed(
-    found: Mapping[str, Books],
-    differences: Collection[Difference],
+    found: Mapping[str, TypeReconciliation],
+    differences: Collection[CountDifference],
     files: Collection[FileDifference],
-    seen: LookedAt,
+    seen: ReconciliationSummary,
     *,
     by_hour: bool,
     as_json: bool,
@@ -309,7 +317,7 @@ def _printed(
     hours = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
     if as_json:
         told = {
-            "types": {name: total(books.hours) for name, books in found.items()},
+            "types": {name: sum_accounts(books.hours) for name, books in found.items()},
             "hours": hours,
             "differences": [dataclasses.asdict(d) for d in differences],
             "files": [dataclasses.asdict(f) for f in files],
@@ -318,13 +326,13 @@ def _printed(
         yield json.dumps(told, indent=1)
         return
     if by_hour:
-        yield from table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))
+        yield from format_table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))
     else:
         rows = [
-            {"type": name, "hours": len(books.hours), **total(books.hours)}
+            {"type": name, "hours": len(books.hours), **sum_accounts(books.hours)}
             for name, books in sorted(found.items())
         ]
-        yield from table(rows, ("type", "hours", *_COUNTS), ("type",))
+        yield from format_table(rows, ("type", "hours", *_COUNTS), ("type",))
     yield from map(str, differences)
     for f in files:
         yield (

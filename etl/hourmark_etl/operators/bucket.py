@@ -29,8 +29,14 @@ from hourmark_etl.buckets.reader import (
 )
 from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_bucket
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
-from hourmark_etl.operators.override import force, frontier_rows, why
+from hourmark_etl.operators.bucket_text import (
+    format_bucket_report,
+    format_events,
+    format_manifest,
+    format_table,
+    format_verification_summary,
+)
+from hourmark_etl.operators.override import force, next_bucket_rows, why
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import Storage, open_storage
 
@@ -99,13 +105,13 @@ def ls(
     """
     if from_hour or to_hour:
         _show_rows(
-            known_rows(config, event_type, from_hour, to_hour),
+            closed_bucket_rows(config, event_type, from_hour, to_hour),
             as_json,
             "the ledger knows no closed bucket of these hours",
         )
         return
     storage = open_storage(config.storage)
-    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in frontier_rows(config, event_type)]
+    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in next_bucket_rows(config, event_type)]
     names = _types(storage, event_type) if event_type is None or not opened else [event_type]
     rows = [
         _row(storage, name, hour)
@@ -131,7 +137,9 @@ def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     storage = open_storage(config.storage)
     parsed = parse_hour(hour, config)
     manifest = read_manifest(storage, event_type, parsed)
-    click.echo(manifest.encode().decode() if as_json else described(storage, parsed, manifest))
+    click.echo(
+        manifest.encode().decode() if as_json else format_manifest(storage, parsed, manifest)
+    )
 
 
 @bucket.command()
@@ -173,10 +181,10 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
         for verdict in (verify_bucket(storage, name, each) for each in hours):
             checked.append(verdict)
             findings += verdict.findings
-            click.echo(verdict_line(verdict), err=as_json)
+            click.echo(format_bucket_report(verdict), err=as_json)
         findings += find_late_clashes(storage, name, checked)
         verdicts += checked
-    print_lines(report(verdicts, findings, as_json))
+    print_lines(format_verification_summary(verdicts, findings, as_json))
     if findings:
         raise Finding(
             f"{len(findings)} findings in closed buckets, which Hourmark never changes: find "
@@ -207,7 +215,7 @@ def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Co
     storage = open_storage(config.storage)
     parsed = parse_hour(hour, config)
     events = read_events(storage, event_type, parsed, read_manifest(storage, event_type, parsed))
-    print_lines(event_lines(itertools.islice(events, limit), as_json))
+    print_lines(format_events(itertools.islice(events, limit), as_json))
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -245,7 +253,7 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
     }
 
 
-def known_rows(
+def closed_bucket_rows(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
 ) -> list[dict[str, Any]]:
     """Return rows of `hourmark bucket ls` for closed buckets, read from the ledger only.
@@ -316,7 +324,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         for row in rows
     ]
     columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
-    print_lines(table(shown, columns, _LEFT))
+    print_lines(format_table(shown, columns, _LEFT))
     for row in rows:
         if problem := row.get("problem"):
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)

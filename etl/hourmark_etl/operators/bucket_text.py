@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # it loads numpy, which printing does not need
     from hourmark_etl.buckets.verify import BucketFinding, BucketReport
 
 
-def table(
+def format_table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]
 ) -> Iterator[str]:
     """Yield a header line and one line per row, with aligned columns.
@@ -51,7 +51,7 @@ def table(
         yield "  ".join(text).rstrip()
 
 
-def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
+def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     """Return a readable description of a bucket's manifest, over several lines.
 
     Args:
@@ -116,7 +116,7 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
-def verdict_line(verdict: BucketReport) -> str:
+def format_bucket_report(verdict: BucketReport) -> str:
     """Return one line about a verified bucket: `ok` or `FAULT`, type, hour, events and bytes."""
     word = "FAULT" if verdict.findings else "ok   "
     return (
@@ -124,7 +124,7 @@ def verdict_line(verdict: BucketReport) -> str:
     )
 
 
-def report(
+def format_verification_summary(
     verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
 ) -> Iterator[str]:
     """Yield the summary of a verification of several buckets.
@@ -153,7 +153,7 @@ def report(
         )
 
 
-def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
+def format_events(events: Iterator[Event], as_json: bool) -> Iterator[str]:
     """Yield one line per event.
 
     Args:

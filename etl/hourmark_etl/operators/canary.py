@@ -37,10 +37,10 @@ _NEAR: Final = (
     50  # the last record before a position is within this many offsets; the rest are markers
 )
 _TOPIC: Final = events_topic(CANARY)
-Passed = dict[CanaryStep, int | None]
+LastPassedMs = dict[CanaryStep, int | None]
 
 
-class Canaries:
+class CanaryMonitor:
     """A reader of how far canary events have come at each site, from the clusters and the ledger.
 
     A canary is a test event that each site sends once a minute.
@@ -70,7 +70,7 @@ class Canaries:
         """Return the aliases of all sites."""
         return [*self._edges]
 
-    def passed(self, site: str) -> Passed:
+    def passed(self, site: str) -> LastPassedMs:
         """Return for each step when the last canary event that passed it was written.
 
         Args:
@@ -164,7 +164,7 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
     """
     clock = SystemClock()
     with contextlib.closing(open_existing_ledger(config)) as database:
-        canaries = Canaries(config, database)
+        canaries = CanaryMonitor(config, database)
         if every_s is None:
             passed = {site: canaries.passed(site) for site in canaries.sites}
             alarms = _alarms(config, passed, clock, canaries.since_ms)
@@ -175,7 +175,7 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
 
 
 def _alarms(
-    config: Config, passed: Mapping[str, Passed], clock: Clock, since_ms: int
+    config: Config, passed: Mapping[str, LastPassedMs], clock: Clock, since_ms: int
 ) -> list[Alarm]:
     length_s, now_ms = config.parsing.bucket_seconds, clock.now_ms()
     return [
@@ -186,7 +186,7 @@ def _alarms(
 
 
 def _say(
-    passed: Mapping[str, Passed], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool
+    passed: Mapping[str, LastPassedMs], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool
 ) -> None:
     if as_json:
         ages = {
@@ -221,7 +221,9 @@ def _say(
         click.echo(f"ALARM {alarm}")
 
 
-def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, port: int) -> None:
+def _watch(
+    config: Config, canaries: CanaryMonitor, clock: Clock, every_s: float, port: int
+) -> None:
     from prometheus_client import (
         CollectorRegistry,
         Gauge,
@@ -229,7 +231,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
 
     from hourmark.process.metrics_server import serve_metrics
 
-    passed: dict[str, Passed] = {}
+    passed: dict[str, LastPassedMs] = {}
     began_ms = clock.now_ms()  # the type may have been declared long before
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(

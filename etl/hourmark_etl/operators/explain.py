@@ -102,7 +102,7 @@ _BY_NO_DEADLINE: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class HourFacts:
     """Everything in the ledger that explains the state of one hour of an event type.
 
     Attributes:
@@ -184,7 +184,7 @@ class Explanation:
     times_out_at_ms: int | None = None
 
 
-def why(facts: Facts) -> Explanation:
+def explain_hour(facts: HourFacts) -> Explanation:
     """Explain why an hour is not closed, or how it was closed.
 
     At most `REASONS_SHOWN` reasons are returned; one more states how many were omitted.
@@ -204,7 +204,7 @@ def why(facts: Facts) -> Explanation:
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
     if facts.hour < f.hour:
-        return closed(facts.event_type, facts.hour, facts.manifest)
+        return explain_closed_hour(facts.event_type, facts.hour, facts.manifest)
     reasons = [*_reasons(facts, f)]
     if more := len(reasons[REASONS_SHOWN:]):
         reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "begin with those above")]
@@ -215,7 +215,7 @@ def why(facts: Facts) -> Explanation:
 
 
 def _said(
-    facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None
+    facts: HourFacts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None
 ) -> Explanation:
     return Explanation(
         event_type=facts.event_type,
@@ -227,7 +227,7 @@ def _said(
     )
 
 
-def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
+def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     # None if the hour does not close by time alone in the present situation.
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
@@ -240,7 +240,7 @@ def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
     )
 
 
-def _unknown(facts: Facts) -> Explanation:
+def _unknown(facts: HourFacts) -> Explanation:
     near = difflib.get_close_matches(facts.event_type, facts.known_types, 3)
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     reason = Reason(
@@ -253,7 +253,7 @@ def _unknown(facts: Facts) -> Explanation:
     )
 
 
-def _before_first(facts: Facts, f: Frontier) -> Explanation:
+def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
     reason = Reason(
         "events of this hour that arrive are carried as late events, by the bucket that "
         f"is open then (now {f.hour})",
@@ -267,7 +267,7 @@ def _before_first(facts: Facts, f: Frontier) -> Explanation:
     return _said(facts, "before-first", summary, [reason], f)
 
 
-def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
+def explain_closed_hour(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
     """Explain how a closed hour was closed, from the bucket's manifest.
 
     Args:
@@ -318,7 +318,7 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
     )
 
 
-def _summary(facts: Facts, f: Frontier) -> str:
+def _summary(facts: HourFacts, f: Frontier) -> str:
     since = (facts.now_ms - f.hour.end_ms) / 1000
     when = (
         f"ended {format_duration(since)} ago"
@@ -344,7 +344,7 @@ def _summary(facts: Facts, f: Frontier) -> str:
     )
 
 
-def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
+def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
     if silent := facts.silent:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
         if facts.driver_seen_ms is not None:
@@ -408,7 +408,7 @@ def _ordered(override: Override, f: Frontier) -> Reason:
     )
 
 
-def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
+def _behind(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
     reports = LatestReports(facts.reporters)
     if missing := describe_missing_service(reports):
         if (
@@ -425,7 +425,7 @@ def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
             yield _source(r, f, facts)
 
 
-def _source(r: ReportedSource, f: Frontier, facts: Facts) -> Reason:
+def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
     silent = facts.silent
     known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
@@ -475,7 +475,7 @@ def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
             yield Reason(f"({wait.phase}) {what}", do, wait.since_ms)
 
 
-def as_lines(answer: Explanation, now_ms: int) -> Iterator[str]:
+def format_explanation(answer: Explanation, now_ms: int) -> Iterator[str]:
     """Yield an explanation as readable lines.
 
     Args:

@@ -23,7 +23,7 @@ from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.rollback import for_good
+from hourmark_etl.operators.rollback import permanent_obstacles
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
@@ -164,7 +164,9 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
             raise UsageError(
                 f"{to} opens this ledger as it is, of schema version {revision}: start its driver"
             )
-        if in_the_way := list(for_good(connection, revision, older, config.parsing.bucket_seconds)):
+        if in_the_way := list(
+            permanent_obstacles(connection, revision, older, config.parsing.bucket_seconds)
+        ):
             raise Finding(
                 f"{to} could not go on with this ledger, and it was not changed:\n"
                 + "\n".join(map(str, in_the_way))

@@ -39,8 +39,13 @@ from hourmark_etl.ledger.overrides import (
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier
-from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
-from hourmark_etl.operators.explain import why as explain
+from hourmark_etl.operators.explain import (
+    Explanation,
+    HourFacts,
+    explain_closed_hour,
+    format_explanation,
+)
+from hourmark_etl.operators.explain import explain_hour as explain
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import open_storage
 
@@ -74,7 +79,7 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     if as_json:
         print_json(dataclasses.asdict(answer))
     else:
-        print_lines(as_lines(answer, now_ms))
+        print_lines(format_explanation(answer, now_ms))
 
 
 @click.command()
@@ -165,7 +170,7 @@ def force(
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
 
 
-def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
+def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
     """Return rows of `hourmark bucket ls` for each type's next hour to close.
 
     If there is no readable ledger, a message is printed to stderr instead of raising an error.
@@ -218,17 +223,19 @@ def _frontier_row(
 def _closed_on_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
     # None if the bucket is not closed, or if storage does not respond either.
     try:
-        return closed(
+        return explain_closed_hour(
             event_type, hour, read_manifest(open_storage(config.storage), event_type, hour)
         )
     except HourmarkError:
         return None
 
 
-def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_ms: int) -> Facts:
+def _facts(
+    database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
+) -> HourFacts:
     length_s = config.parsing.bucket_seconds
     known = {f.event_type: f for f in frontiers(database, length_s)}
-    return Facts(
+    return HourFacts(
         event_type=event_type,
         hour=hour,
         now_ms=now_ms,
@@ -244,7 +251,7 @@ def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_
     )
 
 
-def _confirm(facts: Facts, yes: bool) -> None:
+def _confirm(facts: HourFacts, yes: bool) -> None:
     answer = explain(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
     told = {
@@ -274,14 +281,14 @@ def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
     _ask(yes)
 
 
-def on_terminal() -> bool:
+def is_stdin_terminal() -> bool:
     """Return whether standard input is a terminal, so that a user can answer a prompt."""
     return sys.stdin.isatty()
 
 
 def _ask(yes: bool) -> None:
     if not yes:
-        if not on_terminal():
+        if not is_stdin_terminal():
             raise UsageError(
                 "an override cannot be taken back once it is carried out: answer on a "
                 "terminal, or give --yes"

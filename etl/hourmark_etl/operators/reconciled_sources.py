@@ -19,11 +19,11 @@ from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import decode_offsets
 from hourmark_etl.ledger.listings import FileDifference, file_differences
-from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFacts
+from hourmark_etl.operators.reconciliation import BucketCounts, PromisedCounts, TypeFacts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Window:
+class ReconciliationWindow:
     """The event types and hours that a reconciliation covers.
 
     Attributes:
@@ -49,8 +49,8 @@ class Window:
         return [table.c.hour >= self.from_s, *of_type]
 
 
-def facts_of(
-    database: Database, length_s: int, window: Window
+def read_type_facts(
+    database: Database, length_s: int, window: ReconciliationWindow
 ) -> tuple[list[TypeFacts], list[FileDifference]]:
     """Read what the ledger contains about the event types of a window, in one consistent view.
 
@@ -102,7 +102,9 @@ def facts_of(
         return facts, file_differences(connection)
 
 
-def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int | None, int], int]]:
+def _listed(
+    connection: Connection, window: ReconciliationWindow
+) -> dict[str, dict[tuple[int | None, int], int]]:
     # Row counts by type, then by bucket (None: not listed yet) and origin hour.
     groups = tables.groups
     keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
@@ -125,7 +127,9 @@ def _set_aside(connection: Connection) -> dict[str, dict[int | None, int]]:
     return found
 
 
-def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
+def _promised(
+    connection: Connection, window: ReconciliationWindow
+) -> dict[str, dict[int, PromisedCounts]]:
     # Only the first site's audit records; `_add_further` adds those of other sites.
     audits, frontiers = tables.audit_groups, tables.frontiers
     settled = and_(
@@ -142,14 +146,16 @@ def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Pro
         .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None))
         .group_by(audits.c.type, audits.c.hour)
     )
-    found = defaultdict[str, dict[int, Promised]](dict)
+    found = defaultdict[str, dict[int, PromisedCounts]](dict)
     for event_type, origin_s, below, total in connection.execute(query):
-        found[event_type][origin_s] = Promised(int(below), int(total) - int(below))
+        found[event_type][origin_s] = PromisedCounts(int(below), int(total) - int(below))
     return found
 
 
 def _add_further(
-    connection: Connection, window: Window, promised: dict[str, dict[int, Promised]]
+    connection: Connection,
+    window: ReconciliationWindow,
+    promised: dict[str, dict[int, PromisedCounts]],
 ) -> None:
     # Row by row, because the ledger stores the offsets of further sites as JSON.
     audits, frontiers = tables.audit_groups, tables.frontiers
@@ -170,17 +176,19 @@ def _add_further(
         is_settled = row.hour < row.open_s and row.last_offset < decode_offsets(
             0, row.settled_further
         ).offset_of(row.site)
-        known = promised[row.type].get(row.hour, Promised(0, 0))
+        known = promised[row.type].get(row.hour, PromisedCounts(0, 0))
         settled, unsettled = (row.promised, 0) if is_settled else (0, row.promised)
-        promised[row.type][row.hour] = Promised(
+        promised[row.type][row.hour] = PromisedCounts(
             known.settled + settled, known.unsettled + unsettled
         )
 
 
-def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:
-    found = defaultdict[str, dict[int, BucketFacts]](dict)
+def _buckets(
+    connection: Connection, window: ReconciliationWindow
+) -> dict[str, dict[int, BucketCounts]]:
+    found = defaultdict[str, dict[int, BucketCounts]](dict)
     for row in bucket_rows(connection, window.event_type, from_s=window.from_s):
-        found[row.event_type][row.hour_s] = closed_bucket(
+        found[row.event_type][row.hour_s] = bucket_counts(
             Manifest.decode(row.manifest.encode()), row.hour_s
         )
     return found
@@ -203,7 +211,7 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
     )
 
 
-def origins_of(facts: TypeFacts, window: Window) -> set[int]:
+def known_origin_hours(facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
     """Return the hours of a window for which staged rows, promises or bucket contents are known.
 
     Args:
@@ -219,7 +227,7 @@ def origins_of(facts: TypeFacts, window: Window) -> set[int]:
     return {origin_s for origin_s in known if window.from_s <= origin_s <= window.to_s}
 
 
-def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
+def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
     """Convert a manifest to the facts about the bucket that a reconciliation compares.
 
     Args:
@@ -228,7 +236,7 @@ def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
     """
     length_s = manifest.bucket_seconds
     entries = {Hour.parse(label, length_s).start_s: book for label, book in manifest.books.items()}
-    return BucketFacts(
+    return BucketCounts(
         hour_s=hour_s,
         grade=manifest.grade,
         events=manifest.events,

@@ -34,7 +34,7 @@ UNLISTED: Final = None  # key of rows that no freeze has listed yet
 _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
-class Stage(enum.StrEnum):
+class ReconciliationStage(enum.StrEnum):
     """The pipeline stage at which counts differ: staging, listing, proof, writing or arrival."""
 
     STAGING = "staging"  # staged files and the ledger's groups
@@ -45,7 +45,7 @@ class Stage(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class CountDifference:
     """One inconsistency between counts that should agree.
 
     Attributes:
@@ -58,7 +58,7 @@ class Difference:
 
     event_type: str
     hour: str
-    stage: Stage
+    stage: ReconciliationStage
     detail: str
     ranges: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class Difference:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BucketFacts:
+class BucketCounts:
     """The counts in the manifest of one closed bucket.
 
     Attributes:
@@ -117,7 +117,7 @@ class BucketFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Promised:
+class PromisedCounts:
     """The number of events that audit records promise for one origin hour.
 
     A byte range that was retried counts once per retry.
@@ -155,8 +155,8 @@ class TypeFacts:
     settled_next: AuditOffsets
     alarm: tuple[str, ...]
     listed: Mapping[tuple[int | None, int], int]
-    promised: Mapping[int, Promised]
-    buckets: Mapping[int, BucketFacts]
+    promised: Mapping[int, PromisedCounts]
+    buckets: Mapping[int, BucketCounts]
     set_aside: Mapping[int | None, int] = dataclasses.field(default_factory=dict)
 
 
@@ -199,7 +199,7 @@ class HourAccount:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Books:
+class TypeReconciliation:
     """The reconciliation of one event type.
 
     Attributes:
@@ -208,10 +208,10 @@ class Books:
     """
 
     hours: tuple[HourAccount, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[CountDifference, ...]
 
 
-def books_of(facts: TypeFacts, origins_s: Collection[int]) -> Books:
+def reconcile_type(facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
     """Reconcile one event type: account for each origin hour and find all inconsistencies.
 
     All buckets in `facts` are checked, also those of other hours.
@@ -227,10 +227,10 @@ def books_of(facts: TypeFacts, origins_s: Collection[int]) -> Books:
         book = _hour(facts, origin_s)
         found.append(book)
         differences += _check_promises(facts, origin_s, book)
-    return Books(tuple(found), tuple(differences))
+    return TypeReconciliation(tuple(found), tuple(differences))
 
 
-def total(books: Collection[HourAccount]) -> dict[str, int]:
+def sum_accounts(books: Collection[HourAccount]) -> dict[str, int]:
     """Return the sum of each count over several hours.
 
     Args:
@@ -261,7 +261,7 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         for (listed_s, origin), rows in facts.listed.items()
         if origin == origin_s and _is_open(facts, listed_s)
     )
-    by_ledger = facts.promised.get(origin_s, Promised(0, 0))
+    by_ledger = facts.promised.get(origin_s, PromisedCounts(0, 0))
     settled = settled if origin_s in facts.buckets else by_ledger.settled
     missing = max(0, settled + by_ledger.unsettled - taken - waiting)
     own = facts.buckets.get(origin_s)
@@ -276,7 +276,7 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         open=waiting,
         duplicates_removed=taken - closed,
         unaudited=unaudited,
-        waived=min(missing, settled) if own is not None and waives(facts, origin_s) else 0,
+        waived=min(missing, settled) if own is not None and may_have_waived(facts, origin_s) else 0,
         on_its_way=missing if own is None else min(missing, by_ledger.unsettled),
         set_aside=own.set_aside if own is not None else _not_closed(facts, origin_s),
     )
@@ -291,7 +291,7 @@ def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
     return listed_s is UNLISTED or listed_s >= facts.frontier_s
 
 
-def waives(facts: TypeFacts, origin_s: int) -> bool:
+def may_have_waived(facts: TypeFacts, origin_s: int) -> bool:
     """Return whether promises of an hour may have been waived.
 
     Promises are waived if the bucket of the hour, or of a later hour, was closed with a grade other
@@ -304,11 +304,11 @@ def waives(facts: TypeFacts, origin_s: int) -> bool:
     return any(b.grade is not Grade.PROVED for b in facts.buckets.values() if b.hour_s >= origin_s)
 
 
-def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]:
-    differs = functools.partial(difference, facts, bucket.hour_s)
+def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDifference]:
+    differs = functools.partial(make_difference, facts, bucket.hour_s)
     if bucket.file_records != bucket.events:
         yield differs(
-            Stage.WRITING,
+            ReconciliationStage.WRITING,
             f"its files hold {bucket.file_records} events, its manifest says {bucket.events}",
         )
     entries = bucket.entries.values()
@@ -316,14 +316,17 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
     if rows != bucket.events + bucket.duplicates_removed + bucket.left_out:
         accounted = f"{bucket.events} events and {bucket.duplicates_removed} duplicates removed"
         accounted += f" and {bucket.left_out} rows left out" if bucket.left_out else ""
-        yield differs(Stage.WRITING, f"it took in {rows} rows, but accounts for {accounted}")
+        yield differs(
+            ReconciliationStage.WRITING, f"it took in {rows} rows, but accounts for {accounted}"
+        )
     for what, said, summed in (
         ("promised events", bucket.promised, sum(entry.promised for entry in entries)),
         ("unaudited events", bucket.unaudited, sum(entry.unaudited for entry in entries)),
     ):
         if said != summed:
             yield differs(
-                Stage.WRITING, f"its evidence speaks of {said} {what}, its books of {summed}"
+                ReconciliationStage.WRITING,
+                f"its evidence speaks of {said} {what}, its books of {summed}",
             )
     if (
         aside := facts.set_aside.get(bucket.hour_s, 0)
@@ -332,7 +335,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
             f"the ledger counts {aside} records that were set aside for it, its manifest "
             f"{bucket.set_aside}"
         )
-        yield differs(Stage.STAGING, counts)
+        yield differs(ReconciliationStage.STAGING, counts)
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
         entry, events, origin = (
             bucket.entries.get(origin_s, _NOTHING),
@@ -341,24 +344,24 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
         )
         if entry.events != events:
             yield differs(
-                Stage.WRITING,
+                ReconciliationStage.WRITING,
                 f"by its books {entry.events} events of {origin} are in it, by its late "
                 f"counts {events}",
             )
         if entry.events > entry.rows:
             yield differs(
-                Stage.WRITING,
+                ReconciliationStage.WRITING,
                 f"{entry.events} events of {origin} are in it, from {entry.rows} rows only",
             )
         by_ledger = facts.listed.get((bucket.hour_s, origin_s), 0)
         if by_ledger > entry.rows:  # it may be smaller, because staged files are deleted
             yield differs(
-                Stage.LISTING,
+                ReconciliationStage.LISTING,
                 f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}",
             )
 
 
-def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
+def _check_listing(facts: TypeFacts) -> Iterator[CountDifference]:
     # Rows that are listed for a bucket that is neither closed nor being closed are in no bucket.
     for (listed_s, origin_s), rows in sorted(
         facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)
@@ -366,32 +369,38 @@ def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
         if listed_s is UNLISTED or _is_open(facts, listed_s) or listed_s in facts.buckets:
             continue
         listed = f"{rows} rows are listed for the bucket {_label(facts, listed_s)}"
-        yield difference(
+        yield make_difference(
             facts,
             origin_s,
-            Stage.LISTING,
+            ReconciliationStage.LISTING,
             f"{listed}, which the ledger has gone past and not closed",
         )
 
 
-def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Iterator[Difference]:
-    differs = functools.partial(difference, facts, origin_s)
+def _check_promises(
+    facts: TypeFacts, origin_s: int, book: HourAccount
+) -> Iterator[CountDifference]:
+    differs = functools.partial(make_difference, facts, origin_s)
     if origin_s not in facts.buckets:
         if book.on_its_way and facts.alarm and origin_s == facts.frontier_s:
             staged = f"{book.promised} events are promised, {book.staged} rows are staged"
-            yield differs(Stage.ARRIVAL, f"{staged}, and the last proof failed")
+            yield differs(ReconciliationStage.ARRIVAL, f"{staged}, and the last proof failed")
         return
-    settled = book.promised - facts.promised.get(origin_s, Promised(0, 0)).unsettled
+    settled = book.promised - facts.promised.get(origin_s, PromisedCounts(0, 0)).unsettled
     taken = book.closed + book.duplicates_removed
-    if settled > taken and not waives(facts, origin_s):
+    if settled > taken and not may_have_waived(facts, origin_s):
         kept = f"{settled} events are promised and settled, buckets took in {taken} rows only"
-        yield differs(Stage.PROOF, f"{kept}, and none waives what is missing")
+        yield differs(ReconciliationStage.PROOF, f"{kept}, and none waives what is missing")
     if book.closed > book.promised + book.unaudited:
         named = f"{book.promised} are promised and {book.unaudited} named as unaudited"
-        yield differs(Stage.PROOF, f"{book.closed} events are in closed buckets, {named}")
+        yield differs(
+            ReconciliationStage.PROOF, f"{book.closed} events are in closed buckets, {named}"
+        )
 
 
-def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
+def make_difference(
+    facts: TypeFacts, hour_s: int, stage: ReconciliationStage, detail: str
+) -> CountDifference:
     """Create a difference without ranges.
 
     Args:
@@ -400,7 +409,7 @@ def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Diff
         stage: The stage at which the counts differ.
         detail: Readable description.
     """
-    return Difference(
+    return CountDifference(
         event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail
     )
 

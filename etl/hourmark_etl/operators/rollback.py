@@ -53,10 +53,10 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
                 f"stop the driver, then `hourmark ledger downgrade --to {older.name}`, "
                 "which makes a copy first",
             )
-        yield from for_good(connection, revision, older, config.parsing.bucket_seconds)
+        yield from permanent_obstacles(connection, revision, older, config.parsing.bucket_seconds)
 
 
-def for_good(
+def permanent_obstacles(
     connection: Connection, revision: int, older: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
     """Yield the obstacles that a downgrade of the ledger does not remove.

@@ -15,13 +15,23 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json, to_json_value
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.letters import moment_ms
-from hourmark_etl.operators.tracing.found import Facts, found
-from hourmark_etl.operators.tracing.kept import Kept
-from hourmark_etl.operators.tracing.question import HostSays, Question, parsed, told_by_host
-from hourmark_etl.operators.tracing.story import Story, Verdict, printable, told
-from hourmark_etl.operators.tracing.topics import RECORDS_MAX, Topics
-from hourmark_etl.operators.tracing.walk import Walk, Window
+from hourmark_etl.operators.dead_letter_selection import parse_time_ms
+from hourmark_etl.operators.tracing.kafka_search import RECORDS_MAX, KafkaSearch
+from hourmark_etl.operators.tracing.query import (
+    HostTrace,
+    TraceQuery,
+    parse_host_trace,
+    parse_query,
+)
+from hourmark_etl.operators.tracing.results import TraceResults, found_value
+from hourmark_etl.operators.tracing.storage_search import StorageSearch
+from hourmark_etl.operators.tracing.summary import (
+    TraceSummary,
+    TraceVerdict,
+    escape_unprintable,
+    summarize_trace,
+)
+from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
@@ -95,13 +105,13 @@ def trace(
     """
     question, host = _question(what, event_type, generation, answer)
     if question is None:
-        alias, facts = None, Facts(mirrored=config.kafka.mirrored)
+        alias, facts = None, TraceResults(mirrored=config.kafka.mirrored)
     else:
         window = _window(since, until, SystemClock().now_ms())
         alias, facts = _at_a_site(config, _sites(config.kafka, site), question, window, records_max)
     if not config.kafka.further_edges:
         alias = None  # with a single site, the output needs no site name
-    story = told(facts, host)
+    story = summarize_trace(facts, host)
     if as_json:
         print_json(_as_object(story, facts, alias))
     else:
@@ -112,16 +122,16 @@ def trace(
 
 def _question(
     what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None
-) -> tuple[Question | None, HostSays | None]:
+) -> tuple[TraceQuery | None, HostTrace | None]:
     if (what is None) == (answer is None):
         raise UsageError(
             "name what to trace, or --from with what `hourmark tail trace … --json` "
             "printed, and not both"
         )
     if answer is not None:
-        return told_by_host(answer.read(), event_type)
+        return parse_host_trace(answer.read(), event_type)
     assert what is not None
-    return parsed(what, event_type, generation), None
+    return parse_query(what, event_type, generation), None
 
 
 def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
@@ -136,15 +146,15 @@ def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
 def _at_a_site(
     config: Config,
     sites: Sequence[KafkaSettings],
-    question: Question,
-    window: Window,
+    question: TraceQuery,
+    window: SendWindow,
     records_max: int,
-) -> tuple[str, Facts]:
+) -> tuple[str, TraceResults]:
     # Prefers the first site that has the event, then one where a server did not respond.
     now_ms, length_s = SystemClock().now_ms(), config.parsing.bucket_seconds
-    known, refused = list[tuple[str, Facts]](), list[UsageError]()
+    known, refused = list[tuple[str, TraceResults]](), list[UsageError]()
     with contextlib.closing(
-        Kept(
+        StorageSearch(
             lambda: open_existing_ledger(config),
             open_storage(config.storage),
             length_s,
@@ -152,24 +162,31 @@ def _at_a_site(
         )
     ) as kept:
         for kafka in sites:
-            topics = Topics(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
+            topics = KafkaSearch(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
             try:
-                known.append((kafka.edge_alias, Walk(topics, kept, length_s, window).of(question)))
+                known.append(
+                    (kafka.edge_alias, EventTracer(topics, kept, length_s, window).of(question))
+                )
             except UsageError as error:  # a topic of another site
                 refused.append(error)
                 continue
-            if told(known[-1][1]).verdict not in (Verdict.NOT_FOUND, Verdict.UNKNOWN):
+            if summarize_trace(known[-1][1]).verdict not in (
+                TraceVerdict.NOT_FOUND,
+                TraceVerdict.UNKNOWN,
+            ):
                 return known[-1]
     if not known:
         raise refused[0]
-    return next((of for of in known if told(of[1]).verdict is Verdict.UNKNOWN), known[0])
+    return next(
+        (of for of in known if summarize_trace(of[1]).verdict is TraceVerdict.UNKNOWN), known[0]
+    )
 
 
-def _window(since: str | None, until: str | None, now_ms: int) -> Window:
+def _window(since: str | None, until: str | None, now_ms: int) -> SendWindow:
     try:
-        window = Window(
-            since_ms=moment_ms(since, now_ms) if since else 0,
-            until_ms=moment_ms(until, now_ms) if until else now_ms + _CLOCKS_APART_MS,
+        window = SendWindow(
+            since_ms=parse_time_ms(since, now_ms) if since else 0,
+            until_ms=parse_time_ms(until, now_ms) if until else now_ms + _CLOCKS_APART_MS,
         )
     except ValueError as error:
         raise UsageError(f"--since, --until: {error}") from error
@@ -178,7 +195,7 @@ def _window(since: str | None, until: str | None, now_ms: int) -> Window:
     return window
 
 
-def _text(story: Story, facts: Facts, site: str | None) -> Iterator[str]:
+def _text(story: TraceSummary, facts: TraceResults, site: str | None) -> Iterator[str]:
     yield story.summary
     if site is not None:
         yield f"  by what the site {site} has"
@@ -191,14 +208,14 @@ def _text(story: Story, facts: Facts, site: str | None) -> Iterator[str]:
     yield f"next: {story.next_step}"
 
 
-def _of(facts: Facts) -> str:
+def _of(facts: TraceResults) -> str:
     if (event := facts.event) is None:
         return ""
-    return f" of {printable(event['host'])}, {printable(event['source'])} at {event['position']}"
+    return f" of {escape_unprintable(event['host'])}, {escape_unprintable(event['source'])} at {event['position']}"
 
 
-def _as_object(story: Story, facts: Facts, site: str | None) -> dict[str, Any]:
-    acknowledged = found(facts.acknowledged)
+def _as_object(story: TraceSummary, facts: TraceResults, site: str | None) -> dict[str, Any]:
+    acknowledged = found_value(facts.acknowledged)
     return {
         "verdict": story.verdict.value,
         "summary": story.summary,

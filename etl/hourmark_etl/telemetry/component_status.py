@@ -22,7 +22,7 @@ _ANSWER_S: Final = 3.0
 _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)$", re.MULTILINE)
 
 
-def driver(config: Config, now_ms: int) -> ComponentStatus:
+def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the ETL driver.
 
     Errors are part of the status; nothing is raised if the driver or the ledger is not available.

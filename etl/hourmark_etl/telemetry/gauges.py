@@ -9,7 +9,7 @@ from typing import Final
 from hourmark_etl.closing.cut.readiness import LatestReports
 from hourmark_etl.ledger.overview import FixedHours
 from hourmark_etl.model import Frontier, HourState, ReportedSource, StagedBatch
-from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Staged
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, BatchCounts, GaugeValues
 
 WINDOW_SECONDS: Final = 300.0
 
@@ -67,12 +67,14 @@ def watermarks_ms(
     reports = LatestReports(reporters)
     found = {}
     for f in (f for f in frontiers if f.state is not HourState.DAMAGED):
-        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited_reporters(f)]
-        found[f.event_type] = max(f.hour.start_s * 1000, min([now_ms, *slowest]) if slowest else 0)
+        slowest_source = [group[0].caught_up_at_ms or 0 for group in reports.awaited_reporters(f)]
+        found[f.event_type] = max(
+            f.hour.start_s * 1000, min([now_ms, *slowest_source]) if slowest_source else 0
+        )
     return found
 
 
-def slowest(
+def slowest_source(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
     """Return the source that is furthest behind among all sources that some event type waits for.
@@ -97,7 +99,7 @@ def slowest(
     return min(awaited.values(), key=lambda r: r.caught_up_at_ms or 0, default=None)
 
 
-def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
+def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
     """Return how long ago the oldest open hours ended, by event type.
 
     Args:
@@ -115,7 +117,7 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
     return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
 
 
-def gauges_of(
+def compute_gauges(
     frontiers: Collection[Frontier],
     reporters: Collection[ReportedSource],
     *,
@@ -125,7 +127,7 @@ def gauges_of(
     overrides: int,
     lag_s: tuple[float, float],
     now_ms: int,
-) -> Gauges:
+) -> GaugeValues:
     """Return all gauge values for one point in time.
 
     Args:
@@ -138,9 +140,9 @@ def gauges_of(
         lag_s: Mean and maximum watermark lag, in seconds.
         now_ms: Current time, Unix milliseconds.
     """
-    states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
+    states, ages_s = Counter(f.state for f in frontiers), oldest_open_ages_s(frontiers, now_ms)
     stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
-    return Gauges(
+    return GaugeValues(
         types={state.value: states[state] for state in HourState},
         open_bucket_age=max(ages_s.values(), default=0.0),
         oldest_open=ages_s,
@@ -157,13 +159,13 @@ def gauges_of(
     )
 
 
-def staged_of(
+def count_batch_events(
     batch: StagedBatch,
     fixed: Mapping[str, FixedHours],
     bucket_seconds: int,
     seconds: float,
     now_ms: int,
-) -> Staged:
+) -> BatchCounts:
     """Return what a committed micro-batch adds to the metrics.
 
     An event is late if its own hour's bucket no longer accepted events when the batch was
@@ -188,7 +190,7 @@ def staged_of(
         falsely_late += g.rows if g.hour_s >= of_type.closed_to_s else 0
         late_seconds += g.rows * max(0.0, now_ms / 1000 - g.hour_s - bucket_seconds)
     kinds = Counter(f.kind for f in batch.files)
-    return Staged(
+    return BatchCounts(
         timely=timely,
         late=late,
         falsely_late=falsely_late,

@@ -50,7 +50,7 @@ class Timeliness(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class BatchCounts:
     """The counts that one committed micro-batch adds to the metrics.
 
     Attributes:
@@ -77,7 +77,7 @@ class Staged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Gauges:
+class GaugeValues:
     """The gauge values at one point in time; each field is named after its metric in `Metrics`.
 
     Attributes:
@@ -112,7 +112,7 @@ class Gauges:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class CounterTotals:
     """The counter values at one point in time, or their increase between two points, for the log.
 
     Attributes:
@@ -135,14 +135,14 @@ class Totals:
     buckets: float = 0
     not_proved: float = 0
 
-    def since(self, before: Totals) -> Totals:
+    def since(self, before: CounterTotals) -> CounterTotals:
         """Return the increase of each value since the earlier totals `before`."""
         return from_row(
-            Totals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before))
+            CounterTotals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before))
         )
 
 
-class Metrics:
+class EtlMetrics:
     """The Prometheus metrics of one driver, with a registry of their own.
 
     Several instances may exist in one process, for example in tests. Instances are thread-safe.
@@ -275,7 +275,7 @@ class Metrics:
             ["statistic"],
         )
 
-    def staged(self, batch: Staged, now_ms: int) -> None:
+    def staged(self, batch: BatchCounts, now_ms: int) -> None:
         """Record a committed micro-batch.
 
         Args:
@@ -312,7 +312,7 @@ class Metrics:
         """Record that the driver's main loop polled at `now_ms`, in Unix milliseconds."""
         self.last_poll.set(now_ms / 1000)
 
-    def stands(self, standing: Gauges) -> None:
+    def stands(self, standing: GaugeValues) -> None:
         """Set all gauges that the driver computes once a minute.
 
         Event types that are missing in `standing.oldest_open` are removed from that metric.
@@ -329,13 +329,13 @@ class Metrics:
             else:
                 gauge.set(found)
 
-    def totals(self) -> Totals:
+    def totals(self) -> CounterTotals:
         """Return the counter values since this instance was created."""
         grades = {
             grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value)
             for grade in Grade
         }
-        return Totals(
+        return CounterTotals(
             timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY),
             late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE),
             late_seconds=self._value("hourmark_etl_late_seconds_total"),

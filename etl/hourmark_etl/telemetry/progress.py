@@ -33,8 +33,14 @@ from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier, ReportedSource, StagedBatch
-from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_of, watermarks_ms
-from hourmark_etl.telemetry.metrics import Metrics, Totals
+from hourmark_etl.telemetry.gauges import (
+    LagWindow,
+    compute_gauges,
+    count_batch_events,
+    slowest_source,
+    watermarks_ms,
+)
+from hourmark_etl.telemetry.metrics import CounterTotals, EtlMetrics
 
 PROGRESS_SECONDS: Final = 30.0
 QUIET_SECONDS: Final = 300.0  # between log lines while nothing is staged, closed or overdue
@@ -45,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Oldest:
+class OverdueHour:
     """The oldest hour that has ended and is not closed.
 
     Attributes:
@@ -61,7 +67,7 @@ class Oldest:
     waits_for: tuple[str, ...]
 
 
-class Progress:
+class DriverProgress:
     """The progress reporting of one driver, which updates its metrics and logs its progress.
 
     Instances are thread-safe: consumer threads call `staged`, the driver's main loop calls
@@ -69,7 +75,7 @@ class Progress:
     """
 
     def __init__(
-        self, database: Database, metrics: Metrics, bucket_seconds: int, clock: Clock
+        self, database: Database, metrics: EtlMetrics, bucket_seconds: int, clock: Clock
     ) -> None:
         self._database, self._metrics, self._bucket_seconds, self._clock = (
             database,
@@ -98,7 +104,9 @@ class Progress:
             _LOG.warning("a batch is committed, but not counted: %s", error)
             return
         now_ms = self._clock.now_ms()
-        self._metrics.staged(staged_of(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms)
+        self._metrics.staged(
+            count_batch_events(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms
+        )
 
     def polled(self, trouble: str = "") -> None:
         """Record one poll of the driver's main loop; update gauges and log progress if due.
@@ -129,7 +137,7 @@ class Progress:
         now_ms, found, said = self._clock.now_ms(), self._frontiers(), reporters(self._database)
         lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, said, now_ms).values()]
         self._metrics.stands(
-            gauges_of(
+            compute_gauges(
                 found,
                 said,
                 set_aside=unreviewed_records(self._database),
@@ -154,43 +162,47 @@ class Progress:
         if quiet and now_s - self._told_at_s < QUIET_SECONDS:
             return
         said = reporters(self._database)
-        behind = caught_up(slowest(found, said), now_ms) if said else "no source has reported yet"
+        behind = (
+            format_caught_up(slowest_source(found, said), now_ms)
+            if said
+            else "no source has reported yet"
+        )
         _LOG.info(
             "%s",
-            progress_line(
+            format_progress(
                 totals.since(self._told), now_s - self._told_at_s, behind, oldest, trouble
             ),
         )
         self._told_at_s, self._told = now_s, totals
 
-    def _oldest(self, found: Sequence[Frontier], now_ms: int) -> Oldest | None:
+    def _oldest(self, found: Sequence[Frontier], now_ms: int) -> OverdueHour | None:
         f = min(found, key=lambda f: (f.hour, f.event_type), default=None)
         if f is None or now_ms - f.hour.end_ms < OVERDUE_SECONDS * 1000:
             return None
         wait = blockers(self._database, self._bucket_seconds).get(f.event_type)
         what = wait.what if wait is not None and wait.hour == f.hour else f.alarm
-        return Oldest(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))
+        return OverdueHour(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))
 
 
-def caught_up(slowest: ReportedSource | None, now_ms: int) -> str:
+def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
     """Return a readable phrase about how far all sources have caught up.
 
     Args:
-        slowest: Report of the source that is furthest behind; None if no source is awaited.
+        source: Report of the source that is furthest behind; None if no source is awaited.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
         For example `all sources had caught up 5 min ago`.
     """
-    if slowest is None:
+    if source is None:
         return "no source is awaited"
-    if slowest.caught_up_at_ms is None:
-        return f"{slowest.name} has not caught up yet"
-    return f"all sources had caught up {format_duration(max(0, now_ms - slowest.caught_up_at_ms) / 1000)} ago"
+    if source.caught_up_at_ms is None:
+        return f"{source.name} has not caught up yet"
+    return f"all sources had caught up {format_duration(max(0, now_ms - source.caught_up_at_ms) / 1000)} ago"
 
 
-def progress_line(
-    done: Totals, interval_s: float, behind: str, oldest: Oldest | None, trouble: str
+def format_progress(
+    done: CounterTotals, interval_s: float, behind: str, oldest: OverdueHour | None, trouble: str
 ) -> str:
     """Return one log line with staged events, closed buckets, delays and the oldest open bucket.
 
@@ -235,7 +247,7 @@ def progress_line(
 class BatchListener(StreamingQueryListener):
     """A Spark listener that records the duration of micro-batch phases and counts ended queries."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: EtlMetrics) -> None:
         self._metrics = metrics
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:

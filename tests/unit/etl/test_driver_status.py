@@ -17,8 +17,8 @@ from hourmark.process.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text, write_heartbeat
-from hourmark_etl.telemetry.component_status import HANGS_MS, driver
-from hourmark_etl.telemetry.metrics import Metrics
+from hourmark_etl.telemetry.component_status import HANGS_MS, driver_status
+from hourmark_etl.telemetry.metrics import EtlMetrics
 
 NOW_MS = 1_800_000_000_000
 
@@ -28,7 +28,7 @@ def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
         EtlSettings(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port),
         StorageSettings(root=f"file://{folder}/root"),
     )
-    return driver(Config(etl=etl, storage=storage), now_ms)
+    return driver_status(Config(etl=etl, storage=storage), now_ms)
 
 
 def test_without_a_ledger_none_runs_and_the_next_step_is_told(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_reports_of_hosts_say_nothing_of_the_driver(
 def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path: Path) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         lease = database.acquire(CLOSER)
-    metrics, port = Metrics(), free_port()
+    metrics, port = EtlMetrics(), free_port()
     stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
         assert "has not looked yet" in ask(tmp_path, port).detail

@@ -16,19 +16,19 @@ from hourmark.records import dead_letters
 from hourmark.records.hours import Hour
 from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.model import ReportedSource
-from hourmark_etl.operators.tracing.found import (
-    Acknowledged,
-    Facts,
-    InBucket,
-    Looked,
-    Record,
-    Staged,
-    found,
+from hourmark_etl.operators.tracing.query import HostTrace
+from hourmark_etl.operators.tracing.results import (
+    FoundAuditRecord,
+    FoundBucketRecord,
+    FoundKafkaRecord,
+    FoundStagedRow,
+    SearchResult,
+    TraceResults,
+    found_value,
 )
-from hourmark_etl.operators.tracing.question import HostSays
 
 
-class Verdict(enum.StrEnum):
+class TraceVerdict(enum.StrEnum):
     """How far a traced event has come.
 
     The members from `ON_HOST` to `IN_BUCKET` name the last stage that has the event. `UNKNOWN`
@@ -48,10 +48,10 @@ class Verdict(enum.StrEnum):
     @property
     def is_found(self) -> bool:
         """Return whether the event was found at any stage."""
-        return self not in (Verdict.NOT_FOUND, Verdict.UNKNOWN, Verdict.LOST)
+        return self not in (TraceVerdict.NOT_FOUND, TraceVerdict.UNKNOWN, TraceVerdict.LOST)
 
 
-class State(enum.StrEnum):
+class StepState(enum.StrEnum):
     """The outcome of one step of a trace: whether it found the event, or why it did not."""
 
     YES = "yes"
@@ -62,7 +62,7 @@ class State(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step:
+class TraceStep:
     """The readable result of one step of a trace.
 
     Attributes:
@@ -72,12 +72,12 @@ class Step:
     """
 
     name: str
-    state: State
+    state: StepState
     what: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Story:
+class TraceSummary:
     """The readable result of a trace.
 
     Attributes:
@@ -87,28 +87,28 @@ class Story:
         steps: Results of the steps in the order of the pipeline.
     """
 
-    verdict: Verdict
+    verdict: TraceVerdict
     summary: str
     next_step: str
-    steps: tuple[Step, ...]
+    steps: tuple[TraceStep, ...]
 
 
 _SUMMARY: Final = {
-    Verdict.NOT_FOUND: (
+    TraceVerdict.NOT_FOUND: (
         "not found in what is still held, or was looked at; that is not to say that it is lost"
     ),
-    Verdict.UNKNOWN: "unknown: a server that may know did not answer",
-    Verdict.ON_HOST: "on its host: no server has acknowledged it",
-    Verdict.ACKNOWLEDGED: "acknowledged, and its record is not found in what is still held, or was looked at",
-    Verdict.IN_KAFKA: "in Kafka, at the edge",
-    Verdict.MIRRORED: "in Kafka, on the central cluster, and not staged yet",
-    Verdict.STAGED: "staged, and in no closed bucket yet",
-    Verdict.IN_BUCKET: "in a closed bucket",
-    Verdict.LOST: "LOST: it is missing where it must be",
+    TraceVerdict.UNKNOWN: "unknown: a server that may know did not answer",
+    TraceVerdict.ON_HOST: "on its host: no server has acknowledged it",
+    TraceVerdict.ACKNOWLEDGED: "acknowledged, and its record is not found in what is still held, or was looked at",
+    TraceVerdict.IN_KAFKA: "in Kafka, at the edge",
+    TraceVerdict.MIRRORED: "in Kafka, on the central cluster, and not staged yet",
+    TraceVerdict.STAGED: "staged, and in no closed bucket yet",
+    TraceVerdict.IN_BUCKET: "in a closed bucket",
+    TraceVerdict.LOST: "LOST: it is missing where it must be",
 }
 
 
-def told(facts: Facts, host: HostSays | None = None) -> Story:
+def summarize_trace(facts: TraceResults, host: HostTrace | None = None) -> TraceSummary:
     """Summarize the results of a trace.
 
     Args:
@@ -121,7 +121,7 @@ def told(facts: Facts, host: HostSays | None = None) -> Story:
         if facts.event_type == dead_letters.TYPE and facts.event_id is not None
         else ""
     )
-    return Story(
+    return TraceSummary(
         verdict,
         _before(facts) + kind + _SUMMARY[verdict],
         _next_step(verdict, facts, host),
@@ -129,9 +129,9 @@ def told(facts: Facts, host: HostSays | None = None) -> Story:
     )
 
 
-def _before(facts: Facts) -> str:
+def _before(facts: TraceResults) -> str:
     # The requested position may be inside a record that begins earlier.
-    acknowledged = found(facts.acknowledged)
+    acknowledged = found_value(facts.acknowledged)
     if facts.begins_at is None or acknowledged is None:
         return ""
     blank = "" if acknowledged.record.blanks == 0 else ", or a blank line behind it"
@@ -140,7 +140,7 @@ def _before(facts: Facts) -> str:
     )
 
 
-def missing(facts: Facts) -> str | None:
+def loss_reason(facts: TraceResults) -> str | None:
     """Return why a traced event must be considered lost.
 
     An event is lost if the mirror, staging or a bucket has passed it, the next stage was searched
@@ -152,7 +152,11 @@ def missing(facts: Facts) -> str | None:
     Returns:
         A readable statement of where the event is missing; None if nothing shows that it is lost.
     """
-    edge, staged, standing = found(facts.edge), found(facts.staged), found(facts.standing)
+    edge, staged, standing = (
+        found_value(facts.edge),
+        found_value(facts.staged),
+        found_value(facts.standing),
+    )
     if not _is_absent(facts.bucket):
         return None
     if staged is not None:
@@ -164,16 +168,16 @@ def missing(facts: Facts) -> str | None:
             if is_closed
             else None
         )
-    last = found(facts.central) if facts.mirrored else edge
+    last = found_value(facts.central) if facts.mirrored else edge
     if last is not None:
-        staging = found(facts.staging) or 0
+        staging = found_value(facts.staging) or 0
         is_past = last.offset < staging and _is_absent(facts.staged)
         return (
             f"staging has passed its record, at {staging}, and no staged file or bucket has it"
             if is_past
             else None
         )
-    mirror = found(facts.mirror) or 0
+    mirror = found_value(facts.mirror) or 0
     if edge is not None and mirror > edge.offset and _is_absent(facts.central):
         return (
             f"the mirror has passed its record, at {mirror}, and the central cluster does not "
@@ -182,78 +186,78 @@ def missing(facts: Facts) -> str | None:
     return None
 
 
-def _is_absent(step: Looked[Any] | None) -> bool:
-    return step is not None and step.found is None and step.whole and step.failed is None
+def _is_absent(step: SearchResult[Any] | None) -> bool:
+    return step is not None and step.value is None and step.is_complete and step.error is None
 
 
-def _verdict(facts: Facts, host: HostSays | None) -> Verdict:
-    if missing(facts) is not None:
-        return Verdict.LOST
-    steps: tuple[tuple[Looked[Any] | None, Verdict], ...] = (
-        (facts.bucket, Verdict.IN_BUCKET),
-        (facts.staged, Verdict.STAGED),
-        (facts.central if facts.mirrored else None, Verdict.MIRRORED),
-        (facts.edge, Verdict.IN_KAFKA),
-        (facts.acknowledged, Verdict.ACKNOWLEDGED),
+def _verdict(facts: TraceResults, host: HostTrace | None) -> TraceVerdict:
+    if loss_reason(facts) is not None:
+        return TraceVerdict.LOST
+    steps: tuple[tuple[SearchResult[Any] | None, TraceVerdict], ...] = (
+        (facts.bucket, TraceVerdict.IN_BUCKET),
+        (facts.staged, TraceVerdict.STAGED),
+        (facts.central if facts.mirrored else None, TraceVerdict.MIRRORED),
+        (facts.edge, TraceVerdict.IN_KAFKA),
+        (facts.acknowledged, TraceVerdict.ACKNOWLEDGED),
     )
     for step, verdict in steps:
-        if found(step) is not None:
+        if found_value(step) is not None:
             return verdict
     if host is not None and host.stage in ("not_read", "spooled"):
-        return Verdict.ON_HOST
-    failed = any(step is not None and step.failed is not None for step, _ in steps)
-    return Verdict.UNKNOWN if failed else Verdict.NOT_FOUND
+        return TraceVerdict.ON_HOST
+    failed = any(step is not None and step.error is not None for step, _ in steps)
+    return TraceVerdict.UNKNOWN if failed else TraceVerdict.NOT_FOUND
 
 
-def _next_step(verdict: Verdict, facts: Facts, host: HostSays | None) -> str:
+def _next_step(verdict: TraceVerdict, facts: TraceResults, host: HostTrace | None) -> str:
     event_type = facts.event_type
-    if verdict is Verdict.IN_BUCKET:
-        bucket = found(facts.bucket)
+    if verdict is TraceVerdict.IN_BUCKET:
+        bucket = found_value(facts.bucket)
         assert bucket is not None
         return f"`hourmark bucket cat {event_type} {bucket.hour}` prints that bucket's events"
-    if verdict is Verdict.LOST:
+    if verdict is TraceVerdict.LOST:
         return (
             "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` "
             "say what else is missing; report it"
         )
-    if verdict is Verdict.STAGED and (standing := found(facts.standing)) is not None:
+    if verdict is TraceVerdict.STAGED and (standing := found_value(facts.standing)) is not None:
         return (
             f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next "
             "hour waits for"
         )
     if host is not None and (
-        verdict is Verdict.ON_HOST or facts.acknowledged is None
+        verdict is TraceVerdict.ON_HOST or facts.acknowledged is None
     ):  # the host does not know a position to trace
         return host.next_step
-    reports = found(facts.reported) or ()
-    if verdict is Verdict.NOT_FOUND and any(r.lost_bytes or r.unknown_losses for r in reports):
+    reports = found_value(facts.reported) or ()
+    if verdict is TraceVerdict.NOT_FOUND and any(r.lost_bytes or r.unknown_losses for r in reports):
         return (
             "its host has lost lines before they were read: `hourmark tail status` there "
             "names files and times"
         )
     return {
-        Verdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
-        Verdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
-        Verdict.IN_KAFKA: (
+        TraceVerdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
+        TraceVerdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
+        TraceVerdict.IN_KAFKA: (
             "`hourmark mirror lag` says whether the mirror copies; `hourmark etl run` stages "
             "what it has copied"
         ),
-        Verdict.ACKNOWLEDGED: (
+        TraceVerdict.ACKNOWLEDGED: (
             "is the byte where a line begins? A blank line makes no record; then `hourmark "
             "audit --ranges`"
         ),
-        Verdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max "
+        TraceVerdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max "
         "look further. On the line's host, "
         "`hourmark tail trace FILE:LINE` says whether it was sent",
     }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")
 
 
-def _steps(facts: Facts, host: HostSays | None) -> Iterator[Step]:
+def _steps(facts: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]:
     if host is not None:
         losses = (
             f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
         )
-        yield Step("host", State.YES, f"{host.stage}: {host.path}{losses}")
+        yield TraceStep("host", StepState.YES, f"{host.stage}: {host.path}{losses}")
     if facts.reported is not None:
         yield _step(
             "reported",
@@ -277,20 +281,26 @@ def _steps(facts: Facts, host: HostSays | None) -> Iterator[Step]:
         and facts.event_type == dead_letters.TYPE
         and "reason" in event
     ):
-        yield Step("dead letter", State.YES, f"{event['reason']}: {printable(event['detail'])}")
-    if (what := missing(facts)) is not None:
-        yield Step("lost", State.YES, what)
+        yield TraceStep(
+            "dead letter",
+            StepState.YES,
+            f"{event['reason']}: {escape_unprintable(event['detail'])}",
+        )
+    if (what := loss_reason(facts)) is not None:
+        yield TraceStep("lost", StepState.YES, what)
 
 
-def _step(name: str, step: Looked[Any] | None, tell: Any, why: str = "") -> Step:
+def _step(name: str, step: SearchResult[Any] | None, tell: Any, why: str = "") -> TraceStep:
     if step is None:
-        return Step(name, State.NOT_ASKED, "what it is asked by is not known")
-    if step.failed is not None:
-        return Step(name, State.UNREACHABLE, step.failed)
-    if step.found is not None:
-        return Step(name, State.YES, tell(step.found))
+        return TraceStep(name, StepState.NOT_ASKED, "what it is asked by is not known")
+    if step.error is not None:
+        return TraceStep(name, StepState.UNREACHABLE, step.error)
+    if step.value is not None:
+        return TraceStep(name, StepState.YES, tell(step.value))
     more = f"; {why}" if why else ""
-    return Step(name, State.NO if step.whole else State.NOT_FOUND, f"looked at {step.where}{more}")
+    return TraceStep(
+        name, StepState.NO if step.is_complete else StepState.NOT_FOUND, f"looked at {step.searched}{more}"
+    )
 
 
 def _reported(reports: Sequence[ReportedSource]) -> str:
@@ -313,13 +323,13 @@ def _report(r: ReportedSource) -> str:
     )
     goodbye = ", and said goodbye" if r.goodbye else ""
     return (
-        f"{printable(r.name)} ({r.host_id}) {caught_up}, {format_count(r.pending_bytes, 'byte')} "
+        f"{escape_unprintable(r.name)} ({r.host_id}) {caught_up}, {format_count(r.pending_bytes, 'byte')} "
         f"pending{lost}{unknown}; received at "
         f"{format_iso(r.received_at_ms)}{goodbye}"
     )
 
 
-def _acknowledged(told: Acknowledged) -> str:
+def _acknowledged(told: FoundAuditRecord) -> str:
     r = told.record
     promised = (
         ", ".join(
@@ -338,21 +348,21 @@ def _acknowledged(told: Acknowledged) -> str:
         )
     return (
         f"at {format_iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
-        f"{printable(r.path)} on {printable(r.host_name)}, "
+        f"{escape_unprintable(r.path)} on {escape_unprintable(r.host_name)}, "
         f"file {r.file_id} generation {r.generation}, {format_count(r.lines, 'line')}{blanks}; "
         f"promised: {promised} "
         f"({told.topic}-{told.partition} offset {told.offset}){others}"
     )
 
 
-def _record(r: Record) -> str:
+def _record(r: FoundKafkaRecord) -> str:
     return (
         f"topic {r.topic} partition {r.partition} offset {r.offset}, written at "
         f"{format_iso(r.at_ms)}, in range {r.range_id}"
     )
 
 
-def _staged(s: Staged) -> str:
+def _staged(s: FoundStagedRow) -> str:
     listed = (
         f"listed for the bucket {s.listed}" if s.listed is not None else "listed for no bucket yet"
     )
@@ -361,7 +371,7 @@ def _staged(s: Staged) -> str:
     )
 
 
-def _in_bucket(b: InBucket) -> str:
+def _in_bucket(b: FoundBucketRecord) -> str:
     own = Hour.containing(b.event_id.time_ms, b.hour.length_s)
     late = f", as late: its own hour is {own}" if own != b.hour else ""
     return (
@@ -370,23 +380,23 @@ def _in_bucket(b: InBucket) -> str:
     )
 
 
-def _behind(step: Looked[int] | None, what: str) -> str:
-    if step is None or step.found is None:
-        return "" if step is None or step.failed is None else step.failed
-    return f"{what} from offset {step.found} of its partition on"
+def _behind(step: SearchResult[int] | None, what: str) -> str:
+    if step is None or step.value is None:
+        return "" if step is None or step.error is None else step.error
+    return f"{what} from offset {step.value} of its partition on"
 
 
-def _frontier(facts: Facts) -> str:
+def _frontier(facts: TraceResults) -> str:
     if facts.standing is None:
         return ""
-    if facts.standing.found is None:
-        return facts.standing.failed or f"the ledger knows no type {facts.event_type}"
+    if facts.standing.value is None:
+        return facts.standing.error or f"the ledger knows no type {facts.event_type}"
     return (
-        f"the next hour of {facts.event_type} to close is {facts.standing.found.hour} "
-        f"({facts.standing.found.state.value})"
+        f"the next hour of {facts.event_type} to close is {facts.standing.value.hour} "
+        f"({facts.standing.value.state.value})"
     )
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Return a text with all non-printable characters escaped, safe to print on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

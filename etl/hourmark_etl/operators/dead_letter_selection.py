@@ -23,7 +23,7 @@ _AGO: Final = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Wanted(NamedTuple):
+class DeadLetterFilter(NamedTuple):
     """A filter for dead letters. An empty sequence does not restrict its field.
 
     Attributes:
@@ -62,7 +62,7 @@ GROUPS: Final[Mapping[str, Callable[[Event], Any]]] = {
 
 
 @dataclasses.dataclass(slots=True)
-class Count:
+class DeadLetterCount:
     """The size of a group of dead letters and the time span in which they were observed.
 
     Attributes:
@@ -81,7 +81,7 @@ class Count:
         self.first, self.last = min(self.first, time), max(self.last, time)
 
 
-class Letters:
+class FilteredDeadLetters:
     """An iterable of the dead letters that match a filter, with statistics about what was read.
 
     It can be iterated once. The statistics are complete after the iteration.
@@ -93,7 +93,7 @@ class Letters:
         back_to: Earliest time of observation read so far, as ISO 8601 text; None before the first.
     """
 
-    def __init__(self, wanted: Wanted, read: Iterator[Event], *, whole: bool) -> None:
+    def __init__(self, wanted: DeadLetterFilter, read: Iterator[Event], *, whole: bool) -> None:
         """Create the iterable without reading anything.
 
         Args:
@@ -124,7 +124,9 @@ class Letters:
         )
 
 
-def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[str, ...], Count]:
+def count_by(
+    groups: Sequence[str], letters: Iterable[Event]
+) -> dict[tuple[str, ...], DeadLetterCount]:
     """Count dead letters by the values of some fields.
 
     Args:
@@ -135,23 +137,23 @@ def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[st
         Counts by tuple of values in the order of `groups`; a missing value is "-". After
         `GROUPS_MAX` distinct tuples, all further ones are counted together under "(other)".
     """
-    counts: dict[tuple[str, ...], Count] = {}
+    counts: dict[tuple[str, ...], DeadLetterCount] = {}
     for letter in letters:
         key = tuple(
             "-" if (value := GROUPS[group](letter)) is None else str(value) for group in groups
         )
         if key not in counts and len(counts) >= GROUPS_MAX:
             key = (_OTHER,) * len(groups)
-        counts.setdefault(key, Count()).take(format_iso(unix_ms(letter["event_time"])))
+        counts.setdefault(key, DeadLetterCount()).take(format_iso(unix_ms(letter["event_time"])))
     return counts
 
 
-def order_of(letter: Event) -> tuple[Any, ...]:
+def observation_order(letter: Event) -> tuple[Any, ...]:
     """Return a sort key for dead letters: time of observation, then source and position."""
     return letter["event_time"], letter["source"], letter["position"]
 
 
-def described(letter: Event) -> Iterator[str]:
+def format_dead_letter(letter: Event) -> Iterator[str]:
     """Yield a readable description of a dead letter, line by line.
 
     The reason, the raw line, its origin and its position in the file are included. Non-printable
@@ -185,7 +187,7 @@ def described(letter: Event) -> Iterator[str]:
         )
 
 
-def moment_ms(text: str, now_ms: int) -> int:
+def parse_time_ms(text: str, now_ms: int) -> int:
     """Parse a point in time into Unix milliseconds.
 
     Args:

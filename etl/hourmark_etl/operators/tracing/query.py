@@ -26,7 +26,7 @@ _FORMS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfEvent:
+class EventQuery:
     """A request to trace an event.
 
     Attributes:
@@ -39,7 +39,7 @@ class OfEvent:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfRecord:
+class KafkaRecordQuery:
     """A request to trace a Kafka record in a topic of events.
 
     Attributes:
@@ -54,7 +54,7 @@ class OfRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfPlace:
+class FilePositionQuery:
     """A request to trace the line that begins at a byte offset of a file.
 
     Attributes:
@@ -83,11 +83,11 @@ class OfPlace:
         )
 
 
-Question = OfEvent | OfRecord | OfPlace
+TraceQuery = EventQuery | KafkaRecordQuery | FilePositionQuery
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HostSays:
+class HostTrace:
     """The output of `hourmark tail trace` on the host of a line.
 
     Attributes:
@@ -103,7 +103,7 @@ class HostSays:
     losses: int
 
 
-def parsed(what: str, event_type: str | None, generation: int | None) -> Question:
+def parse_query(what: str, event_type: str | None, generation: int | None) -> TraceQuery:
     """Parse the argument of `hourmark trace`.
 
     Args:
@@ -122,15 +122,17 @@ def parsed(what: str, event_type: str | None, generation: int | None) -> Questio
                 f"of which type is {what}? name it by --type; `hourmark types list` names "
                 "those declared"
             )
-        return OfEvent(event_id, event_type)
+        return EventQuery(event_id, event_type)
     if match := _RECORD.fullmatch(what):
-        return OfRecord(match[1], int(match[2]), int(match[3]))
+        return KafkaRecordQuery(match[1], int(match[2]), int(match[3]))
     if match := _PLACE.fullmatch(what):
-        return OfPlace(match[1], match[2], int(match[3]), generation, event_type)
+        return FilePositionQuery(match[1], match[2], int(match[3]), generation, event_type)
     raise UsageError(f"{what!r:.200} names nothing to trace: {_FORMS}")
 
 
-def told_by_host(answer: str, event_type: str | None = None) -> tuple[OfPlace | None, HostSays]:
+def parse_host_trace(
+    answer: str, event_type: str | None = None
+) -> tuple[FilePositionQuery | None, HostTrace]:
     """Parse the output of `hourmark tail trace FILE:LINE --json`.
 
     Args:
@@ -147,13 +149,15 @@ def told_by_host(answer: str, event_type: str | None = None) -> tuple[OfPlace | 
     """
     try:
         told: Any = json.loads(answer)
-        says = HostSays(
+        says = HostTrace(
             str(told["stage"]), str(told["path"]), str(told["next"]), int(told["losses"])
         )
         if told["offset"] is None or told["file_id"] is None:
             return None, says
         file = str(told["host_id"]), str(told["file_id"])
-        return OfPlace(*file, int(told["offset"]), int(told["generation"]), event_type), says
+        return FilePositionQuery(
+            *file, int(told["offset"]), int(told["generation"]), event_type
+        ), says
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(
             "--from: this is not what `hourmark tail trace FILE:LINE --json` prints "

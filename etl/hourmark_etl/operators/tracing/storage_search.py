@@ -30,19 +30,19 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.listings import groups_with_listing
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import ReportedSource, StagedGroup
-from hourmark_etl.operators.letters_read import Progress, Say
-from hourmark_etl.operators.tracing.found import (
-    ById,
-    ByPlace,
-    ByPosition,
-    InBucket,
-    Looked,
-    Sought,
-    Staged,
-    Standing,
-    asked,
+from hourmark_etl.operators.dead_letter_reader import PrintMessage, ReadProgress
+from hourmark_etl.operators.tracing.kafka_search import decode_envelope
+from hourmark_etl.operators.tracing.results import (
+    ByEventId,
+    ByFilePosition,
+    ByRangePosition,
+    FoundBucketRecord,
+    FoundStagedRow,
+    OldestOpenHour,
+    SearchCriterion,
+    SearchResult,
+    run_search,
 )
-from hourmark_etl.operators.tracing.topics import decoded
 from hourmark_etl.staging.files import IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage, StorageError
 
@@ -50,7 +50,7 @@ _TAILER: Final = "tailer"  # `kind` of a report
 _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
-class Kept:
+class StorageSearch:
     """The ledger and the storage as searched by a trace.
 
     The ledger is opened once, at its first use. If a server does not respond, the methods return a
@@ -64,7 +64,11 @@ class Kept:
     """
 
     def __init__(
-        self, open_ledger: Callable[[], Database], storage: Storage, bucket_seconds: int, say: Say
+        self,
+        open_ledger: Callable[[], Database],
+        storage: Storage,
+        bucket_seconds: int,
+        say: PrintMessage,
     ) -> None:
         self._open_ledger, self._storage, self._length_s, self._say = (
             open_ledger,
@@ -90,7 +94,7 @@ class Kept:
         if isinstance(self._opened, Database):
             self._opened.close()
 
-    def standing(self, event_type: str) -> Looked[Standing]:
+    def standing(self, event_type: str) -> SearchResult[OldestOpenHour]:
         """Return the oldest hour of an event type that is not closed.
 
         Args:
@@ -100,17 +104,21 @@ class Kept:
             The result; its `found` is None if the ledger does not have the type.
         """
 
-        def look() -> Looked[Standing]:
+        def look() -> SearchResult[OldestOpenHour]:
             known = frontiers(self._database, self._length_s)
             found = next(
-                (Standing(hour=f.hour, state=f.state) for f in known if f.event_type == event_type),
+                (
+                    OldestOpenHour(hour=f.hour, state=f.state)
+                    for f in known
+                    if f.event_type == event_type
+                ),
                 None,
             )
-            return Looked(found, "the ledger", whole=True)
+            return SearchResult(found, "the ledger", is_complete=True)
 
-        return asked("the ledger", look)
+        return run_search("the ledger", look)
 
-    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]:
+    def reported(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
         """Return the latest reports of the tailer on a host, sorted by host id and source.
 
         Args:
@@ -120,18 +128,18 @@ class Kept:
             The result; its `found` is None if no tailer of that host has ever reported.
         """
 
-        def look() -> Looked[tuple[ReportedSource, ...]]:
+        def look() -> SearchResult[tuple[ReportedSource, ...]]:
             known = (
                 r
                 for r in reporters(self._database)
                 if r.kind == _TAILER and host in (r.host_id, r.host_name)
             )
             found = tuple(sorted(known, key=lambda r: (r.host_id, r.source)))
-            return Looked(found or None, "the ledger's reports", whole=True)
+            return SearchResult(found or None, "the ledger's reports", is_complete=True)
 
-        return asked("the ledger's reports", look)
+        return run_search("the ledger's reports", look)
 
-    def staging(self, central: Partition) -> Looked[int]:
+    def staging(self, central: Partition) -> SearchResult[int]:
         """Return the next offset of a partition that will be staged.
 
         Args:
@@ -142,17 +150,19 @@ class Kept:
             partition.
         """
 
-        def look() -> Looked[int]:
+        def look() -> SearchResult[int]:
             known = positions_of_topic(self._database, central)
-            return Looked(
+            return SearchResult(
                 known[0].next_offset if len(known) == 1 else None,
                 "the ledger's positions",
-                whole=True,
+                is_complete=True,
             )
 
-        return asked("the ledger's positions", look)
+        return run_search("the ledger's positions", look)
 
-    def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
+    def staged(
+        self, event_type: str, hour: Hour, sought: ByEventId | ByRangePosition
+    ) -> SearchResult[FoundStagedRow]:
         """Return the row of an event in a staged file.
 
         Staged files are deleted some time after their bucket was closed.
@@ -166,28 +176,30 @@ class Kept:
             The result; its `found` is None if no staged file of this type and hour has the event.
         """
 
-        def look() -> Looked[Staged]:
+        def look() -> SearchResult[FoundStagedRow]:
             groups = [
                 (g, listed)
                 for g, listed in groups_with_listing(self._database, event_type, hour.start_s)
-                if isinstance(sought, ByPosition)
+                if isinstance(sought, ByRangePosition)
                 or g.first_id <= bytes(sought.event_id) <= g.last_id
             ]
-            progress = Progress(len(groups), self._say, "staged files")
+            progress = ReadProgress(len(groups), self._say, "staged files")
             found = None
             for group, listed_s in groups:
                 progress.step()
                 if (found := self._staged_in(group, listed_s, hour, sought)) is not None:
                     break
-            return Looked(
+            return SearchResult(
                 found,
                 f"{format_count(len(groups), 'staged file')} of {event_type} {hour}",
-                whole=True,
+                is_complete=True,
             )
 
-        return asked(f"staged files of {event_type} {hour}", look)
+        return run_search(f"staged files of {event_type} {hour}", look)
 
-    def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
+    def bucket(
+        self, event_type: str, hour: Hour, sought: SearchCriterion
+    ) -> SearchResult[FoundBucketRecord]:
         """Return the record of an event in a closed bucket: of its hour, or if late, a later one.
 
         If the ledger is not available, only the bucket of the event's own hour is searched.
@@ -202,15 +214,19 @@ class Kept:
             reported in `failed`.
         """
 
-        def look() -> Looked[InBucket]:
+        def look() -> SearchResult[FoundBucketRecord]:
             buckets, why = self._buckets(event_type, hour)
-            progress = Progress(sum(len(b.files) for b in buckets), self._say, "files of buckets")
+            progress = ReadProgress(
+                sum(len(b.files) for b in buckets), self._say, "files of buckets"
+            )
             places = ((b, *file) for b in buckets for file in self._files_with(b, sought, progress))
             found = next(places, None)
             where = f"{format_count(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
-            return Looked(None if found is None else self._in_bucket(*found), where, whole=not why)
+            return SearchResult(
+                None if found is None else self._in_bucket(*found), where, is_complete=not why
+            )
 
-        return asked(f"closed buckets of {event_type}", look)
+        return run_search(f"closed buckets of {event_type}", look)
 
     def _buckets(self, event_type: str, hour: Hour) -> tuple[tuple[ClosedBucket, ...], str]:
         # The second value states why later buckets are missing; it is empty if none is.
@@ -224,10 +240,14 @@ class Kept:
             return own, f"; later ones were not looked into, which may hold it as late: {error}"
 
     def _staged_in(
-        self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: ById | ByPosition
-    ) -> Staged | None:
+        self,
+        group: StagedGroup,
+        listed_s: int | None,
+        hour: Hour,
+        sought: ByEventId | ByRangePosition,
+    ) -> FoundStagedRow | None:
         rows = [RowSlice(group.first_row, group.rows)]
-        if isinstance(sought, ById):
+        if isinstance(sought, ByEventId):
             low = int.from_bytes(sought.event_id, "big")
             table, _ = read_rows(self._storage, group.path, rows, _PLACE, IdRange(low, low))
             found = table.to_pylist()
@@ -242,7 +262,7 @@ class Kept:
         if not found:
             return None
         row = found[0]
-        return Staged(
+        return FoundStagedRow(
             path=group.path,
             event_id=EventId(row["event_id"]),
             range_id=RangeId(row["range_id"]),
@@ -263,14 +283,14 @@ class Kept:
         )
         return next(
             (
-                int(decoded(group.event_type, datum)["position"])
+                int(decode_envelope(group.event_type, datum)["position"])
                 for datum in table.column("datum").to_pylist()
             ),
             None,
         )
 
     def _files_with(
-        self, bucket: ClosedBucket, sought: Sought, progress: Progress
+        self, bucket: ClosedBucket, sought: SearchCriterion, progress: ReadProgress
     ) -> Iterator[tuple[str, int, Event]]:
         for path, _ in bucket.files:
             progress.step()
@@ -290,10 +310,12 @@ class Kept:
                     f"{bucket.event_type} {hour}` names all that is wrong"
                 ) from error
 
-    def _in_bucket(self, bucket: ClosedBucket, path: str, row: int, event: Event) -> InBucket:
+    def _in_bucket(
+        self, bucket: ClosedBucket, path: str, row: int, event: Event
+    ) -> FoundBucketRecord:
         hour = Hour(bucket.hour_s, self._length_s)
         told = read_manifest(self._storage, bucket.event_type, hour)
-        return InBucket(
+        return FoundBucketRecord(
             hour=hour,
             file=path,
             row=row,
@@ -317,10 +339,10 @@ def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
     )
 
 
-def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
+def _events_in(container: ContainerReader, sought: SearchCriterion) -> Iterator[tuple[int, Event]]:
     # With an id, a block is decoded only if the id lies between its first id and the next block's.
     row = 0
-    if not isinstance(sought, ById):
+    if not isinstance(sought, ByEventId):
         for block in container:
             yield from (
                 (row + n, event)
@@ -341,11 +363,11 @@ def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int
         row += block.records
 
 
-def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
+def _stands_at(event: Event, sought: ByRangePosition | ByFilePosition) -> bool:
     file: Any = event["file"]
     if event["position"] != sought.position or file is None:
         return False
-    if isinstance(sought, ByPosition):
+    if isinstance(sought, ByRangePosition):
         return bool((file["id"], file["generation"]) == (sought.file_id, sought.generation))
     named = (
         HEX_128.fullmatch(sought.host) is not None or sought.host == event["host"]

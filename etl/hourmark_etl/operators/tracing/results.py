@@ -22,30 +22,30 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Looked(Generic[T]):
+class SearchResult(Generic[T]):
     """The result of one step of a trace.
 
     Attributes:
-        found: What was found; None if nothing was.
-        where: Readable description of the place that was searched.
-        whole: Whether every place that may contain it was searched, so that a missing result proves
+        value: What was found; None if nothing was.
+        searched: Readable description of the place that was searched.
+        is_complete: Whether every place that may contain it was searched, so that a missing result proves
             that it does not exist.
-        failed: Readable error if the search failed, for example because a server did not respond;
+        error: Readable error if the search failed, for example because a server did not respond;
             otherwise None.
     """
 
-    found: T | None
-    where: str
-    whole: bool = False
-    failed: str | None = None
+    value: T | None
+    searched: str
+    is_complete: bool = False
+    error: str | None = None
 
 
-def found(step: Looked[T] | None) -> T | None:
+def found_value(step: SearchResult[T] | None) -> T | None:
     """Return what a step of a trace found; None if it found nothing or was not taken."""
-    return None if step is None else step.found
+    return None if step is None else step.value
 
 
-def asked(where: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
+def run_search(where: str, ask: Callable[[], SearchResult[T]]) -> SearchResult[T]:
     """Run one step of a trace and convert errors to a failed result.
 
     Other steps can then continue.
@@ -66,10 +66,10 @@ def asked(where: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
     except UsageError:
         raise
     except HourmarkError as error:
-        return Looked(None, where, failed=str(error))
+        return SearchResult(None, where, error=str(error))
 
 
-class Site(enum.Enum):
+class ClusterRole(enum.Enum):
     """The role of a Kafka cluster: `EDGE` or `CENTRAL`. One cluster may have both roles."""
 
     EDGE = "edge"
@@ -77,7 +77,7 @@ class Site(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ById:
+class ByEventId:
     """A search criterion: the event with this id.
 
     Attributes:
@@ -88,7 +88,7 @@ class ById:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByPosition:
+class ByRangePosition:
     """A search criterion: the event that begins at a position of a byte range or file.
 
     Attributes:
@@ -105,7 +105,7 @@ class ByPosition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByPlace:
+class ByFilePosition:
     """A search criterion: the event in a bucket that begins at a position of a file.
 
     Attributes:
@@ -122,11 +122,11 @@ class ByPlace:
     position: int
 
 
-Sought = ById | ByPosition | ByPlace
+SearchCriterion = ByEventId | ByRangePosition | ByFilePosition
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledged:
+class FoundAuditRecord:
     """The audit record of a byte range, which is written just before the range is acknowledged.
 
     Attributes:
@@ -148,7 +148,7 @@ class Acknowledged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class FoundKafkaRecord:
     """An event in Kafka.
 
     Attributes:
@@ -171,7 +171,7 @@ class Record:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class FoundStagedRow:
     """The row of an event in a staged file.
 
     Attributes:
@@ -194,7 +194,7 @@ class Staged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InBucket:
+class FoundBucketRecord:
     """An event in a closed bucket.
 
     Attributes:
@@ -220,7 +220,7 @@ class InBucket:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class OldestOpenHour:
     """The oldest hour of an event type that is not closed.
 
     Attributes:
@@ -233,7 +233,7 @@ class Standing:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Facts:
+class TraceResults:
     """All results of a trace. A step that is None was not taken, because its input is unknown.
 
     Attributes:
@@ -255,24 +255,24 @@ class Facts:
 
     mirrored: bool
     begins_at: int | None = None
-    reported: Looked[tuple[ReportedSource, ...]] | None = None
+    reported: SearchResult[tuple[ReportedSource, ...]] | None = None
     event_type: str | None = None
     event_id: EventId | None = None
-    acknowledged: Looked[Acknowledged] | None = None
-    edge: Looked[Record] | None = None
-    mirror: Looked[int] | None = None
-    central: Looked[Record] | None = None
-    staging: Looked[int] | None = None
-    staged: Looked[Staged] | None = None
-    bucket: Looked[InBucket] | None = None
-    standing: Looked[Standing] | None = None
+    acknowledged: SearchResult[FoundAuditRecord] | None = None
+    edge: SearchResult[FoundKafkaRecord] | None = None
+    mirror: SearchResult[int] | None = None
+    central: SearchResult[FoundKafkaRecord] | None = None
+    staging: SearchResult[int] | None = None
+    staged: SearchResult[FoundStagedRow] | None = None
+    bucket: SearchResult[FoundBucketRecord] | None = None
+    standing: SearchResult[OldestOpenHour] | None = None
 
     @property
     def event(self) -> Event | None:
         """Return the event's fields from the last step that found it; None if no step did."""
         given = (
-            step.found.event
+            step.value.event
             for step in (self.bucket, self.central, self.edge)
-            if step is not None and step.found is not None
+            if step is not None and step.value is not None
         )
         return next(given, None)

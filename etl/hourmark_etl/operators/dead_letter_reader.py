@@ -20,16 +20,18 @@ from hourmark.kafka.topic_names import events_topic
 from hourmark.records import dead_letters
 from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.buckets.reader import Event, find_manifest, list_hours, read_events
-from hourmark_etl.operators.letters import Wanted
+from hourmark_etl.operators.dead_letter_selection import DeadLetterFilter
 from hourmark_etl.storage import Storage
 
 RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
 _PROGRESS_S: Final = 5.0
-Say = Callable[[str], None]
+PrintMessage = Callable[[str], None]
 
 
-def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
+def read_dead_letters_from_topic(
+    edge: KafkaCluster, records_max: int, say: PrintMessage
+) -> Iterator[Event]:
     """Yield the newest dead letters in the edge topic.
 
     Args:
@@ -55,7 +57,7 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
     share = -(-records_max // len(partitions))
     spans = {p: (max(starts[p], ends[p] - share), int(ends[p])) for p in partitions}
     schemas = _schemas(edge)
-    progress = Progress(sum(end - start for start, end in spans.values()), say)
+    progress = ReadProgress(sum(end - start for start, end in spans.values()), say)
     with contextlib.closing(CommittedReader(edge, "edge", stall_s=_STALL_S)) as reader:
         for runs in reader.read(spans):
             for record in (record for run in runs for record in run.records):
@@ -67,7 +69,9 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
                 )
 
 
-def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) -> Iterator[Event]:
+def read_dead_letters_from_buckets(
+    storage: Storage, bucket_seconds: int, wanted: DeadLetterFilter, say: PrintMessage
+) -> Iterator[Event]:
     """Yield the dead letters in closed buckets of the requested time, in the order of the hours.
 
     Only buckets whose hour overlaps the filter's time span are read. The other conditions of the
@@ -90,14 +94,14 @@ def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) 
         for hour in list_hours(storage, dead_letters.TYPE, bucket_seconds)
         if hour.end_ms > wanted.since_ms and hour.start_s * 1000 < wanted.until_ms
     ]
-    progress = Progress(len(hours), say, "buckets")
+    progress = ReadProgress(len(hours), say, "buckets")
     for hour in hours:
         progress.step()
         if (manifest := find_manifest(storage, dead_letters.TYPE, hour)) is not None:
             yield from read_events(storage, dead_letters.TYPE, hour, manifest)
 
 
-class Progress:
+class ReadProgress:
     """A progress reporter that calls a function at most every five seconds during a long read.
 
     Args:
@@ -106,7 +110,7 @@ class Progress:
         of: Plural noun for the steps in messages.
     """
 
-    def __init__(self, total: int, say: Say, of: str = "records") -> None:
+    def __init__(self, total: int, say: PrintMessage, of: str = "records") -> None:
         self._total, self._say, self._of = total, say, of
         self._done, self._said_s = 0, time.monotonic()
 
