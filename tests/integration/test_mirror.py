@@ -139,25 +139,36 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
     topics = KafkaSearch(sites.config.kafka, print, now_ms=now_ms)
     kept = tracing.Servers(event_type=event_type, frontier=Hour.containing(now_ms, 60))
     walk = EventTracer(topics, kept, 60, SendWindow(since_ms=0, until_ms=now_ms + 900_000))
-    facts = walk.of(KafkaRecordQuery(topic("traced"), 1, 7))
-    copy = found_value(facts.central)
+    facts = walk.trace(KafkaRecordQuery(topic("traced"), 1, 7))
+    copy = found_value(facts.central_record)
     assert facts.event_id == ids[7] and copy is not None
     assert (copy.topic, copy.partition, copy.event_id) == (sites.remote("traced"), 1, ids[7])
     for question in (KafkaRecordQuery(copy.topic, 1, copy.offset), EventQuery(ids[7], event_type)):
-        again = walk.of(question)
-        at_edge = found_value(again.edge)
-        assert at_edge is not None and (at_edge.offset, found_value(again.central)) == (7, copy)
+        again = walk.trace(question)
+        at_edge = found_value(again.edge_record)
+        assert at_edge is not None and (at_edge.offset, found_value(again.central_record)) == (
+            7,
+            copy,
+        )
     assert summarize_trace(facts).verdict == "mirrored"
     assert (
-        topics.mirrored_to(topic("traced"), 1).value,
-        topics.mirrored_to(topic("traced"), 0).value,
+        topics.mirror_offset(topic("traced"), 1).value,
+        topics.mirror_offset(topic("traced"), 0).value,
     ) == (20, 0)
-    marker = walk.of(KafkaRecordQuery(copy.topic, 1, copy.offset + 1000))
-    assert marker.central is not None and marker.central.value is None and marker.central.is_complete
-    never = walk.of(
+    marker = walk.trace(KafkaRecordQuery(copy.topic, 1, copy.offset + 1000))
+    assert (
+        marker.central_record is not None
+        and marker.central_record.value is None
+        and marker.central_record.is_complete
+    )
+    never = walk.trace(
         EventQuery(LineIds("a" * 32, "b" * 32, 0).make(now_ms, 99, b"line"), event_type)
     )
-    assert never.edge is not None and never.edge.value is None and never.edge.is_complete
+    assert (
+        never.edge_record is not None
+        and never.edge_record.value is None
+        and never.edge_record.is_complete
+    )
 
 
 def test_a_record_of_seven_mebibytes_passes(sites: Sites) -> None:

@@ -119,7 +119,7 @@ def tracing(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventTrac
 
 def traced(world: World, event: Event, monkeypatch: pytest.MonkeyPatch) -> TraceSummary:
     with tracing(world, monkeypatch) as walk:
-        return summarize_trace(walk.of(EventQuery(event.id, event.event_type)))
+        return summarize_trace(walk.trace(EventQuery(event.id, event.event_type)))
 
 
 def in_buckets(world: World) -> set[EventId]:

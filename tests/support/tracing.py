@@ -142,19 +142,23 @@ class Servers:
             hour=bucket, file=path, row=4, event=event(), grade="proved", closed_at_ms=AT_MS + 9
         )
 
-    def topic_of(self, site: ClusterRole, event_type: str) -> str:
+    def topic_name(self, cluster: ClusterRole, event_type: str) -> str:
         topic = events_topic(event_type)
-        return topic if site is ClusterRole.EDGE else central_topic(topic, self.alias)
+        return topic if cluster is ClusterRole.EDGE else central_topic(topic, self.alias)
 
-    def audit_of_place(
+    def find_audit_record_of_line(
         self, place: FilePositionQuery, from_ms: int, to_ms: int
     ) -> SearchResult[FoundAuditRecord]:
         return self._looked(
             "audit",
-            self.audit if self.audit is not None and place.is_in(self.audit.record) else None,
+            self.audit
+            if self.audit is not None and place.matches_range(self.audit.record)
+            else None,
         )
 
-    def audit_of_range(self, range_id: RangeId, near_ms: int) -> SearchResult[FoundAuditRecord]:
+    def find_audit_record_of_range(
+        self, range_id: RangeId, near_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         assert near_ms == AT_MS
         return self._looked(
             "audit",
@@ -163,56 +167,56 @@ class Servers:
             else None,
         )
 
-    def at(
-        self, site: ClusterRole, topic: str, partition: int, offset: int
+    def read_record(
+        self, cluster: ClusterRole, topic: str, partition: int, offset: int
     ) -> SearchResult[FoundKafkaRecord]:
-        held = self._held(site, topic)
+        held = self._held(cluster, topic)
         return self._looked(
-            site.value, held if held is not None and held.offset == offset else None
+            cluster.value, held if held is not None and held.offset == offset else None
         )
 
-    def find(
+    def find_event(
         self,
-        site: ClusterRole,
+        cluster: ClusterRole,
         topic: str,
-        sought: ByEventId | ByRangePosition,
+        criterion: ByEventId | ByRangePosition,
         from_ms: int,
         to_ms: int | None,
         partition: int | None = None,
     ) -> SearchResult[FoundKafkaRecord]:
-        held = self._held(site, topic)
+        held = self._held(cluster, topic)
         return self._looked(
-            site.value,
+            cluster.value,
             held
             if held is not None
             and from_ms <= held.at_ms <= (to_ms or held.at_ms)
-            and _is(sought, held.event_id)
+            and _is(criterion, held.event_id)
             else None,
         )
 
-    def of_request(
-        self, topic: str, sought: ByEventId | ByRangePosition, audited_ms: int
+    def find_event_near_audit(
+        self, topic: str, criterion: ByEventId | ByRangePosition, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
         held = self._held(ClusterRole.EDGE, topic)
-        return self._looked("edge", held if _is(sought) else None)
+        return self._looked("edge", held if _is(criterion) else None)
 
-    def last_of_request(
-        self, topic: str, range_id: RangeId, position: int, audited_ms: int
+    def find_last_event_before(
+        self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
         held = self._held(ClusterRole.EDGE, topic)
         return self._looked(
             "edge", held if held is not None and held.event["position"] <= position else None
         )
 
-    def mirrored_to(self, topic: str, partition: int) -> SearchResult[int]:
+    def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]:
         return self._looked("mirror", self.mirror)
 
-    def reported(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
+    def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
         return self._looked(
             "ledger", tuple(r for r in self.reports if host in (r.host_id, r.host_name)) or None
         )
 
-    def standing(self, event_type: str) -> SearchResult[OldestOpenHour]:
+    def oldest_open_hour(self, event_type: str) -> SearchResult[OldestOpenHour]:
         return self._looked(
             "ledger",
             OldestOpenHour(hour=self.frontier, state=HourState.OPEN)
@@ -220,23 +224,23 @@ class Servers:
             else None,
         )
 
-    def staging(self, central: Partition) -> SearchResult[int]:
+    def staging_offset(self, central: Partition) -> SearchResult[int]:
         return self._looked("ledger", self.next_staged)
 
-    def staged(
-        self, event_type: str, hour: Hour, sought: ByEventId | ByRangePosition
+    def find_staged_row(
+        self, event_type: str, hour: Hour, criterion: ByEventId | ByRangePosition
     ) -> SearchResult[FoundStagedRow]:
         return self._looked(
             "ledger",
-            self.row if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None,
+            self.row if (event_type, hour) == (self.event_type, HOUR) and _is(criterion) else None,
         )
 
-    def bucket(
-        self, event_type: str, hour: Hour, sought: SearchCriterion
+    def find_bucket_record(
+        self, event_type: str, hour: Hour, criterion: SearchCriterion
     ) -> SearchResult[FoundBucketRecord]:
         held = (
             self.in_bucket
-            if (event_type, hour) == (self.event_type, HOUR) and _is(sought)
+            if (event_type, hour) == (self.event_type, HOUR) and _is(criterion)
             else None
         )
         return self._looked("buckets", held)

@@ -103,24 +103,24 @@ def trace(
       hourmark trace 019aab5e-7c00-8a51-9d1c-4be1f0a4be11 --type click --json
       ssh web-1 hourmark tail trace /var/log/app/app.log:1734 --json | hourmark trace --from -
     """
-    question, host = _question(what, event_type, generation, answer)
-    if question is None:
-        alias, facts = None, TraceResults(mirrored=config.kafka.mirrored)
+    query, host = _query(what, event_type, generation, answer)
+    if query is None:
+        alias, results = None, TraceResults(is_mirrored=config.kafka.mirrored)
     else:
         window = _window(since, until, SystemClock().now_ms())
-        alias, facts = _at_a_site(config, _sites(config.kafka, site), question, window, records_max)
+        alias, results = _at_a_site(config, _sites(config.kafka, site), query, window, records_max)
     if not config.kafka.further_edges:
         alias = None  # with a single site, the output needs no site name
-    story = summarize_trace(facts, host)
+    summary = summarize_trace(results, host)
     if as_json:
-        print_json(_as_object(story, facts, alias))
+        print_json(_as_object(summary, results, alias))
     else:
-        print_lines(_text(story, facts, alias))
-    if not story.verdict.is_found:
+        print_lines(_text(summary, results, alias))
+    if not summary.verdict.is_found:
         raise SystemExit(1)
 
 
-def _question(
+def _query(
     what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None
 ) -> tuple[TraceQuery | None, HostTrace | None]:
     if (what is None) == (answer is None):
@@ -146,7 +146,7 @@ def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
 def _at_a_site(
     config: Config,
     sites: Sequence[KafkaSettings],
-    question: TraceQuery,
+    query: TraceQuery,
     window: SendWindow,
     records_max: int,
 ) -> tuple[str, TraceResults]:
@@ -160,12 +160,12 @@ def _at_a_site(
             length_s,
             _say_progress,
         )
-    ) as kept:
+    ) as storage:
         for kafka in sites:
             topics = KafkaSearch(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
             try:
                 known.append(
-                    (kafka.edge_alias, EventTracer(topics, kept, length_s, window).of(question))
+                    (kafka.edge_alias, EventTracer(topics, storage, length_s, window).trace(query))
                 )
             except UsageError as error:  # a topic of another site
                 refused.append(error)
@@ -195,40 +195,40 @@ def _window(since: str | None, until: str | None, now_ms: int) -> SendWindow:
     return window
 
 
-def _text(story: TraceSummary, facts: TraceResults, site: str | None) -> Iterator[str]:
-    yield story.summary
+def _text(summary: TraceSummary, results: TraceResults, site: str | None) -> Iterator[str]:
+    yield summary.summary
     if site is not None:
         yield f"  by what the site {site} has"
-    if facts.event_id is not None:
-        yield f"  {facts.event_type} {facts.event_id}{_of(facts)}"
-    width = max(len(step.name) for step in story.steps)
-    for step in story.steps:
+    if results.event_id is not None:
+        yield f"  {results.event_type} {results.event_id}{_of(results)}"
+    width = max(len(step.name) for step in summary.steps)
+    for step in summary.steps:
         state = "" if step.state == "yes" else f"{step.state.replace('_', ' ')}: "
         yield f"  {step.name.ljust(width)}  {state}{step.what}"
-    yield f"next: {story.next_step}"
+    yield f"next: {summary.next_step}"
 
 
-def _of(facts: TraceResults) -> str:
-    if (event := facts.event) is None:
+def _of(results: TraceResults) -> str:
+    if (event := results.event) is None:
         return ""
     return f" of {escape_unprintable(event['host'])}, {escape_unprintable(event['source'])} at {event['position']}"
 
 
-def _as_object(story: TraceSummary, facts: TraceResults, site: str | None) -> dict[str, Any]:
-    acknowledged = found_value(facts.acknowledged)
+def _as_object(summary: TraceSummary, results: TraceResults, site: str | None) -> dict[str, Any]:
+    acknowledged = found_value(results.audit_record)
     return {
-        "verdict": story.verdict.value,
-        "summary": story.summary,
+        "verdict": summary.verdict.value,
+        "summary": summary.summary,
         **({} if site is None else {"site": site}),
-        "type": facts.event_type,
-        "event_id": None if facts.event_id is None else str(facts.event_id),
-        "begins_at": facts.begins_at,
+        "type": results.event_type,
+        "event_id": None if results.event_id is None else str(results.event_id),
+        "begins_at": results.begins_at,
         "event": None
-        if facts.event is None
-        else to_json_value({**facts.event, "event_id": str(facts.event_id)}),
+        if results.event is None
+        else to_json_value({**results.event, "event_id": str(results.event_id)}),
         "acknowledged_at_ms": None if acknowledged is None else acknowledged.at_ms,
-        "steps": [dataclasses.asdict(step) for step in story.steps],
-        "next": story.next_step,
+        "steps": [dataclasses.asdict(step) for step in summary.steps],
+        "next": summary.next_step,
     }
 
 

@@ -71,17 +71,17 @@ class _Spans(NamedTuple):
 
 
 class KafkaSearch:
-    """The Kafka clusters of one site as searched by a trace.
+    """Searches the Kafka clusters of one site for the records of a traced event.
 
     If a cluster does not respond, or a record cannot be decoded, the methods return a result whose
-    `failed` is set instead of raising an error. A cluster that did not respond is not asked again,
-    except by `at`.
+    `error` is set instead of raising an error. A cluster that did not respond is not queried again,
+    except by `read_record`.
 
     Args:
         kafka: Settings of the edge cluster and the central cluster, which may be the same cluster.
-        say: Function that is called with readable progress messages.
+        print_message: Function that prints a readable progress message.
         now_ms: Current time, Unix milliseconds.
-        records_max: Approximate maximum number of records that one step reads.
+        records_max: Approximate maximum number of records that one search reads.
 
     Attributes:
         alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
@@ -90,7 +90,7 @@ class KafkaSearch:
     def __init__(
         self,
         kafka: KafkaSettings,
-        say: PrintMessage,
+        print_message: PrintMessage,
         *,
         now_ms: int,
         records_max: int = RECORDS_MAX,
@@ -100,42 +100,43 @@ class KafkaSearch:
             ClusterRole.EDGE: Cluster(kafka.edge, "edge"),
             ClusterRole.CENTRAL: Cluster(kafka.central_cluster, "central"),
         }
-        self._say, self._records_max = say, records_max
+        self._print_message, self._records_max = print_message, records_max
         self._latest_ms = now_ms + _REQUEST_MS  # allows for clocks that are ahead of this one
-        self._away: dict[
-            ClusterRole, str
-        ] = {}  # errors of clusters that did not respond and are not asked again
+        # Errors of clusters that did not respond and are not queried again.
+        self._unavailable: dict[ClusterRole, str] = {}
 
-    def topic_of(self, site: ClusterRole, event_type: str) -> str:
+    def topic_name(self, cluster: ClusterRole, event_type: str) -> str:
         """Return the name of an event type's topic on the edge or central cluster."""
         return (
             events_topic(event_type)
-            if site is ClusterRole.EDGE
+            if cluster is ClusterRole.EDGE
             else central_topic(events_topic(event_type), self.alias)
         )
 
-    def audit_of_place(
+    def find_audit_record_of_line(
         self, place: FilePositionQuery, from_ms: int, to_ms: int
     ) -> SearchResult[FoundAuditRecord]:
         """Return the audit record of the byte range that contains a position of a file.
 
         The newest records of each partition are read first. If several files of the same path have
         the position, the latest file is preferred, and `other_files` counts the others. The edge
-        cluster is searched first, then the mirrored topic if the edge may not have the record.
+        cluster is searched first, then the mirrored topic if the edge may no longer have the record.
 
         Args:
-            place: The position.
+            place: The position in a file.
             from_ms: Start of the time span in which the record was written, Unix milliseconds.
             to_ms: End of the time span, Unix milliseconds.
 
         Returns:
-            The result; its `found` is None if no such record was read.
+            The result; its `value` is None if no such record was read.
         """
         return self._audit(
             lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms)
         )
 
-    def audit_of_range(self, range_id: RangeId, near_ms: int) -> SearchResult[FoundAuditRecord]:
+    def find_audit_record_of_range(
+        self, range_id: RangeId, near_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         """Return the audit record of a byte range.
 
         The record may be hours newer than the range's events, if the first attempt to write it
@@ -147,10 +148,10 @@ class KafkaSearch:
             near_ms: Time at which one of the range's events was written, Unix milliseconds.
 
         Returns:
-            The result; its `found` is None if no such record was read.
+            The result; its `value` is None if no such record was read.
         """
 
-        def look(site: ClusterRole, topic: str) -> SearchResult[FoundAuditRecord]:
+        def search(site: ClusterRole, topic: str) -> SearchResult[FoundAuditRecord]:
             from_ms, to_ms = near_ms - _REQUEST_MS, self._latest_ms
             spans = self._spans(site, topic, None, from_ms, to_ms)
             first = self._first(site, spans, lambda m: m.key() == bytes(range_id))
@@ -160,113 +161,127 @@ class KafkaSearch:
                 spans.is_complete,
             )
 
-        return self._audit(look)
+        return self._audit(search)
 
     def _audit(
-        self, look: Callable[[ClusterRole, str], SearchResult[FoundAuditRecord]]
+        self, search: Callable[[ClusterRole, str], SearchResult[FoundAuditRecord]]
     ) -> SearchResult[FoundAuditRecord]:
         # The mirrored topic may still have records that the edge topic no longer has.
-        edge = self._asked(ClusterRole.EDGE, AUDIT, lambda: look(ClusterRole.EDGE, AUDIT))
-        if edge.value is not None or (edge.is_complete and edge.error is None) or self.alias is None:
+        edge = self._query_cluster(ClusterRole.EDGE, AUDIT, lambda: search(ClusterRole.EDGE, AUDIT))
+        if (
+            edge.value is not None
+            or (edge.is_complete and edge.error is None)
+            or self.alias is None
+        ):
             return edge
         copied = central_topic(AUDIT, self.alias)
-        central = self._asked(
-            ClusterRole.CENTRAL, copied, lambda: look(ClusterRole.CENTRAL, copied)
+        central = self._query_cluster(
+            ClusterRole.CENTRAL, copied, lambda: search(ClusterRole.CENTRAL, copied)
         )
         return central if central.value is not None else edge
 
-    def at(
-        self, site: ClusterRole, topic: str, partition: int, offset: int
+    def read_record(
+        self, cluster: ClusterRole, topic: str, partition: int, offset: int
     ) -> SearchResult[FoundKafkaRecord]:
         """Return the event at an offset.
 
         Args:
-            site: The cluster.
+            cluster: The cluster.
             topic: Name of the topic on that cluster.
             partition: Partition number.
             offset: Offset of the record.
 
         Returns:
-            The result; its `found` is None if there is no record at the offset.
+            The result; its `value` is None if there is no record at the offset.
         """
         return run_search(
-            f"{topic}-{partition} of the {site.value} cluster",
-            lambda: self._at(site, Partition(topic, partition), offset),
+            f"{topic}-{partition} of the {cluster.value} cluster",
+            lambda: self._at(cluster, Partition(topic, partition), offset),
         )
 
-    def find(
+    def find_event(
         self,
-        site: ClusterRole,
+        cluster: ClusterRole,
         topic: str,
-        sought: ByEventId | ByRangePosition,
+        criterion: ByEventId | ByRangePosition,
         from_ms: int,
         to_ms: int | None,
         partition: int | None = None,
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the first event that matches, among those written in a time span.
+        """Return the first event in a topic that matches, among those written in a time span.
 
         Args:
-            site: The cluster.
+            cluster: The cluster.
             topic: Name of the topic on that cluster.
-            sought: Id of the event, or its position in a byte range.
+            criterion: Id of the event, or its position in a byte range.
             from_ms: Start of the time span, Unix milliseconds.
             to_ms: End of the time span, Unix milliseconds; None means now.
             partition: The only partition to read; None reads all.
 
         Returns:
-            The result; its `found` is None if no record read matches. The oldest records are read first.
+            The result; its `value` is None if no record read matches. The oldest records are read
+            first.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
-        def look() -> SearchResult[FoundKafkaRecord]:
-            spans = self._spans(site, topic, partition, from_ms, until_ms)
-            first = self._first(site, spans, lambda m: _is_sought(m, sought))
+        def search() -> SearchResult[FoundKafkaRecord]:
+            spans = self._spans(cluster, topic, partition, from_ms, until_ms)
+            first = self._first(cluster, spans, lambda m: _matches(m, criterion))
             return SearchResult(
                 None if first is None else _record(first),
                 _where(topic, spans, from_ms, until_ms),
                 spans.is_complete,
             )
 
-        return self._asked(site, topic, look)
+        return self._query_cluster(cluster, topic, search)
 
-    def of_request(
-        self, topic: str, sought: ByEventId | ByRangePosition, audited_ms: int
+    def find_event_near_audit(
+        self, topic: str, criterion: ByEventId | ByRangePosition, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
         """Return an event of an acknowledged byte range from the edge cluster.
 
+        All records of a range are written within one request, so its events are near the range's
+        audit record in time.
+
         Args:
             topic: Name of the topic on the edge cluster.
-            sought: Id of the event, or its position in the range.
-            audited_ms: Time at which the audit record was written, Unix milliseconds. Records up to
+            criterion: Id of the event, or its position in the range.
+            audit_written_at_ms: Time at which the audit record was written, Unix milliseconds. Records up to
                 ten minutes before or after it are searched.
 
         Returns:
-            The result; its `found` is None if no record read matches.
+            The result; its `value` is None if no record read matches.
         """
-        return self.find(
-            ClusterRole.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
+        return self.find_event(
+            ClusterRole.EDGE,
+            topic,
+            criterion,
+            audit_written_at_ms - _REQUEST_MS,
+            audit_written_at_ms + _REQUEST_MS,
         )
 
-    def last_of_request(
-        self, topic: str, range_id: RangeId, position: int, audited_ms: int
+    def find_last_event_before(
+        self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the last event of a byte range that begins at or before a position.
+        """Return the last event of a byte range that begins at or before a position, from the edge.
 
         Args:
             topic: Name of the topic on the edge cluster.
             range_id: Id of the range.
             position: Byte offset in the file.
-            audited_ms: Time at which the range's audit record was written, Unix milliseconds.
+            audit_written_at_ms: Time at which the range's audit record was written, Unix milliseconds.
                 Records up to ten minutes before or after it are searched.
 
         Returns:
-            The result; its `found` is None if no event of the range begins there.
+            The result; its `value` is None if no event of the range begins there.
         """
 
-        def look() -> SearchResult[FoundKafkaRecord]:
-            from_ms, to_ms = audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
+        def search() -> SearchResult[FoundKafkaRecord]:
+            from_ms, to_ms = audit_written_at_ms - _REQUEST_MS, audit_written_at_ms + _REQUEST_MS
             spans = self._spans(ClusterRole.EDGE, topic, None, from_ms, to_ms)
-            messages = self._read(ClusterRole.EDGE, spans, ReadProgress(spans.records, self._say))
+            messages = self._read(
+                ClusterRole.EDGE, spans, ReadProgress(spans.records, self._print_message)
+            )
             with contextlib.closing(messages):
                 of_range = (
                     _record(m)
@@ -277,9 +292,9 @@ class KafkaSearch:
             last = max(before, key=lambda r: int(r.event["position"]), default=None)
             return SearchResult(last, _where(topic, spans, from_ms, to_ms), spans.is_complete)
 
-        return self._asked(ClusterRole.EDGE, topic, look)
+        return self._query_cluster(ClusterRole.EDGE, topic, search)
 
-    def mirrored_to(self, topic: str, partition: int) -> SearchResult[int]:
+    def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]:
         """Return the next offset of an edge partition that the mirror will copy.
 
         There must be a mirror.
@@ -292,7 +307,7 @@ class KafkaSearch:
             The offset; 0 if the mirror has copied nothing from this partition.
         """
 
-        def look() -> SearchResult[int]:
+        def search() -> SearchResult[int]:
             assert self.alias is not None, "there is no mirror"
             with contextlib.closing(
                 MirrorPositions(self._clusters[ClusterRole.CENTRAL].settings, self.alias)
@@ -303,18 +318,18 @@ class KafkaSearch:
                     is_complete=True,
                 )
 
-        return self._asked(ClusterRole.CENTRAL, "the mirror's positions", look)
+        return self._query_cluster(ClusterRole.CENTRAL, "the mirror's positions", search)
 
-    def _asked(
+    def _query_cluster(
         self, site: ClusterRole, what: str, ask: Callable[[], SearchResult[T]]
     ) -> SearchResult[T]:
         def known() -> SearchResult[T]:
-            if site in self._away:
-                raise Unavailable(self._away[site])
+            if site in self._unavailable:
+                raise Unavailable(self._unavailable[site])
             try:
                 return ask()
             except Unavailable as error:
-                self._away[site] = str(error)
+                self._unavailable[site] = str(error)
                 raise
 
         return run_search(f"{what} of the {site.value} cluster", known)
@@ -324,7 +339,7 @@ class KafkaSearch:
     ) -> SearchResult[FoundAuditRecord]:
         # Reads backwards in chunks, because most requests concern recent records.
         spans = self._spans(site, topic, None, from_ms, to_ms, newest=True)
-        progress = ReadProgress(spans.records, self._say)
+        progress = ReadProgress(spans.records, self._print_message)
         back_to = to_ms
         pieces = [
             (partition, max(start, high - _AT_ONCE), high)
@@ -335,8 +350,8 @@ class KafkaSearch:
             held = list[FoundAuditRecord]()
             for message in self._read(site, _Spans({partition: (low, high)}), progress):
                 back_to = min(back_to, message.timestamp()[1])
-                if place.is_in((told := _acknowledged(message)).record):
-                    held.append(told)
+                if place.matches_range((audit := _acknowledged(message)).record):
+                    held.append(audit)
             if held:
                 return SearchResult(
                     _newest_of(held), _where(topic, spans, back_to, to_ms), spans.is_complete
@@ -389,12 +404,12 @@ class KafkaSearch:
         )
 
     def _first(
-        self, site: ClusterRole, spans: _Spans, is_sought: Callable[[Message], bool]
+        self, site: ClusterRole, spans: _Spans, matches: Callable[[Message], bool]
     ) -> Message | None:
         with contextlib.closing(
-            self._read(site, spans, ReadProgress(spans.records, self._say))
+            self._read(site, spans, ReadProgress(spans.records, self._print_message))
         ) as messages:
-            return next((m for m in messages if is_sought(m)), None)
+            return next((m for m in messages if matches(m)), None)
 
     def _read(
         self, site: ClusterRole, spans: _Spans, progress: ReadProgress
@@ -407,15 +422,14 @@ class KafkaSearch:
 
 
 def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str] | None:
-    """Return the cluster and the event type of a topic.
+    """Split the name of an events topic into the cluster that has it and its event type.
 
     Args:
-        topic: Name of the topic on either cluster.
+        topic: Name of a topic on the edge cluster or the central cluster.
         alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
 
     Returns:
-        The cluster that has a topic of this name, and the event type; None if it is not a topic of
-        events.
+        The cluster and the event type; None if the name is not that of an events topic.
     """
     if (event_type := event_type_of_topic(topic)) is not None:
         return ClusterRole.EDGE, event_type
@@ -427,14 +441,16 @@ def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str]
 
 
 def decode_envelope(event_type: str, datum: bytes) -> Event:
-    """Decode the envelope of an event, or all fields of a dead letter.
+    """Decode the envelope fields of an event, or all fields of a dead letter.
+
+    The envelope is the fields that every event type begins with, such as time, host and position.
 
     Args:
         event_type: Type of the event.
-        datum: The Avro datum without framing.
+        datum: The Avro datum without the schema-id prefix of the record's value.
 
     Returns:
-        Values by field name. A dead letter with another schema is decoded as an envelope only.
+        Values by field name. A dead letter with an unknown schema is decoded as an envelope only.
 
     Raises:
         ValueError: The datum does not begin with an event's envelope.
@@ -448,11 +464,11 @@ def decode_envelope(event_type: str, datum: bytes) -> Event:
 def _newest_of(held: Sequence[FoundAuditRecord]) -> FoundAuditRecord:
     # The newest file wins; if its range was sent twice, the first audit record.
 
-    def file_of(told: FoundAuditRecord) -> tuple[str, str, int]:
-        return told.record.host_id, told.record.file_id, told.record.generation
+    def file_of(audit: FoundAuditRecord) -> tuple[str, str, int]:
+        return audit.record.host_id, audit.record.file_id, audit.record.generation
 
-    newest = next(told for told in held if file_of(told) == file_of(held[-1]))
-    return dataclasses.replace(newest, other_files=len({file_of(told) for told in held}) - 1)
+    newest = next(audit for audit in held if file_of(audit) == file_of(held[-1]))
+    return dataclasses.replace(newest, other_files=len({file_of(audit) for audit in held}) - 1)
 
 
 def _acknowledged(message: Message) -> FoundAuditRecord:
@@ -491,13 +507,13 @@ def _record(message: Message) -> FoundKafkaRecord:
     )
 
 
-def _is_sought(message: Message, sought: ByEventId | ByRangePosition) -> bool:
+def _matches(message: Message, criterion: ByEventId | ByRangePosition) -> bool:
     key = message.key() or b""
-    if isinstance(sought, ByEventId):
-        return key[: len(sought.event_id)] == bytes(sought.event_id)
-    if len(key) != KEY_SIZE or key[-8:] != bytes(sought.range_id):
+    if isinstance(criterion, ByEventId):
+        return key[: len(criterion.event_id)] == bytes(criterion.event_id)
+    if len(key) != KEY_SIZE or key[-8:] != bytes(criterion.range_id):
         return False
-    return bool(_record(message).event["position"] == sought.position)
+    return bool(_record(message).event["position"] == criterion.position)
 
 
 def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:

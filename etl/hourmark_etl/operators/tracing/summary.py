@@ -47,28 +47,33 @@ class TraceVerdict(enum.StrEnum):
 
     @property
     def is_found(self) -> bool:
-        """Return whether the event was found at any stage."""
+        """Return whether the event is known to be at some stage of the pipeline."""
         return self not in (TraceVerdict.NOT_FOUND, TraceVerdict.UNKNOWN, TraceVerdict.LOST)
 
 
 class StepState(enum.StrEnum):
-    """The outcome of one step of a trace: whether it found the event, or why it did not."""
+    """The outcome of one search of a trace.
+
+    `YES` means that the event was found, `NO` that it is certainly not there, `NOT_FOUND` that it
+    was not found but not everything was searched, `UNREACHABLE` that a server did not respond, and
+    `NOT_ASKED` that there was no search because its input is unknown.
+    """
 
     YES = "yes"
     NO = "no"
-    NOT_FOUND = "not_found"  # not everything was searched
+    NOT_FOUND = "not_found"
     UNREACHABLE = "unreachable"
-    NOT_ASKED = "not_asked"  # the input of the step is unknown
+    NOT_ASKED = "not_asked"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceStep:
-    """The readable result of one step of a trace.
+    """The readable result of one search of a trace.
 
     Attributes:
-        name: Name of the step, for example `edge`.
-        state: State of the step.
-        what: Readable description of what was found, or of what was searched.
+        name: Name of the pipeline stage that was searched, for example `edge`.
+        state: Outcome of the search.
+        what: Readable description of the object that was found, or of the searched places.
     """
 
     name: str
@@ -83,8 +88,8 @@ class TraceSummary:
     Attributes:
         verdict: How far the event has come.
         summary: One sentence about the verdict.
-        next_step: Next step for the operator.
-        steps: Results of the steps in the order of the pipeline.
+        next_step: Readable next step for the operator.
+        steps: Results of the searches, in the order of the pipeline.
     """
 
     verdict: TraceVerdict
@@ -108,56 +113,54 @@ _SUMMARY: Final = {
 }
 
 
-def summarize_trace(facts: TraceResults, host: HostTrace | None = None) -> TraceSummary:
-    """Summarize the results of a trace.
+def summarize_trace(results: TraceResults, host: HostTrace | None = None) -> TraceSummary:
+    """Summarize the results of a trace: how far the event has come, and the operator's next step.
 
     Args:
-        facts: What each step found.
+        results: Results of all searches.
         host: Output of `hourmark tail trace` on the host of the line; None if it is not known.
     """
-    verdict = _verdict(facts, host)
+    verdict = _verdict(results, host)
     kind = (
         "a dead letter, "
-        if facts.event_type == dead_letters.TYPE and facts.event_id is not None
+        if results.event_type == dead_letters.TYPE and results.event_id is not None
         else ""
     )
     return TraceSummary(
         verdict,
-        _before(facts) + kind + _SUMMARY[verdict],
-        _next_step(verdict, facts, host),
-        tuple(_steps(facts, host)),
+        _before(results) + kind + _SUMMARY[verdict],
+        _next_step(verdict, results, host),
+        tuple(_steps(results, host)),
     )
 
 
-def _before(facts: TraceResults) -> str:
+def _before(results: TraceResults) -> str:
     # The requested position may be inside a record that begins earlier.
-    acknowledged = found_value(facts.acknowledged)
-    if facts.begins_at is None or acknowledged is None:
+    acknowledged = found_value(results.audit_record)
+    if results.begins_at is None or acknowledged is None:
         return ""
     blank = "" if acknowledged.record.blanks == 0 else ", or a blank line behind it"
-    return (
-        f"a later line of the record that begins at byte {facts.begins_at}{blank}; that record is: "
-    )
+    return f"a later line of the record that begins at byte {results.begins_at}{blank}; that record is: "
 
 
-def loss_reason(facts: TraceResults) -> str | None:
-    """Return why a traced event must be considered lost.
+def loss_reason(results: TraceResults) -> str | None:
+    """Return the evidence that a traced event is lost.
 
     An event is lost if the mirror, staging or a bucket has passed it, the next stage was searched
     completely, and the event is not there.
 
     Args:
-        facts: What each step of the trace found.
+        results: Results of all searches of the trace.
 
     Returns:
         A readable statement of where the event is missing; None if nothing shows that it is lost.
     """
     edge, staged, standing = (
-        found_value(facts.edge),
-        found_value(facts.staged),
-        found_value(facts.standing),
+        found_value(results.edge_record),
+        found_value(results.staged_row),
+        found_value(results.oldest_open_hour),
     )
-    if not _is_absent(facts.bucket):
+    if not _is_absent(results.bucket_record):
         return None
     if staged is not None:
         is_closed = (
@@ -168,17 +171,17 @@ def loss_reason(facts: TraceResults) -> str | None:
             if is_closed
             else None
         )
-    last = found_value(facts.central) if facts.mirrored else edge
+    last = found_value(results.central_record) if results.is_mirrored else edge
     if last is not None:
-        staging = found_value(facts.staging) or 0
-        is_past = last.offset < staging and _is_absent(facts.staged)
+        staging = found_value(results.staging_offset) or 0
+        is_past = last.offset < staging and _is_absent(results.staged_row)
         return (
             f"staging has passed its record, at {staging}, and no staged file or bucket has it"
             if is_past
             else None
         )
-    mirror = found_value(facts.mirror) or 0
-    if edge is not None and mirror > edge.offset and _is_absent(facts.central):
+    mirror = found_value(results.mirror_offset) or 0
+    if edge is not None and mirror > edge.offset and _is_absent(results.central_record):
         return (
             f"the mirror has passed its record, at {mirror}, and the central cluster does not "
             "have it"
@@ -190,15 +193,15 @@ def _is_absent(step: SearchResult[Any] | None) -> bool:
     return step is not None and step.value is None and step.is_complete and step.error is None
 
 
-def _verdict(facts: TraceResults, host: HostTrace | None) -> TraceVerdict:
-    if loss_reason(facts) is not None:
+def _verdict(results: TraceResults, host: HostTrace | None) -> TraceVerdict:
+    if loss_reason(results) is not None:
         return TraceVerdict.LOST
     steps: tuple[tuple[SearchResult[Any] | None, TraceVerdict], ...] = (
-        (facts.bucket, TraceVerdict.IN_BUCKET),
-        (facts.staged, TraceVerdict.STAGED),
-        (facts.central if facts.mirrored else None, TraceVerdict.MIRRORED),
-        (facts.edge, TraceVerdict.IN_KAFKA),
-        (facts.acknowledged, TraceVerdict.ACKNOWLEDGED),
+        (results.bucket_record, TraceVerdict.IN_BUCKET),
+        (results.staged_row, TraceVerdict.STAGED),
+        (results.central_record if results.is_mirrored else None, TraceVerdict.MIRRORED),
+        (results.edge_record, TraceVerdict.IN_KAFKA),
+        (results.audit_record, TraceVerdict.ACKNOWLEDGED),
     )
     for step, verdict in steps:
         if found_value(step) is not None:
@@ -209,10 +212,10 @@ def _verdict(facts: TraceResults, host: HostTrace | None) -> TraceVerdict:
     return TraceVerdict.UNKNOWN if failed else TraceVerdict.NOT_FOUND
 
 
-def _next_step(verdict: TraceVerdict, facts: TraceResults, host: HostTrace | None) -> str:
-    event_type = facts.event_type
+def _next_step(verdict: TraceVerdict, results: TraceResults, host: HostTrace | None) -> str:
+    event_type = results.event_type
     if verdict is TraceVerdict.IN_BUCKET:
-        bucket = found_value(facts.bucket)
+        bucket = found_value(results.bucket_record)
         assert bucket is not None
         return f"`hourmark bucket cat {event_type} {bucket.hour}` prints that bucket's events"
     if verdict is TraceVerdict.LOST:
@@ -220,16 +223,19 @@ def _next_step(verdict: TraceVerdict, facts: TraceResults, host: HostTrace | Non
             "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` "
             "say what else is missing; report it"
         )
-    if verdict is TraceVerdict.STAGED and (standing := found_value(facts.standing)) is not None:
+    if (
+        verdict is TraceVerdict.STAGED
+        and (standing := found_value(results.oldest_open_hour)) is not None
+    ):
         return (
             f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next "
             "hour waits for"
         )
     if host is not None and (
-        verdict is TraceVerdict.ON_HOST or facts.acknowledged is None
+        verdict is TraceVerdict.ON_HOST or results.audit_record is None
     ):  # the host does not know a position to trace
         return host.next_step
-    reports = found_value(facts.reported) or ()
+    reports = found_value(results.tailer_reports) or ()
     if verdict is TraceVerdict.NOT_FOUND and any(r.lost_bytes or r.unknown_losses for r in reports):
         return (
             "its host has lost lines before they were read: `hourmark tail status` there "
@@ -252,33 +258,40 @@ def _next_step(verdict: TraceVerdict, facts: TraceResults, host: HostTrace | Non
     }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")
 
 
-def _steps(facts: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]:
+def _steps(results: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]:
     if host is not None:
         losses = (
             f"; losses were noted {host.losses} times under the file's names" if host.losses else ""
         )
         yield TraceStep("host", StepState.YES, f"{host.stage}: {host.path}{losses}")
-    if facts.reported is not None:
+    if results.tailer_reports is not None:
         yield _step(
             "reported",
-            facts.reported,
+            results.tailer_reports,
             _reported,
             "no tailer of that host id or name has ever reported",
         )
     yield _step(
         "acknowledged",
-        facts.acknowledged,
+        results.audit_record,
         _acknowledged,
         "no audit record: nobody was told that it is in Kafka",
     )
-    yield _step("edge", facts.edge, _record)
-    if facts.mirrored:
-        yield _step("mirrored", facts.central, _record, _behind(facts.mirror, "the mirror copies"))
-    yield _step("staged", facts.staged, _staged, _behind(facts.staging, "staging goes on"))
-    yield _step("bucket", facts.bucket, _in_bucket, _frontier(facts))
+    yield _step("edge", results.edge_record, _record)
+    if results.is_mirrored:
+        yield _step(
+            "mirrored",
+            results.central_record,
+            _record,
+            _behind(results.mirror_offset, "the mirror copies"),
+        )
+    yield _step(
+        "staged", results.staged_row, _staged, _behind(results.staging_offset, "staging goes on")
+    )
+    yield _step("bucket", results.bucket_record, _in_bucket, _frontier(results))
     if (
-        (event := facts.event) is not None
-        and facts.event_type == dead_letters.TYPE
+        (event := results.event) is not None
+        and results.event_type == dead_letters.TYPE
         and "reason" in event
     ):
         yield TraceStep(
@@ -286,7 +299,7 @@ def _steps(facts: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]:
             StepState.YES,
             f"{event['reason']}: {escape_unprintable(event['detail'])}",
         )
-    if (what := loss_reason(facts)) is not None:
+    if (what := loss_reason(results)) is not None:
         yield TraceStep("lost", StepState.YES, what)
 
 
@@ -299,7 +312,9 @@ def _step(name: str, step: SearchResult[Any] | None, tell: Any, why: str = "") -
         return TraceStep(name, StepState.YES, tell(step.value))
     more = f"; {why}" if why else ""
     return TraceStep(
-        name, StepState.NO if step.is_complete else StepState.NOT_FOUND, f"looked at {step.searched}{more}"
+        name,
+        StepState.NO if step.is_complete else StepState.NOT_FOUND,
+        f"looked at {step.searched}{more}",
     )
 
 
@@ -329,8 +344,8 @@ def _report(r: ReportedSource) -> str:
     )
 
 
-def _acknowledged(told: FoundAuditRecord) -> str:
-    r = told.record
+def _acknowledged(audit: FoundAuditRecord) -> str:
+    r = audit.record
     promised = (
         ", ".join(
             f"{p.count} of {p.event_type} {format_iso(p.hour_start_s * 1000)[:16]}"
@@ -340,18 +355,18 @@ def _acknowledged(told: FoundAuditRecord) -> str:
     )
     blanks = f", {format_count(r.blanks, 'blank line')}" if r.blanks else ""
     others = ""
-    if told.other_files:
-        files = format_count(told.other_files, "older file")
+    if audit.other_files:
+        files = format_count(audit.other_files, "older file")
         others = (
             f"; {files} of this path had the place too: --until, --generation or the file's "
             "id tell them apart"
         )
     return (
-        f"at {format_iso(told.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
+        f"at {format_iso(audit.at_ms)}: {r.kind} {r.range_id} [{r.start}, {r.end}) of "
         f"{escape_unprintable(r.path)} on {escape_unprintable(r.host_name)}, "
         f"file {r.file_id} generation {r.generation}, {format_count(r.lines, 'line')}{blanks}; "
         f"promised: {promised} "
-        f"({told.topic}-{told.partition} offset {told.offset}){others}"
+        f"({audit.topic}-{audit.partition} offset {audit.offset}){others}"
     )
 
 
@@ -386,14 +401,14 @@ def _behind(step: SearchResult[int] | None, what: str) -> str:
     return f"{what} from offset {step.value} of its partition on"
 
 
-def _frontier(facts: TraceResults) -> str:
-    if facts.standing is None:
+def _frontier(results: TraceResults) -> str:
+    if results.oldest_open_hour is None:
         return ""
-    if facts.standing.value is None:
-        return facts.standing.error or f"the ledger knows no type {facts.event_type}"
+    if results.oldest_open_hour.value is None:
+        return results.oldest_open_hour.error or f"the ledger knows no type {results.event_type}"
     return (
-        f"the next hour of {facts.event_type} to close is {facts.standing.value.hour} "
-        f"({facts.standing.value.state.value})"
+        f"the next hour of {results.event_type} to close is {results.oldest_open_hour.value.hour} "
+        f"({results.oldest_open_hour.value.state.value})"
     )
 
 

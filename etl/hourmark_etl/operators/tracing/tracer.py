@@ -48,53 +48,55 @@ _LATE_MS: Final = 8 * 86_400_000  # its record is usually written within the all
 
 
 class KafkaSearchPort(Protocol):
-    """The searches in Kafka that a trace uses; implemented by `tracing.topics.Topics`."""
+    """The Kafka searches that the trace of an event needs; implemented by `KafkaSearch`."""
 
     @property
     def alias(self) -> str | None: ...
-    def topic_of(self, site: ClusterRole, event_type: str) -> str: ...
-    def audit_of_place(
+    def topic_name(self, cluster: ClusterRole, event_type: str) -> str: ...
+    def find_audit_record_of_line(
         self, place: FilePositionQuery, from_ms: int, to_ms: int
     ) -> SearchResult[FoundAuditRecord]: ...
-    def audit_of_range(self, range_id: RangeId, near_ms: int) -> SearchResult[FoundAuditRecord]: ...
-    def at(
-        self, site: ClusterRole, topic: str, partition: int, offset: int
+    def find_audit_record_of_range(
+        self, range_id: RangeId, near_ms: int
+    ) -> SearchResult[FoundAuditRecord]: ...
+    def read_record(
+        self, cluster: ClusterRole, topic: str, partition: int, offset: int
     ) -> SearchResult[FoundKafkaRecord]: ...
-    def find(
+    def find_event(
         self,
-        site: ClusterRole,
+        cluster: ClusterRole,
         topic: str,
-        sought: ByEventId | ByRangePosition,
+        criterion: ByEventId | ByRangePosition,
         from_ms: int,
         to_ms: int | None,
         partition: int | None = None,
     ) -> SearchResult[FoundKafkaRecord]: ...
-    def of_request(
-        self, topic: str, sought: ByEventId | ByRangePosition, audited_ms: int
+    def find_event_near_audit(
+        self, topic: str, criterion: ByEventId | ByRangePosition, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]: ...
-    def last_of_request(
-        self, topic: str, range_id: RangeId, position: int, audited_ms: int
+    def find_last_event_before(
+        self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]: ...
-    def mirrored_to(self, topic: str, partition: int) -> SearchResult[int]: ...
+    def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]: ...
 
 
 class StorageSearchPort(Protocol):
-    """The searches in ledger and storage that a trace uses; implemented by `tracing.kept.Kept`."""
+    """The searches of ledger and storage for one event; implemented by `StorageSearch`."""
 
-    def reported(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]: ...
-    def standing(self, event_type: str) -> SearchResult[OldestOpenHour]: ...
-    def staging(self, central: Partition) -> SearchResult[int]: ...
-    def staged(
-        self, event_type: str, hour: Hour, sought: ByEventId | ByRangePosition
+    def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]: ...
+    def oldest_open_hour(self, event_type: str) -> SearchResult[OldestOpenHour]: ...
+    def staging_offset(self, central: Partition) -> SearchResult[int]: ...
+    def find_staged_row(
+        self, event_type: str, hour: Hour, criterion: ByEventId | ByRangePosition
     ) -> SearchResult[FoundStagedRow]: ...
-    def bucket(
-        self, event_type: str, hour: Hour, sought: SearchCriterion
+    def find_bucket_record(
+        self, event_type: str, hour: Hour, criterion: SearchCriterion
     ) -> SearchResult[FoundBucketRecord]: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SendWindow:
-    """The time span in which the traced object was sent, as far as the operator knows.
+    """The time span in which a traced event was sent, as far as the operator knows it.
 
     Attributes:
         since_ms: Start, Unix milliseconds; 0 if unknown.
@@ -107,122 +109,138 @@ class SendWindow:
 
 @dataclasses.dataclass(slots=True)
 class EventTracer:
-    """A procedure that searches everything that is known about one event.
+    """A tracer that searches Kafka, the ledger and storage for everything known about one event.
 
     Attributes:
-        topics: Searches in Kafka.
-        kept: Searches in the ledger and storage.
-        bucket_seconds: Length of a bucket.
+        kafka: Searches in Kafka.
+        storage: Searches in the ledger and storage.
+        bucket_seconds: Length of a bucket, in seconds.
         window: Time span in which the event was sent.
     """
 
-    topics: KafkaSearchPort
-    kept: StorageSearchPort
+    kafka: KafkaSearchPort
+    storage: StorageSearchPort
     bucket_seconds: int
     window: SendWindow
 
-    def of(self, question: TraceQuery) -> TraceResults:
-        """Trace an event, a record or a line.
+    def trace(self, query: TraceQuery) -> TraceResults:
+        """Search every stage of the pipeline for an event, a Kafka record or a line of a file.
 
         Args:
-            question: The object to trace.
+            query: The object to trace.
 
         Returns:
-            The results of all steps. Steps whose input is unknown are None; a step whose server did
-            not respond has `failed` set.
+            The results of all searches. A search whose input is unknown is None; if its server did
+            not respond, its `error` is set.
 
         Raises:
             UsageError: The topic of a record is not a topic of events; or closed buckets must be
                 searched for a line, and the window has no start.
         """
-        if isinstance(question, EventQuery):
-            return self._of_event(question.event_type, question.event_id, self._facts())
-        if isinstance(question, KafkaRecordQuery):
-            return self._of_record(question)
-        return self._of_place(question)
+        if isinstance(query, EventQuery):
+            return self._of_event(query.event_type, query.event_id, self._facts())
+        if isinstance(query, KafkaRecordQuery):
+            return self._of_record(query)
+        return self._of_place(query)
 
     def _facts(self) -> TraceResults:
-        return TraceResults(mirrored=self.topics.alias is not None)
+        return TraceResults(is_mirrored=self.kafka.alias is not None)
 
-    def _of_record(self, asked: KafkaRecordQuery) -> TraceResults:
-        meant = parse_events_topic(asked.topic, self.topics.alias)
+    def _of_record(self, query: KafkaRecordQuery) -> TraceResults:
+        meant = parse_events_topic(query.topic, self.kafka.alias)
         if meant is None:
             raise UsageError(
-                f"{asked.topic} is no topic of events: those are called {events_topic('TYPE')}, "
+                f"{query.topic} is no topic of events: those are called {events_topic('TYPE')}, "
                 "and on the central cluster "
-                f"{self.topics.topic_of(ClusterRole.CENTRAL, 'TYPE')}"
+                f"{self.kafka.topic_name(ClusterRole.CENTRAL, 'TYPE')}"
             )
         site, event_type = meant
-        record = self.topics.at(site, asked.topic, asked.partition, asked.offset)
-        facts = dataclasses.replace(self._facts(), event_type=event_type)
-        facts = (
-            dataclasses.replace(facts, edge=record)
+        record = self.kafka.read_record(site, query.topic, query.partition, query.offset)
+        results = dataclasses.replace(self._facts(), event_type=event_type)
+        results = (
+            dataclasses.replace(results, edge_record=record)
             if site is ClusterRole.EDGE
-            else dataclasses.replace(facts, central=record)
+            else dataclasses.replace(results, central_record=record)
         )
         return (
-            facts
+            results
             if record.value is None
-            else self._of_event(event_type, record.value.event_id, facts)
+            else self._of_event(event_type, record.value.event_id, results)
         )
 
     def _of_place(self, place: FilePositionQuery) -> TraceResults:
-        audit = self.topics.audit_of_place(place, self.window.since_ms, self.window.until_ms)
-        facts = dataclasses.replace(
-            self._facts(), acknowledged=audit, reported=self.kept.reported(place.host)
+        audit = self.kafka.find_audit_record_of_line(
+            place, self.window.since_ms, self.window.until_ms
+        )
+        results = dataclasses.replace(
+            self._facts(),
+            audit_record=audit,
+            tailer_reports=self.storage.tailer_reports(place.host),
         )
         if audit.value is None:
-            return self._in_old_buckets(place, facts) if place.event_type is not None else facts
+            return self._in_old_buckets(place, results) if place.event_type is not None else results
         record = audit.value.record
-        sought = ByRangePosition(record.range_id, record.file_id, record.generation, place.offset)
+        criterion = ByRangePosition(
+            record.range_id, record.file_id, record.generation, place.offset
+        )
         for event_type, hour in self._promised(record):
-            facts = dataclasses.replace(facts, event_type=None, edge=None, staged=None, bucket=None)
-            staged = self.kept.staged(event_type, hour, sought)
+            results = dataclasses.replace(
+                results, event_type=None, edge_record=None, staged_row=None, bucket_record=None
+            )
+            staged = self.storage.find_staged_row(event_type, hour, criterion)
             if staged.value is not None:
-                return self._of_event(event_type, staged.value.event_id, facts)
-            edge = self.topics.of_request(events_topic(event_type), sought, audit.value.at_ms)
+                return self._of_event(event_type, staged.value.event_id, results)
+            edge = self.kafka.find_event_near_audit(
+                events_topic(event_type), criterion, audit.value.at_ms
+            )
             if edge.value is not None:
                 return self._of_event(
-                    event_type, edge.value.event_id, dataclasses.replace(facts, edge=edge)
+                    event_type, edge.value.event_id, dataclasses.replace(results, edge_record=edge)
                 )
-            bucket = self.kept.bucket(event_type, hour, sought)
+            bucket = self.storage.find_bucket_record(event_type, hour, criterion)
             if bucket.value is not None:
                 return self._of_event(
-                    event_type, bucket.value.event_id, dataclasses.replace(facts, bucket=bucket)
+                    event_type,
+                    bucket.value.event_id,
+                    dataclasses.replace(results, bucket_record=bucket),
                 )
-            facts = dataclasses.replace(
-                facts, event_type=event_type, edge=edge, staged=staged, bucket=bucket
+            results = dataclasses.replace(
+                results,
+                event_type=event_type,
+                edge_record=edge,
+                staged_row=staged,
+                bucket_record=bucket,
             )
-        return self._before(place, audit.value, facts)
+        return self._before(place, audit.value, results)
 
     def _before(
-        self, place: FilePositionQuery, told: FoundAuditRecord, facts: TraceResults
+        self, place: FilePositionQuery, audit: FoundAuditRecord, results: TraceResults
     ) -> TraceResults:
-        # The requested position may be inside a record that begins earlier. `facts` are the results
+        # The requested position may be inside a record that begins earlier. `results` are the results
         # without that record.
-        r = told.record
+        r = audit.record
         last: tuple[int, str, SearchResult[FoundKafkaRecord]] | None = None
         for event_type, _ in self._promised(r):
-            looked = self.topics.last_of_request(
-                events_topic(event_type), r.range_id, place.offset, told.at_ms
+            looked = self.kafka.find_last_event_before(
+                events_topic(event_type), r.range_id, place.offset, audit.at_ms
             )
             if looked.value is not None and (
                 last is None or looked.value.event["position"] > last[0]
             ):
                 last = looked.value.event["position"], event_type, looked
         if last is None or last[2].value is None:
-            return facts
+            return results
         begins_at, event_type, edge = last
         known = dataclasses.replace(
             self._facts(),
-            acknowledged=facts.acknowledged,
-            reported=facts.reported,
+            audit_record=results.audit_record,
+            tailer_reports=results.tailer_reports,
             begins_at=begins_at,
-            edge=edge,
+            edge_record=edge,
         )
         return self._of_event(event_type, last[2].value.event_id, known)
 
-    def _in_old_buckets(self, place: FilePositionQuery, facts: TraceResults) -> TraceResults:
+    def _in_old_buckets(self, place: FilePositionQuery, results: TraceResults) -> TraceResults:
         # Buckets are kept longer than audit records. All buckets of the requested hours are read.
         assert place.event_type is not None
         if not self.window.since_ms:
@@ -230,16 +248,16 @@ class EventTracer:
                 "--type of a place reads the type's closed buckets: name their hours by "
                 "--since and --until"
             )
-        sought = ByFilePosition(place.host, place.file, place.generation, place.offset)
+        criterion = ByFilePosition(place.host, place.file, place.generation, place.offset)
         hour, last = (
             Hour.containing(ms, self.bucket_seconds)
             for ms in (self.window.since_ms, self.window.until_ms)
         )
         seen = list[SearchResult[FoundBucketRecord]]()
         while hour <= last:
-            seen.append(self.kept.bucket(place.event_type, hour, sought))
+            seen.append(self.storage.find_bucket_record(place.event_type, hour, criterion))
             if (held := seen[-1].value) is not None:
-                return self._of_event(place.event_type, held.event_id, facts)
+                return self._of_event(place.event_type, held.event_id, results)
             if seen[-1].error is not None:
                 break
             hour = hour.next()
@@ -250,7 +268,7 @@ class EventTracer:
         bucket: SearchResult[FoundBucketRecord] = SearchResult(
             None, where, is_complete=all(s.is_complete for s in seen), error=seen[-1].error
         )
-        return dataclasses.replace(facts, event_type=place.event_type, bucket=bucket)
+        return dataclasses.replace(results, event_type=place.event_type, bucket_record=bucket)
 
     def _promised(self, record: AuditRecord) -> Iterator[tuple[str, Hour]]:
         # The types and hours to search; dead letters come last.
@@ -259,47 +277,55 @@ class EventTracer:
         ):
             yield p.event_type, Hour(p.hour_start_s, self.bucket_seconds)
 
-    def _of_event(self, event_type: str, event_id: EventId, facts: TraceResults) -> TraceResults:
-        sought, hour = ByEventId(event_id), Hour.containing(event_id.time_ms, self.bucket_seconds)
+    def _of_event(self, event_type: str, event_id: EventId, results: TraceResults) -> TraceResults:
+        criterion, hour = (
+            ByEventId(event_id),
+            Hour.containing(event_id.time_ms, self.bucket_seconds),
+        )
         # The frontier is read first: an hour that is closed then has its bucket in all later steps.
-        facts = dataclasses.replace(
-            facts, event_type=event_type, event_id=event_id, standing=self.kept.standing(event_type)
+        results = dataclasses.replace(
+            results,
+            event_type=event_type,
+            event_id=event_id,
+            oldest_open_hour=self.storage.oldest_open_hour(event_type),
         )
-        staged = self.kept.staged(event_type, hour, sought)
-        facts = dataclasses.replace(
-            facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought)
+        staged = self.storage.find_staged_row(event_type, hour, criterion)
+        results = dataclasses.replace(
+            results,
+            staged_row=staged,
+            bucket_record=self.storage.find_bucket_record(event_type, hour, criterion),
         )
-        facts = self._with_edge(self._with_central(facts, staged, sought), sought)
-        if facts.mirrored and facts.central is None:
-            at_edge = found_value(facts.edge)
+        results = self._with_edge(self._with_central(results, staged, criterion), criterion)
+        if results.is_mirrored and results.central_record is None:
+            at_edge = found_value(results.edge_record)
             copied = (
-                self._by_time(ClusterRole.CENTRAL, sought, facts)
+                self._by_time(ClusterRole.CENTRAL, criterion, results)
                 if at_edge is None
-                else self._copy_of(at_edge, ClusterRole.CENTRAL, event_type, sought)
+                else self._copy_of(at_edge, ClusterRole.CENTRAL, event_type, criterion)
             )
-            facts = dataclasses.replace(facts, central=copied)
-        return self._with_audit(self._with_progress(facts))
+            results = dataclasses.replace(results, central_record=copied)
+        return self._with_audit(self._with_progress(results))
 
     def _with_central(
-        self, facts: TraceResults, staged: SearchResult[FoundStagedRow], sought: ByEventId
+        self, results: TraceResults, staged: SearchResult[FoundStagedRow], criterion: ByEventId
     ) -> TraceResults:
         # The record at the offset from which the row was staged.
         if (
-            facts.central is not None
+            results.central_record is not None
             or staged.value is None
-            or not (facts.mirrored or facts.edge is None)
+            or not (results.is_mirrored or results.edge_record is None)
         ):
-            return facts
-        assert facts.event_type is not None
-        site = ClusterRole.CENTRAL if facts.mirrored else ClusterRole.EDGE
-        record = self.topics.at(
+            return results
+        assert results.event_type is not None
+        site = ClusterRole.CENTRAL if results.is_mirrored else ClusterRole.EDGE
+        record = self.kafka.read_record(
             site,
-            self.topics.topic_of(site, facts.event_type),
+            self.kafka.topic_name(site, results.event_type),
             staged.value.partition,
             staged.value.offset,
         )
         if (
-            record.value is not None and record.value.event_id != sought.event_id
+            record.value is not None and record.value.event_id != criterion.event_id
         ):  # the topic was recreated since
             record = SearchResult(
                 None,
@@ -307,94 +333,104 @@ class EventTracer:
                 "that was staged",
             )
         return (
-            dataclasses.replace(facts, central=record)
-            if facts.mirrored
-            else dataclasses.replace(facts, edge=record)
+            dataclasses.replace(results, central_record=record)
+            if results.is_mirrored
+            else dataclasses.replace(results, edge_record=record)
         )
 
-    def _with_edge(self, facts: TraceResults, sought: ByEventId) -> TraceResults:
-        if facts.edge is not None and facts.edge.value is not None:
-            return facts
-        assert facts.event_type is not None
-        if facts.central is not None and facts.central.value is not None:
-            copied = self._copy_of(facts.central.value, ClusterRole.EDGE, facts.event_type, sought)
-            return dataclasses.replace(facts, edge=copied)
-        if facts.edge is not None:
-            return facts
-        return dataclasses.replace(facts, edge=self._by_time(ClusterRole.EDGE, sought, facts))
+    def _with_edge(self, results: TraceResults, criterion: ByEventId) -> TraceResults:
+        if results.edge_record is not None and results.edge_record.value is not None:
+            return results
+        assert results.event_type is not None
+        if results.central_record is not None and results.central_record.value is not None:
+            copied = self._copy_of(
+                results.central_record.value, ClusterRole.EDGE, results.event_type, criterion
+            )
+            return dataclasses.replace(results, edge_record=copied)
+        if results.edge_record is not None:
+            return results
+        return dataclasses.replace(
+            results, edge_record=self._by_time(ClusterRole.EDGE, criterion, results)
+        )
 
     def _by_time(
-        self, site: ClusterRole, sought: ByEventId, facts: TraceResults
+        self, site: ClusterRole, criterion: ByEventId, results: TraceResults
     ) -> SearchResult[FoundKafkaRecord]:
-        assert facts.event_type is not None
-        time_ms = sought.event_id.time_ms
+        assert results.event_type is not None
+        time_ms = criterion.event_id.time_ms
         from_ms, to_ms = (
             max(time_ms - _EARLY_MS, self.window.since_ms),
             min(time_ms + _LATE_MS, self.window.until_ms),
         )
-        return self.topics.find(
-            site, self.topics.topic_of(site, facts.event_type), sought, from_ms, to_ms
+        return self.kafka.find_event(
+            site, self.kafka.topic_name(site, results.event_type), criterion, from_ms, to_ms
         )
 
     def _copy_of(
-        self, record: FoundKafkaRecord, site: ClusterRole, event_type: str, sought: ByEventId
+        self, record: FoundKafkaRecord, site: ClusterRole, event_type: str, criterion: ByEventId
     ) -> SearchResult[FoundKafkaRecord]:
         # The mirror keeps partition and timestamp. Later records may precede it, because services'
         # clocks differ.
-        return self.topics.find(
+        return self.kafka.find_event(
             site,
-            self.topics.topic_of(site, event_type),
-            sought,
+            self.kafka.topic_name(site, event_type),
+            criterion,
             record.at_ms,
             None,
             record.partition,
         )
 
-    def _with_progress(self, facts: TraceResults) -> TraceResults:
+    def _with_progress(self, results: TraceResults) -> TraceResults:
         # If the mirror or staging has passed the record by now, the next stage is searched again.
-        edge = facts.edge.value if facts.edge is not None else None
+        edge = results.edge_record.value if results.edge_record is not None else None
         if (
-            facts.mirrored
+            results.is_mirrored
             and edge is not None
-            and (facts.central is None or facts.central.value is None)
+            and (results.central_record is None or results.central_record.value is None)
         ):
-            mirror = self.topics.mirrored_to(edge.topic, edge.partition)
-            facts = dataclasses.replace(facts, mirror=mirror)
+            mirror = self.kafka.mirror_offset(edge.topic, edge.partition)
+            results = dataclasses.replace(results, mirror_offset=mirror)
             if (mirror.value or 0) > edge.offset:
-                facts = dataclasses.replace(
-                    facts, central=self._copy_of(edge, ClusterRole.CENTRAL, *self._known(facts))
+                results = dataclasses.replace(
+                    results,
+                    central_record=self._copy_of(edge, ClusterRole.CENTRAL, *self._known(results)),
                 )
-        last = facts.central if facts.mirrored else facts.edge
+        last = results.central_record if results.is_mirrored else results.edge_record
         if (
             last is None
             or last.value is None
-            or (facts.staged is not None and facts.staged.value is not None)
+            or (results.staged_row is not None and results.staged_row.value is not None)
         ):
-            return facts
-        staging = self.kept.staging(Partition(last.value.topic, last.value.partition))
-        facts = dataclasses.replace(facts, staging=staging)
-        return self._asked_again(facts) if (staging.value or 0) > last.value.offset else facts
+            return results
+        staging = self.storage.staging_offset(Partition(last.value.topic, last.value.partition))
+        results = dataclasses.replace(results, staging_offset=staging)
+        return self._search_again(results) if (staging.value or 0) > last.value.offset else results
 
-    def _asked_again(self, facts: TraceResults) -> TraceResults:
-        if facts.bucket is not None and facts.bucket.value is not None:
-            return facts
-        event_type, sought = self._known(facts)
-        hour = Hour.containing(sought.event_id.time_ms, self.bucket_seconds)
-        staged = self.kept.staged(event_type, hour, sought)
+    def _search_again(self, results: TraceResults) -> TraceResults:
+        if results.bucket_record is not None and results.bucket_record.value is not None:
+            return results
+        event_type, criterion = self._known(results)
+        hour = Hour.containing(criterion.event_id.time_ms, self.bucket_seconds)
+        staged = self.storage.find_staged_row(event_type, hour, criterion)
         return dataclasses.replace(
-            facts, staged=staged, bucket=self.kept.bucket(event_type, hour, sought)
+            results,
+            staged_row=staged,
+            bucket_record=self.storage.find_bucket_record(event_type, hour, criterion),
         )
 
-    def _known(self, facts: TraceResults) -> tuple[str, ByEventId]:
-        assert facts.event_type is not None and facts.event_id is not None
-        return facts.event_type, ByEventId(facts.event_id)
+    def _known(self, results: TraceResults) -> tuple[str, ByEventId]:
+        assert results.event_type is not None and results.event_id is not None
+        return results.event_type, ByEventId(results.event_id)
 
-    def _with_audit(self, facts: TraceResults) -> TraceResults:
-        if facts.acknowledged is not None:
-            return facts
-        for step in (facts.edge, facts.central):
+    def _with_audit(self, results: TraceResults) -> TraceResults:
+        if results.audit_record is not None:
+            return results
+        for step in (results.edge_record, results.central_record):
             if step is not None and (record := step.value) is not None:
                 return dataclasses.replace(
-                    facts, acknowledged=self.topics.audit_of_range(record.range_id, record.at_ms)
+                    results,
+                    audit_record=self.kafka.find_audit_record_of_range(
+                        record.range_id, record.at_ms
+                    ),
                 )
-        return facts
+        return results

@@ -56,7 +56,7 @@ def servers() -> Servers:
 def walked(servers: Servers, question: TraceQuery = AN_EVENT) -> TraceResults:
     return EventTracer(
         servers, servers, HOUR.length_s, SendWindow(since_ms=0, until_ms=1 << 45)
-    ).of(question)
+    ).trace(question)
 
 
 def story(
@@ -261,14 +261,14 @@ def test_nothing_is_called_lost_while_a_place_was_not_seen_whole(
 def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row, bucket, staging = servers.row, servers.in_bucket, servers.staging
+    row, bucket, staging = servers.row, servers.in_bucket, servers.staging_offset
     servers.row = servers.in_bucket = None
 
     def meanwhile(central: object) -> object:
         servers.row, servers.in_bucket = row, bucket
         return staging(central)  # type: ignore[arg-type]  # what the walk asks for
 
-    monkeypatch.setattr(servers, "staging", meanwhile)
+    monkeypatch.setattr(servers, "staging_offset", meanwhile)
     assert story(servers).verdict is TraceVerdict.IN_BUCKET
 
 
@@ -353,7 +353,7 @@ def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours
 
     def of(since_ms: int) -> TraceResults:
         window = SendWindow(since_ms=since_ms, until_ms=HOUR.end_ms + 3 * 3_600_000)
-        return EventTracer(servers, servers, HOUR.length_s, window).of(old)
+        return EventTracer(servers, servers, HOUR.length_s, window).trace(old)
 
     before = of((HOUR.start_s - 7200) * 1000)
     assert summarize_trace(before).verdict is TraceVerdict.IN_BUCKET and before.event_id == EVENT
@@ -369,7 +369,9 @@ def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours
 
 
 def test_a_batch_of_the_api_holds_no_place_of_a_file() -> None:
-    assert not PLACE.is_in(audit_record(kind="batch")) and PLACE.is_in(audit_record())
+    assert not PLACE.matches_range(audit_record(kind="batch")) and PLACE.matches_range(
+        audit_record()
+    )
 
 
 def test_what_waits_on_its_host_is_told_as_its_host_says() -> None:
@@ -378,7 +380,7 @@ def test_what_waits_on_its_host_is_told_as_its_host_says() -> None:
     assert (found.verdict, found.next_step) == (TraceVerdict.ON_HOST, "`hourmark tail status`")
     assert "losses were noted 2 times" in step(found, "host").what
     nowhere = summarize_trace(
-        TraceResults(mirrored=True), dataclasses.replace(host, stage="no_such_line")
+        TraceResults(is_mirrored=True), dataclasses.replace(host, stage="no_such_line")
     )
     assert (nowhere.verdict, nowhere.next_step) == (
         TraceVerdict.NOT_FOUND,

@@ -75,7 +75,8 @@ def position(number: int) -> ByRangePosition:
 @pytest.mark.parametrize("number", [0, 99, 100, COUNT - 1])
 def test_a_staged_row_is_found_by_id_and_by_position(kept: StorageSearch, number: int) -> None:
     by_id, by_position = (
-        kept.staged("click", FIRST, sought) for sought in (ByEventId(IDS[number]), position(number))
+        kept.find_staged_row("click", FIRST, sought)
+        for sought in (ByEventId(IDS[number]), position(number))
     )
     assert by_id.value == by_position.value and by_id.is_complete and by_position.is_complete
     assert by_id.value is not None
@@ -89,17 +90,20 @@ def test_a_staged_row_is_found_by_id_and_by_position(kept: StorageSearch, number
 
 def test_a_row_says_for_which_bucket_it_is_listed(life: Life, kept: StorageSearch) -> None:
     life.freeze("click")
-    found = kept.staged("click", FIRST, ByEventId(IDS[0])).value
+    found = kept.find_staged_row("click", FIRST, ByEventId(IDS[0])).value
     assert found is not None and found.listed == FIRST
 
 
 def test_what_is_not_staged_is_not_found(kept: StorageSearch) -> None:
     other = LineIds("a" * 32, FILE, 1).make(FIRST.start_s * 1000 + 50, 50, b"line")
-    assert kept.staged("click", FIRST, ByEventId(other)).value is None
-    assert kept.staged("click", FIRST, position(COUNT)).value is None
-    assert kept.staged("click", FIRST, ByRangePosition(RangeId(bytes(8)), FILE, 0, 1)).value is None
-    assert kept.staged("view", FIRST, ByEventId(IDS[0])).value is None
-    assert kept.bucket("click", FIRST, ByEventId(IDS[0])).value is None
+    assert kept.find_staged_row("click", FIRST, ByEventId(other)).value is None
+    assert kept.find_staged_row("click", FIRST, position(COUNT)).value is None
+    assert (
+        kept.find_staged_row("click", FIRST, ByRangePosition(RangeId(bytes(8)), FILE, 0, 1)).value
+        is None
+    )
+    assert kept.find_staged_row("view", FIRST, ByEventId(IDS[0])).value is None
+    assert kept.find_bucket_record("click", FIRST, ByEventId(IDS[0])).value is None
 
 
 @pytest.mark.parametrize("number", [0, 1, 77, COUNT - 1])
@@ -108,7 +112,7 @@ def test_a_record_of_a_bucket_is_found_with_file_and_row(
 ) -> None:
     close(life)
     for sought in (ByEventId(IDS[number]), position(number)):
-        found = kept.bucket("click", FIRST, sought).value
+        found = kept.find_bucket_record("click", FIRST, sought).value
         assert found is not None
         assert (found.file, found.row) == (f"{FIRST.bucket_path('click')}/part-00000.avro", number)
         assert (found.hour, found.grade, found.event_id) == (FIRST, "proved", IDS[number])
@@ -128,7 +132,7 @@ def test_a_record_of_a_bucket_is_found_by_the_name_of_its_file(
     life: Life, kept: StorageSearch, place: ByFilePosition, there: bool
 ) -> None:
     close(life)
-    found = kept.bucket("click", FIRST, place).value
+    found = kept.find_bucket_record("click", FIRST, place).value
     assert (found is not None and found.row == 7) == there
 
 
@@ -137,9 +141,9 @@ def test_reports_of_a_host_are_known_by_its_name_and_of_no_other(
 ) -> None:
     life.report("web")
     life.stage()
-    reports = kept.reported("web").value
+    reports = kept.tailer_reports("web").value
     assert reports is not None and [(r.host_name, r.source) for r in reports] == [("web", "app")]
-    assert kept.reported("db").value is None
+    assert kept.tailer_reports("db").value is None
 
 
 def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: StorageSearch) -> None:
@@ -147,7 +151,7 @@ def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: StorageSearch
     rows = [
         found.row
         for event_id in IDS
-        if (found := kept.bucket("click", FIRST, ByEventId(event_id)).value) is not None
+        if (found := kept.find_bucket_record("click", FIRST, ByEventId(event_id)).value) is not None
     ]
     assert rows == [*range(100, 200), *range(100)]
 
@@ -169,7 +173,7 @@ def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: StorageSearch) 
             update={"files": [told.files[0].model_copy(update={"name": "late-00000.avro"})]}
         ),
     )
-    found = kept.bucket("click", FIRST, ByEventId(late)).value
+    found = kept.find_bucket_record("click", FIRST, ByEventId(late)).value
     assert found is not None and (found.hour, found.file) == (
         FIRST.next(),
         f"{folder}/late-00000.avro",
@@ -198,16 +202,16 @@ def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(
 ) -> None:
     life.close("click")
     life.storage.write_new(f"{FIRST.bucket_path('click')}/part-00000.avro", b"no container")
-    found = kept.bucket("click", FIRST, ByEventId(IDS[0]))
+    found = kept.find_bucket_record("click", FIRST, ByEventId(IDS[0]))
     assert found.error is not None and "hourmark bucket verify click" in found.error
 
 
 def test_standing_and_positions_are_the_ledgers(life: Life, kept: StorageSearch) -> None:
-    standing = kept.standing("click").value
+    standing = kept.oldest_open_hour("click").value
     assert standing is not None and standing.hour == FIRST
-    assert kept.standing("other").value is None
-    assert kept.staging(Partition("events.click", 0)).value == COUNT
-    assert kept.staging(Partition("events.click", 1)).value is None
+    assert kept.oldest_open_hour("other").value is None
+    assert kept.staging_offset(Partition("events.click", 0)).value == COUNT
+    assert kept.staging_offset(Partition("events.click", 1)).value is None
 
 
 def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_to_be_missing(
@@ -223,18 +227,18 @@ def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_t
         return open_existing_ledger(gone)
 
     kept = StorageSearch(lost, life.storage, LENGTH_S, lambda _: None)
-    found = kept.bucket("click", FIRST, ByEventId(IDS[5]))
+    found = kept.find_bucket_record("click", FIRST, ByEventId(IDS[5]))
     assert found.value is not None and found.value.row == 5
-    absent = kept.bucket("click", FIRST.next(), ByEventId(IDS[5]))
+    absent = kept.find_bucket_record("click", FIRST.next(), ByEventId(IDS[5]))
     assert (absent.value, absent.is_complete, absent.error) == (
         None,
         False,
         None,
     ) and "later ones were not looked into" in absent.searched
     for step in (
-        kept.standing("click"),
-        kept.staged("click", FIRST, ByEventId(IDS[5])),
-        kept.staging(Partition("events.click", 0)),
+        kept.oldest_open_hour("click"),
+        kept.find_staged_row("click", FIRST, ByEventId(IDS[5])),
+        kept.staging_offset(Partition("events.click", 0)),
     ):
         assert step.error is not None and "there is no ledger at" in step.error
     kept.close()

@@ -73,7 +73,7 @@ def test_an_audit_record_is_found_although_its_range_was_acknowledged_hours_afte
     send(edge, HOUR_MS)  # the service was killed before the audit record
     promise(edge, HOUR_MS, other(1), start=100, end=200)
     at = promise(edge, 5 * HOUR_MS)
-    looked = topics.audit_of_range(RANGE, HOUR_MS)
+    looked = topics.find_audit_record_of_range(RANGE, HOUR_MS)
     assert looked.value is not None and (looked.value.offset, looked.value.at_ms) == (
         at,
         5 * HOUR_MS,
@@ -85,10 +85,10 @@ def test_an_audit_record_that_is_not_there_is_not_there_for_sure_only_where_all_
 ) -> None:
     for n in range(60):
         promise(edge, n * HOUR_MS, other(n))
-    assert topics.audit_of_range(RANGE, 30 * HOUR_MS).is_complete
-    assert not topics.audit_of_range(RANGE, HOUR_MS).is_complete  # 50 are looked at
+    assert topics.find_audit_record_of_range(RANGE, 30 * HOUR_MS).is_complete
+    assert not topics.find_audit_record_of_range(RANGE, HOUR_MS).is_complete  # 50 are looked at
     edge.log_starts[Partition(AUDIT, 0)] = 20
-    late, early = (topics.audit_of_range(RANGE, at * HOUR_MS) for at in (30, 15))
+    late, early = (topics.find_audit_record_of_range(RANGE, at * HOUR_MS) for at in (30, 15))
     assert late.is_complete and not early.is_complete and "the log has lost some" in early.searched
 
 
@@ -99,14 +99,19 @@ def test_records_of_a_range_are_looked_for_around_its_audit_record_alone(
         send(edge, n * HOUR_MS, position=n)
     at = send(edge, 40 * HOUR_MS)
     sought = ByRangePosition(RANGE, "b" * 32, 0, 5)
-    looked = topics.of_request(TOPIC, sought, 40 * HOUR_MS + 1000)
+    looked = topics.find_event_near_audit(TOPIC, sought, 40 * HOUR_MS + 1000)
     assert looked.value is not None and looked.value.offset == at
     assert edge.read_records == 1
     assert (
-        topics.of_request(TOPIC, ByRangePosition(RANGE, "b" * 32, 0, 6), 40 * HOUR_MS).value is None
+        topics.find_event_near_audit(
+            TOPIC, ByRangePosition(RANGE, "b" * 32, 0, 6), 40 * HOUR_MS
+        ).value
+        is None
     )
     assert (
-        topics.of_request(TOPIC, ByRangePosition(other(1), "b" * 32, 0, 5), 40 * HOUR_MS).value
+        topics.find_event_near_audit(
+            TOPIC, ByRangePosition(other(1), "b" * 32, 0, 5), 40 * HOUR_MS
+        ).value
         is None
     )
 
@@ -118,14 +123,16 @@ def test_the_record_before_a_place_is_the_last_of_its_range_that_begins_there_or
     for position in (30, 10, 20):
         send(edge, HOUR_MS, position=position)
     send(edge, HOUR_MS, range_id=other(1), position=25)
-    found = {at: topics.last_of_request(TOPIC, RANGE, at, HOUR_MS).value for at in (9, 10, 29, 99)}
+    found = {
+        at: topics.find_last_event_before(TOPIC, RANGE, at, HOUR_MS).value for at in (9, 10, 29, 99)
+    }
     assert {at: record and record.event["position"] for at, record in found.items()} == {
         9: None,
         10: 10,
         29: 20,
         99: 40,
     }
-    assert topics.last_of_request(TOPIC, RANGE, 99, 2 * HOUR_MS).value is None
+    assert topics.find_last_event_before(TOPIC, RANGE, 99, 2 * HOUR_MS).value is None
 
 
 def test_a_place_is_looked_for_from_the_newest_on_and_no_further_than_said(
@@ -134,16 +141,18 @@ def test_a_place_is_looked_for_from_the_newest_on_and_no_further_than_said(
     monkeypatch.setattr(module, "_AT_ONCE", 10)
     for n in range(100):
         promise(edge, n * HOUR_MS, other(n), start=n * 10, end=n * 10 + 10)
-    looked = topics.audit_of_place(FilePositionQuery("web", "/log", 805), 0, NOW_MS)
+    looked = topics.find_audit_record_of_line(FilePositionQuery("web", "/log", 805), 0, NOW_MS)
     assert looked.value is not None and looked.value.offset == 80
     assert edge.read_records == 20
-    absent = topics.audit_of_place(FilePositionQuery("web", "/log", 305), 0, NOW_MS)
+    absent = topics.find_audit_record_of_line(FilePositionQuery("web", "/log", 305), 0, NOW_MS)
     assert (
         absent.value is None
         and not absent.is_complete
         and "written from 1970-01-03T02:00" in absent.searched
     )
-    since = topics.audit_of_place(FilePositionQuery("web", "/log", 305), 25 * HOUR_MS, 60 * HOUR_MS)
+    since = topics.find_audit_record_of_line(
+        FilePositionQuery("web", "/log", 305), 25 * HOUR_MS, 60 * HOUR_MS
+    )
     assert since.value is not None and since.value.offset == 30
 
 
@@ -153,12 +162,12 @@ def test_of_files_that_were_read_under_one_path_the_newest_is_meant(
     promise(edge, HOUR_MS, other(1), file_id="c" * 32)
     first = promise(edge, 2 * HOUR_MS, other(2), file_id="d" * 32)
     promise(edge, 3 * HOUR_MS, other(2), file_id="d" * 32)  # its acknowledgement was lost
-    looked = topics.audit_of_place(PLACE, 0, NOW_MS)
+    looked = topics.find_audit_record_of_line(PLACE, 0, NOW_MS)
     assert looked.value is not None and (looked.value.offset, looked.value.other_files) == (
         first,
         1,
     )
-    named = topics.audit_of_place(FilePositionQuery("web", "c" * 32, 5), 0, NOW_MS)
+    named = topics.find_audit_record_of_line(FilePositionQuery("web", "c" * 32, 5), 0, NOW_MS)
     assert named.value is not None and (named.value.offset, named.value.other_files) == (0, 0)
 
 
@@ -168,10 +177,11 @@ def test_a_copy_is_found_behind_records_of_a_service_whose_clock_is_ahead(
     ahead = LineIds("a" * 32, "b" * 32, 0).make(EVENT.time_ms, 9, b"line")
     send(edge, 3 * HOUR_MS, ahead)
     at = send(edge, 2 * HOUR_MS)
-    looked = topics.find(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 2 * HOUR_MS, None, 0)
+    looked = topics.find_event(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 2 * HOUR_MS, None, 0)
     assert looked.value is not None and looked.value.offset == at
     assert (
-        topics.find(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 2 * HOUR_MS, None, 1).value is None
+        topics.find_event(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 2 * HOUR_MS, None, 1).value
+        is None
     )
 
 
@@ -181,13 +191,15 @@ def test_offsets_tell_what_retention_took_from_what_never_was(
     for n in range(3):
         send(edge, n)
     edge.log_starts[Partition(TOPIC, 0)] = 1
-    gone, there, never = (topics.at(ClusterRole.EDGE, TOPIC, 0, offset) for offset in (0, 1, 3))
+    gone, there, never = (
+        topics.read_record(ClusterRole.EDGE, TOPIC, 0, offset) for offset in (0, 1, 3)
+    )
     assert (gone.value, gone.is_complete) == (None, False) and there.value is not None
     assert (never.value, never.is_complete) == (None, True)
     assert (
-        "no" in topics.at(ClusterRole.EDGE, TOPIC, 4, 0).searched
+        "no" in topics.read_record(ClusterRole.EDGE, TOPIC, 4, 0).searched
         and "there is no such topic"
-        in topics.find(ClusterRole.EDGE, "events.none", ByEventId(EVENT), 0, NOW_MS).searched
+        in topics.find_event(ClusterRole.EDGE, "events.none", ByEventId(EVENT), 0, NOW_MS).searched
     )
 
 
@@ -196,24 +208,23 @@ def test_what_no_service_wrote_is_named_and_ends_its_step_alone(
 ) -> None:
     edge.append(TOPIC, 1, b"key", b"value")
     send(edge, 2)
-    bad = topics.at(ClusterRole.EDGE, TOPIC, 0, 0)
+    bad = topics.read_record(ClusterRole.EDGE, TOPIC, 0, 0)
     assert (
-        bad.error is not None
-        and f"topic {TOPIC} partition 0 offset 0 holds no event" in bad.error
+        bad.error is not None and f"topic {TOPIC} partition 0 offset 0 holds no event" in bad.error
     )
-    assert topics.find(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 0, NOW_MS).value is not None
+    assert topics.find_event(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 0, NOW_MS).value is not None
 
 
 def test_a_cluster_that_is_away_is_waited_for_once(edge: Logs, topics: KafkaSearch) -> None:
     edge.is_away = True
     for _ in range(3):
-        assert topics.audit_of_range(RANGE, 0).error == "the cluster did not answer"
+        assert topics.find_audit_record_of_range(RANGE, 0).error == "the cluster did not answer"
         assert (
-            topics.find(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 0, 1).error
+            topics.find_event(ClusterRole.EDGE, TOPIC, ByEventId(EVENT), 0, 1).error
             == "the cluster did not answer"
         )
     assert edge.questions == 1
-    assert topics.at(ClusterRole.CENTRAL, "edge.events.click", 0, 0).error is None
+    assert topics.read_record(ClusterRole.CENTRAL, "edge.events.click", 0, 0).error is None
 
 
 def test_an_audit_record_that_the_edge_does_not_tell_is_read_where_it_was_copied(
@@ -221,14 +232,16 @@ def test_an_audit_record_that_the_edge_does_not_tell_is_read_where_it_was_copied
 ) -> None:
     promise(edge, HOUR_MS, other(1))
     promise(central, HOUR_MS, topic="edge.hourmark.audit")
-    assert topics.audit_of_range(RANGE, HOUR_MS).value is None  # the edge has all there is
+    assert (
+        topics.find_audit_record_of_range(RANGE, HOUR_MS).value is None
+    )  # the edge has all there is
     edge.log_starts[Partition(AUDIT, 0)] = 1
-    copied = topics.audit_of_range(RANGE, HOUR_MS).value
+    copied = topics.find_audit_record_of_range(RANGE, HOUR_MS).value
     assert copied is not None and copied.topic == "edge.hourmark.audit"
     edge.is_away = True
-    assert topics.audit_of_place(PLACE, 0, NOW_MS).value == copied
+    assert topics.find_audit_record_of_line(PLACE, 0, NOW_MS).value == copied
     central.is_away = True
-    assert topics.audit_of_range(RANGE, HOUR_MS).error is not None
+    assert topics.find_audit_record_of_range(RANGE, HOUR_MS).error is not None
 
 
 def test_types_of_topics() -> None:
