@@ -101,7 +101,9 @@ def _parsed_again(config: Config, declared: Declarations, since: str) -> list[Re
     except ValueError as error:
         raise UsageError(f"--since: {error}") from error
     letters = FilteredDeadLetters(
-        wanted, read_dead_letters_from_topic(config.kafka.edge, RECORDS_MAX, _say), whole=False
+        wanted,
+        read_dead_letters_from_topic(config.kafka.edge, RECORDS_MAX, _say),
+        is_complete=False,
     )
     again = reparse_dead_letters(declared, letters)
     _say(str(letters))

@@ -112,7 +112,7 @@ class Driver:
             self._database,
             found.cluster_id,
             self._clock,
-            self._progress.staged,
+            self._progress.record_batch,
         )
         self._consumers = Consumers(make, self._database, shards)
         exit_stack.callback(self._consumers.stop)
@@ -153,7 +153,7 @@ class Driver:
                     self._lost_ends.is_done
                 ):  # cleanup must not delete files that are still to be compared
                     self._cleaner.poll(self._closer.lease)
-            self._progress.polled(waits or "")
+            self._progress.record_poll(waits or "")
             if waits is not None:
                 self._stopping.wait(self._config.etl.close_poll_seconds)
 

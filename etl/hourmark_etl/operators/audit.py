@@ -68,74 +68,74 @@ class ReconciliationSummary:
 
     Attributes:
         event_type: The only event type that was examined; None if all types were.
-        first: First hour, as text.
-        last: Last hour, as text; None if there was no limit.
-        types: Number of event types examined.
-        hours: Number of hours for which anything is known, summed over types.
-        closed: Number of these hours that have a closed bucket, or events in one.
-        oldest: The oldest closed bucket in the ledger, as text; None if there is none.
-        differences: Number of differences found.
+        first_hour: First hour, as text.
+        last_hour: Last hour, as text; None if there was no limit.
+        type_count: Number of event types examined.
+        hour_count: Number of hours for which anything is known, summed over types.
+        closed_count: Number of these hours that have a closed bucket, or events in one.
+        oldest_bucket: The oldest closed bucket in the ledger, as text; None if there is none.
+        difference_count: Number of differences found.
     """
 
     event_type: str | None
-    first: str
-    last: str | None
-    types: int
-    hours: int
-    closed: int
-    oldest: str | None
-    differences: int
+    first_hour: str
+    last_hour: str | None
+    type_count: int
+    hour_count: int
+    closed_count: int
+    oldest_bucket: str | None
+    difference_count: int
 
     @property
     def verdict(self) -> str:
         """Return `differences`, `adds up`, or `nothing to compare` if no hour is closed."""
         return (
             "differences"
-            if self.differences
+            if self.difference_count
             else "adds up"
-            if self.closed
+            if self.closed_count
             else "nothing to compare"
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the object that `hourmark audit --json` prints under `looked_at`."""
         return {
             "type": self.event_type,
-            "from": self.first,
-            "to": self.last,
-            "types": self.types,
-            "hours": self.hours,
-            "closed": self.closed,
+            "from": self.first_hour,
+            "to": self.last_hour,
+            "types": self.type_count,
+            "hours": self.hour_count,
+            "closed": self.closed_count,
             "verdict": self.verdict,
         }
 
     def __str__(self) -> str:
         of, to = (
             (f" of {self.event_type}" if self.event_type else ""),
-            (f"to {self.last}" if self.last else "on"),
+            (f"to {self.last_hour}" if self.last_hour else "on"),
         )
-        span = f"{of} from {self.first} {to}"
-        are = "is" if self.closed == 1 else "are"
-        if self.closed:
+        span = f"{of} from {self.first_hour} {to}"
+        are = "is" if self.closed_count == 1 else "are"
+        if self.closed_count:
             return (
-                f"the books add up: of {format_count(self.hours, 'hour')}{span}, {self.closed:,} "
+                f"the books add up: of {format_count(self.hour_count, 'hour')}{span}, {self.closed_count:,} "
                 f"{are} closed"
             )
         known = f"of hours{span}, no event, promise or bucket is known"
-        if self.hours:
+        if self.hour_count:
             known = (
-                f"{format_count(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} "
+                f"{format_count(self.hour_count, 'hour')}{span} {'is' if self.hour_count == 1 else 'are'} "
                 "open, and none is closed"
             )
-        if self.oldest is None:
+        if self.oldest_bucket is None:
             return (
                 f"nothing to compare yet: {known}; `hourmark bucket ls` says what each type's "
                 "next hour waits for"
             )
         named = f"{self.event_type} " if self.event_type else ""
         more = (
-            f"the oldest bucket is of {self.oldest}: `hourmark audit {named}--from "
-            f"{self.oldest}` looks at all"
+            f"the oldest bucket is of {self.oldest_bucket}: `hourmark audit {named}--from "
+            f"{self.oldest_bucket}` looks at all"
         )
         return f"nothing to compare: {known}; {more}"
 
@@ -229,13 +229,13 @@ def _summarize(
     hours = [book for books in found.values() for book in books.hours]
     return ReconciliationSummary(
         event_type=window.event_type,
-        first=str(Hour(window.from_s, length_s)),
-        last=str(Hour(window.to_s, length_s)) if window.to_s != _NO_END else None,
-        types=len(found),
-        hours=len(hours),
-        closed=sum(book.state != "open" or book.closed > 0 for book in hours),
-        oldest=str(Hour(oldest_s, length_s)) if oldest_s is not None else None,
-        differences=differences,
+        first_hour=str(Hour(window.from_s, length_s)),
+        last_hour=str(Hour(window.to_s, length_s)) if window.to_s != _NO_END else None,
+        type_count=len(found),
+        hour_count=len(hours),
+        closed_count=sum(book.state != "open" or book.closed > 0 for book in hours),
+        oldest_bucket=str(Hour(oldest_s, length_s)) if oldest_s is not None else None,
+        difference_count=differences,
     )
 
 
@@ -272,7 +272,7 @@ def _with_ranges(
         differences.append(dataclasses.replace(d, ranges=named or ()))
     told = {d.hour for d in differences if d.stage is ReconciliationStage.PROOF}
     for label, book in by_label.items() if deep else ():
-        hour_s = Hour.parse(label, facts.length_s).start_s
+        hour_s = Hour.parse(label, facts.bucket_seconds).start_s
         proved = book.state == Grade.PROVED.value and not may_have_waived(facts, hour_s)
         if proved and label not in told and (named := ranges_of(book)):
             found = make_difference(
@@ -289,8 +289,11 @@ def _ranges(
     database: Database, config: Config, facts: TypeFacts, book: HourAccount
 ) -> tuple[str, ...] | None:
     # None if staged files were already deleted: the ranges cannot be determined then.
-    below = None if book.state == "open" else facts.settled_next
-    storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
+    below = None if book.state == "open" else facts.settled_below
+    storage, hour_s = (
+        open_storage(config.storage),
+        Hour.parse(book.hour, facts.bucket_seconds).start_s,
+    )
     try:
         return unmet_ranges(
             storage,
@@ -321,7 +324,7 @@ def _printed(
             "hours": hours,
             "differences": [dataclasses.asdict(d) for d in differences],
             "files": [dataclasses.asdict(f) for f in files],
-            "looked_at": seen.as_json(),
+            "looked_at": seen.to_json(),
         }
         yield json.dumps(told, indent=1)
         return
@@ -339,5 +342,5 @@ def _printed(
             f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's "
             f"groups of it {f.in_groups}"
         )
-    if not seen.differences:
+    if not seen.difference_count:
         yield str(seen)

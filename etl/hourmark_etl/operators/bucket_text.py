@@ -25,14 +25,14 @@ if TYPE_CHECKING:  # it loads numpy, which printing does not need
 
 
 def format_table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left_aligned: Sequence[str]
 ) -> Iterator[str]:
     """Yield a header line and one line per row, with aligned columns.
 
     Args:
         rows: Values by column name; other keys are ignored.
         columns: Names of the columns to show, in order; `_` is printed as a space.
-        left: Names of the columns that are left-aligned; all others are right-aligned.
+        left_aligned: Names of the columns that are left-aligned; all others are right-aligned.
 
     Yields:
         Lines without trailing spaces. A value that is missing or None is shown as "-".
@@ -45,7 +45,7 @@ def format_table(
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     for line in cells:
         text = [
-            value.ljust(width) if column in left else value.rjust(width)
+            value.ljust(width) if column in left_aligned else value.rjust(width)
             for column, value, width in zip(columns, line, widths, strict=True)
         ]
         yield "  ".join(text).rstrip()
@@ -116,21 +116,19 @@ def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
-def format_bucket_report(verdict: BucketReport) -> str:
+def format_bucket_report(report: BucketReport) -> str:
     """Return one line about a verified bucket: `ok` or `FAULT`, type, hour, events and bytes."""
-    word = "FAULT" if verdict.findings else "ok   "
-    return (
-        f"{word} {verdict.type} {verdict.hour}: {verdict.events} events, {verdict.size} bytes read"
-    )
+    word = "FAULT" if report.findings else "ok   "
+    return f"{word} {report.type} {report.hour}: {report.events} events, {report.size} bytes read"
 
 
 def format_verification_summary(
-    verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
+    reports: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
 ) -> Iterator[str]:
     """Yield the summary of a verification of several buckets.
 
     Args:
-        verdicts: Results of all verified buckets.
+        reports: Results of all verified buckets.
         findings: All faults found.
         as_json: Whether to yield one JSON object instead of readable lines.
 
@@ -139,16 +137,16 @@ def format_verification_summary(
     """
     if as_json:
         result = {
-            "buckets": len(verdicts),
-            "events": sum(verdict.events for verdict in verdicts),
-            "bytes": sum(verdict.size for verdict in verdicts),
+            "buckets": len(reports),
+            "events": sum(verdict.events for verdict in reports),
+            "bytes": sum(verdict.size for verdict in reports),
             "findings": [dataclasses.asdict(f) for f in findings],
         }
         yield json.dumps(result, indent=1)
     else:
         yield from map(str, findings)
         yield (
-            f"{len(verdicts)} buckets, {sum(v.events for v in verdicts)} events, "
+            f"{len(reports)} buckets, {sum(v.events for v in reports)} events, "
             f"{len(findings)} findings"
         )
 

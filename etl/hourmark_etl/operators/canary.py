@@ -50,8 +50,8 @@ class CanaryMonitor:
         database: The ledger.
 
     Attributes:
-        since_ms: Unix milliseconds at the start of the first bucket of the canary's event type; 0
-            before the first call of `passed`.
+        first_bucket_ms: Unix milliseconds at the start of the first bucket of the canary's event type; 0
+            before the first call of `last_passed_ms`.
     """
 
     def __init__(self, config: Config, database: Database) -> None:
@@ -63,14 +63,14 @@ class CanaryMonitor:
             config.kafka.mirrored,
         )
         self._database, self._length_s = database, config.parsing.bucket_seconds
-        self.since_ms = 0  # set by `passed`
+        self.first_bucket_ms = 0  # set by `passed`
 
     @property
     def sites(self) -> list[str]:
         """Return the aliases of all sites."""
         return [*self._edges]
 
-    def passed(self, site: str) -> LastPassedMs:
+    def last_passed_ms(self, site: str) -> LastPassedMs:
         """Return for each step when the last canary event that passed it was written.
 
         Args:
@@ -95,7 +95,7 @@ class CanaryMonitor:
                 f"types/{CANARY}.toml`, and "
                 "`hourmark types apply --dir types`"
             )
-        self.since_ms = frontier.first_hour.start_s * 1000
+        self.first_bucket_ms = frontier.first_hour.start_s * 1000
         copy = central_topic(_TOPIC, site if self._is_mirrored else None)
         at_edge = _newest_ms(self._edges[site], _TOPIC)
         copied = {CanaryStep.MIRRORED: _newest_ms(self._central, copy)} if self._is_mirrored else {}
@@ -166,8 +166,8 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
     with contextlib.closing(open_existing_ledger(config)) as database:
         canaries = CanaryMonitor(config, database)
         if every_s is None:
-            passed = {site: canaries.passed(site) for site in canaries.sites}
-            alarms = _alarms(config, passed, clock, canaries.since_ms)
+            passed = {site: canaries.last_passed_ms(site) for site in canaries.sites}
+            alarms = _alarms(config, passed, clock, canaries.first_bucket_ms)
             _say(passed, alarms, clock.now_ms(), as_json=as_json)
             sys.exit(1 if alarms else 0)
         set_up_logging(config.log_level)
@@ -250,12 +250,12 @@ def _watch(
         while not stopping.is_set():
             for site in canaries.sites:
                 try:
-                    passed[site] = canaries.passed(site)
+                    passed[site] = canaries.last_passed_ms(site)
                 except Unavailable as error:  # the last known times are kept and become older
                     _LOG.warning(
                         "how far the canary of site %s came cannot be told for now: %s", site, error
                     )
-            alarms = _alarms(config, passed, clock, max(canaries.since_ms, began_ms))
+            alarms = _alarms(config, passed, clock, max(canaries.first_bucket_ms, began_ms))
             for site, of in passed.items():
                 for step, at_ms in of.items():
                     passed_at.labels(site=site, step=step).set((at_ms or 0) / 1000)

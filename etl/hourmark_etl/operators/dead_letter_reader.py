@@ -30,7 +30,7 @@ PrintMessage = Callable[[str], None]
 
 
 def read_dead_letters_from_topic(
-    edge: KafkaCluster, records_max: int, say: PrintMessage
+    edge: KafkaCluster, records_max: int, print_message: PrintMessage
 ) -> Iterator[Event]:
     """Yield the newest dead letters in the edge topic.
 
@@ -38,7 +38,7 @@ def read_dead_letters_from_topic(
         edge: The edge cluster.
         records_max: Approximate maximum number of records to read; each partition gets an equal
             share, rounded up.
-        say: Function that is called with readable progress messages.
+        print_message: Function that is called with readable progress messages.
 
     Yields:
         Decoded committed records, in offset order within each partition.
@@ -57,11 +57,11 @@ def read_dead_letters_from_topic(
     share = -(-records_max // len(partitions))
     spans = {p: (max(starts[p], ends[p] - share), int(ends[p])) for p in partitions}
     schemas = _schemas(edge)
-    progress = ReadProgress(sum(end - start for start, end in spans.values()), say)
+    progress = ReadProgress(sum(end - start for start, end in spans.values()), print_message)
     with contextlib.closing(CommittedReader(edge, "edge", stall_s=_STALL_S)) as reader:
         for runs in reader.read(spans):
             for record in (record for run in runs for record in run.records):
-                progress.step()
+                progress.count_step()
                 yield _decoded(
                     record.value() or b"",
                     schemas,
@@ -70,7 +70,10 @@ def read_dead_letters_from_topic(
 
 
 def read_dead_letters_from_buckets(
-    storage: Storage, bucket_seconds: int, wanted: DeadLetterFilter, say: PrintMessage
+    storage: Storage,
+    bucket_seconds: int,
+    letter_filter: DeadLetterFilter,
+    print_message: PrintMessage,
 ) -> Iterator[Event]:
     """Yield the dead letters in closed buckets of the requested time, in the order of the hours.
 
@@ -81,8 +84,8 @@ def read_dead_letters_from_buckets(
     Args:
         storage: The storage with the buckets.
         bucket_seconds: Length of a bucket.
-        wanted: Filter whose time span selects the buckets.
-        say: Function that is called with readable progress messages.
+        letter_filter: Filter whose time span selects the buckets.
+        print_message: Function that is called with readable progress messages.
 
     Raises:
         BadMarker: The marker of a bucket is invalid.
@@ -92,11 +95,11 @@ def read_dead_letters_from_buckets(
     hours = [
         hour
         for hour in list_hours(storage, dead_letters.TYPE, bucket_seconds)
-        if hour.end_ms > wanted.since_ms and hour.start_s * 1000 < wanted.until_ms
+        if hour.end_ms > letter_filter.since_ms and hour.start_s * 1000 < letter_filter.until_ms
     ]
-    progress = ReadProgress(len(hours), say, "buckets")
+    progress = ReadProgress(len(hours), print_message, "buckets")
     for hour in hours:
-        progress.step()
+        progress.count_step()
         if (manifest := find_manifest(storage, dead_letters.TYPE, hour)) is not None:
             yield from read_events(storage, dead_letters.TYPE, hour, manifest)
 
@@ -106,15 +109,15 @@ class ReadProgress:
 
     Args:
         total: Expected number of steps.
-        say: Function that is called with the readable message.
-        of: Plural noun for the steps in messages.
+        print_message: Function that is called with the readable message.
+        unit: Plural noun for the steps in messages.
     """
 
-    def __init__(self, total: int, say: PrintMessage, of: str = "records") -> None:
-        self._total, self._say, self._of = total, say, of
+    def __init__(self, total: int, print_message: PrintMessage, unit: str = "records") -> None:
+        self._total, self._say, self._of = total, print_message, unit
         self._done, self._said_s = 0, time.monotonic()
 
-    def step(self) -> None:
+    def count_step(self) -> None:
         """Count one step; report progress if the last report is older than five seconds."""
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:

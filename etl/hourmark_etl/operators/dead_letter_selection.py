@@ -42,7 +42,7 @@ class DeadLetterFilter(NamedTuple):
     since_ms: int = 0
     until_ms: int = 1 << 62
 
-    def takes(self, letter: Event) -> bool:
+    def matches(self, letter: Event) -> bool:
         """Return whether a dead letter matches all conditions of the filter."""
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
@@ -75,7 +75,7 @@ class DeadLetterCount:
     first: str = "~"
     last: str = ""
 
-    def take(self, time: str) -> None:
+    def add(self, time: str) -> None:
         """Count one more dead letter, observed at `time`, an ISO 8601 text."""
         self.letters += 1
         self.first, self.last = min(self.first, time), max(self.last, time)
@@ -87,64 +87,70 @@ class FilteredDeadLetters:
     It can be iterated once. The statistics are complete after the iteration.
 
     Attributes:
-        whole: Whether all dead letters of the requested time are read, not only the newest ones.
-        looked_at: Number of dead letters read so far.
-        taken: Number of these that matched the filter.
-        back_to: Earliest time of observation read so far, as ISO 8601 text; None before the first.
+        is_complete: Whether all dead letters of the requested time are read, not only the newest ones.
+        read_count: Number of dead letters read so far.
+        match_count: Number of these that matched the filter.
+        oldest: Earliest time of observation read so far, as ISO 8601 text; None before the first.
     """
 
-    def __init__(self, wanted: DeadLetterFilter, read: Iterator[Event], *, whole: bool) -> None:
+    def __init__(
+        self, letter_filter: DeadLetterFilter, dead_letters: Iterator[Event], *, is_complete: bool
+    ) -> None:
         """Create the iterable without reading anything.
 
         Args:
-            wanted: The filter.
-            read: The dead letters to filter.
-            whole: Whether `read` has all dead letters of the requested time, not only the newest
+            letter_filter: The filter.
+            dead_letters: The dead letters to filter.
+            is_complete: Whether `dead_letters` has all dead letters of the requested time, not only the newest
                 ones.
         """
-        self._wanted, self._read, self.whole = wanted, read, whole
-        self.looked_at = self.taken = 0
-        self.back_to: str | None = None
+        self._filter, self._dead_letters, self.is_complete = (
+            letter_filter,
+            dead_letters,
+            is_complete,
+        )
+        self.read_count = self.match_count = 0
+        self.oldest: str | None = None
 
     def __iter__(self) -> Iterator[Event]:
-        for letter in self._read:
-            self.looked_at += 1
+        for letter in self._dead_letters:
+            self.read_count += 1
             time = format_iso(unix_ms(letter["event_time"]))
-            self.back_to = time if self.back_to is None else min(self.back_to, time)
-            if self._wanted.takes(letter):
-                self.taken += 1
+            self.oldest = time if self.oldest is None else min(self.oldest, time)
+            if self._filter.matches(letter):
+                self.match_count += 1
                 yield letter
 
     def __str__(self) -> str:
-        if not self.looked_at:
+        if not self.read_count:
             return "no dead letter was found"
         return (
-            f"{self.taken:,} of {self.looked_at:,} dead letters that were looked at, back to "
-            f"{self.back_to}"
+            f"{self.match_count:,} of {self.read_count:,} dead letters that were looked at, back to "
+            f"{self.oldest}"
         )
 
 
 def count_by(
-    groups: Sequence[str], letters: Iterable[Event]
+    fields: Sequence[str], dead_letters: Iterable[Event]
 ) -> dict[tuple[str, ...], DeadLetterCount]:
     """Count dead letters by the values of some fields.
 
     Args:
-        groups: Names of the fields to group by, keys of `GROUPS`.
-        letters: The dead letters.
+        fields: Names of the fields to group by, keys of `GROUPS`.
+        dead_letters: The dead letters.
 
     Returns:
-        Counts by tuple of values in the order of `groups`; a missing value is "-". After
+        Counts by tuple of values in the order of `fields`; a missing value is "-". After
         `GROUPS_MAX` distinct tuples, all further ones are counted together under "(other)".
     """
     counts: dict[tuple[str, ...], DeadLetterCount] = {}
-    for letter in letters:
+    for letter in dead_letters:
         key = tuple(
-            "-" if (value := GROUPS[group](letter)) is None else str(value) for group in groups
+            "-" if (value := GROUPS[group](letter)) is None else str(value) for group in fields
         )
         if key not in counts and len(counts) >= GROUPS_MAX:
-            key = (_OTHER,) * len(groups)
-        counts.setdefault(key, DeadLetterCount()).take(format_iso(unix_ms(letter["event_time"])))
+            key = (_OTHER,) * len(fields)
+        counts.setdefault(key, DeadLetterCount()).add(format_iso(unix_ms(letter["event_time"])))
     return counts
 
 

@@ -129,9 +129,9 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
     if as_json:
         print_json(
             {
-                "looked_at": found.looked_at,
-                "back_to": found.back_to,
-                "whole": found.whole,
+                "looked_at": found.read_count,
+                "back_to": found.oldest,
+                "whole": found.is_complete,
                 "groups": rows,
             }
         )
@@ -203,7 +203,7 @@ def _letters(
         if place == "buckets"
         else read_dead_letters_from_topic(config.kafka.edge, records_max, _say_progress)
     )
-    return FilteredDeadLetters(wanted, read, whole=place == "buckets")
+    return FilteredDeadLetters(wanted, read, is_complete=place == "buckets")
 
 
 def _from_buckets(config: Config, wanted: DeadLetterFilter) -> Iterator[Any]:

@@ -115,11 +115,11 @@ class HourFacts:
             the type.
         known_types: All event types in the ledger.
         reporters: Latest report of each source.
-        wait: What the closer reported that the type waits for; None if nothing.
+        blocker: What the closer reported that the type waits for; None if nothing.
         override: The operator's pending order to close an hour of the type; None if there is none.
         set_aside: Number of the type's records that were set aside and not reviewed.
         manifest: Manifest of the hour's bucket; None if it is not closed.
-        driver_seen_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
+        driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
             none.
     """
 
@@ -130,16 +130,16 @@ class HourFacts:
     frontier: Frontier | None
     known_types: tuple[str, ...] = ()
     reporters: tuple[ReportedSource, ...] = ()
-    wait: Blocker | None = None
+    blocker: Blocker | None = None
     override: Override | None = None
     set_aside: int = 0
     manifest: Manifest | None = None
-    driver_seen_ms: int | None = None
+    driver_heartbeat_ms: int | None = None
 
     @property
-    def silent(self) -> str | None:
+    def missing_driver(self) -> str | None:
         """Return a readable message if no driver is running; None if its heartbeat is recent."""
-        return missing_driver_text(self.driver_seen_ms, self.now_ms)
+        return missing_driver_text(self.driver_heartbeat_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -232,8 +232,8 @@ def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
-    by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
-    if by_none or facts.override is not None or facts.silent:
+    by_none = facts.blocker is not None and facts.blocker.phase in _BY_NO_DEADLINE
+    if by_none or facts.override is not None or facts.missing_driver:
         return None
     return (
         None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms
@@ -267,17 +267,17 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
     return _said(facts, "before-first", summary, [reason], f)
 
 
-def explain_closed_hour(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
+def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
     """Explain how a closed hour was closed, from the bucket's manifest.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        m: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
+        manifest: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
             which the explanation then reports as an error. A manifest of grade `proved` must not
             have waived anything.
     """
-    if m is None:
+    if manifest is None:
         summary = "closed by its frontier, but not found"
         reasons = [
             Reason(
@@ -286,18 +286,18 @@ def explain_closed_hour(event_type: str, hour: Hour, m: Manifest | None) -> Expl
             )
         ]
     else:
-        assert m.grade is not Grade.PROVED or not m.evidence.waived, (
+        assert manifest.grade is not Grade.PROVED or not manifest.evidence.waived, (
             "a proved bucket waives nothing"
         )
-        delay = format_duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
+        delay = format_duration(max(0, manifest.closed_at_ms - hour.end_ms) / 1000)
         summary = (
-            f"closed as {m.grade.value} at {format_iso(m.closed_at_ms)}, {delay} after its end, with "
-            f"{format_count(m.events, 'event')}"
+            f"closed as {manifest.grade.value} at {format_iso(manifest.closed_at_ms)}, {delay} after its end, with "
+            f"{format_count(manifest.events, 'event')}"
         )
-        evidence = f"evidence ({m.evidence.method}): {format_count(m.evidence.promised, 'event')} promised by "
+        evidence = f"evidence ({manifest.evidence.method}): {format_count(manifest.evidence.promised, 'event')} promised by "
         evidence += (
-            f"{format_count(m.evidence.audit_records, 'audit record')}; "
-            f"{format_count(m.unaudited, 'unaudited event')}"
+            f"{format_count(manifest.evidence.audit_records, 'audit record')}; "
+            f"{format_count(manifest.unaudited, 'unaudited event')}"
         )
         reasons = [
             Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")
@@ -307,7 +307,7 @@ def explain_closed_hour(event_type: str, hour: Hour, m: Manifest | None) -> Expl
                 f"closed without: {waived}",
                 "nothing: if it arrives, a later bucket carries it as late",
             )
-            for waived in m.evidence.waived
+            for waived in manifest.evidence.waived
         ]
     return Explanation(
         event_type=event_type,
@@ -345,14 +345,14 @@ def _summary(facts: HourFacts, f: Frontier) -> str:
 
 
 def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
-    if silent := facts.silent:
+    if silent := facts.missing_driver:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
-        if facts.driver_seen_ms is not None:
+        if facts.driver_heartbeat_ms is not None:
             since, do = (
                 "what follows is as old as that",
                 f"{do}; the log of the last one says why it stopped",
             )
-        yield Reason(f"{silent}, and {since}", do, facts.driver_seen_ms)
+        yield Reason(f"{silent}, and {since}", do, facts.driver_heartbeat_ms)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
         yield _ordered(facts.override, f)
     if facts.now_ms < f.hour.end_ms:
@@ -373,7 +373,7 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         )
     behind = list(_behind(facts, f)) if f.state is HourState.OPEN else []
     yield from behind
-    wait = facts.wait if facts.wait is not None and facts.wait.hour == f.hour else None
+    wait = facts.blocker if facts.blocker is not None and facts.blocker.hour == f.hour else None
     if wait is not None:
         yield from _waiting(wait, behind)
     if f.alarm and not (wait is not None and wait.phase is ClosingPhase.PROOF):
@@ -412,7 +412,7 @@ def _behind(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
     reports = LatestReports(facts.reporters)
     if missing := describe_missing_service(reports):
         if (
-            facts.reporters or not facts.silent
+            facts.reporters or not facts.missing_driver
         ):  # otherwise reports may exist that no driver has read
             yield Reason(
                 missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
@@ -426,8 +426,12 @@ def _behind(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
 
 
 def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
-    silent = facts.silent
-    known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
+    silent = facts.missing_driver
+    known_ms = (
+        facts.driver_heartbeat_ms
+        if silent and facts.driver_heartbeat_ms is not None
+        else facts.now_ms
+    )
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
     if r.caught_up_at_ms is None:
         caught_up = "has never caught up"
@@ -475,23 +479,23 @@ def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
             yield Reason(f"({wait.phase}) {what}", do, wait.since_ms)
 
 
-def format_explanation(answer: Explanation, now_ms: int) -> Iterator[str]:
+def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
     """Yield an explanation as readable lines.
 
     Args:
-        answer: The explanation.
+        explanation: The explanation.
         now_ms: Current time, Unix milliseconds; used for the time until the deadline.
     """
-    yield f"{answer.event_type} {answer.hour}: {answer.summary}"
-    word = "waits for" if answer.state in ("open", "frozen", "sealed", "later") else "because"
-    for reason in answer.reasons:
+    yield f"{explanation.event_type} {explanation.hour}: {explanation.summary}"
+    word = "waits for" if explanation.state in ("open", "frozen", "sealed", "later") else "because"
+    for reason in explanation.reasons:
         since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
         yield f"  {word:10}{reason.what}{since}"
         yield f"  {'do':10}{reason.do}"
-    if answer.times_out_at_ms is not None:
-        left = format_duration((answer.times_out_at_ms - now_ms) / 1000)
+    if explanation.times_out_at_ms is not None:
+        left = format_duration((explanation.times_out_at_ms - now_ms) / 1000)
         yield (
-            f"  {'deadline':10}{format_iso(answer.times_out_at_ms)}, in {left}: then it closes as "
+            f"  {'deadline':10}{format_iso(explanation.times_out_at_ms)}, in {left}: then it closes as "
             "timed_out, naming the sources that "
             "are behind and the promises that are not kept; the mirror, staging, servers that "
             "do not answer and records that "

@@ -139,7 +139,7 @@ def force(
             if (
                 facts.frontier is not None and facts.frontier.hour == asked
             ):  # `put_override` refuses any other hour
-                check_effective(facts.frontier, facts.wait)
+                check_effective(facts.frontier, facts.blocker)
                 _confirm(facts, yes)
             put_override(database, event_type, asked, reason, by, now_ms)
             ordered = {event_type: asked}
@@ -243,11 +243,11 @@ def _facts(
         frontier=known.get(event_type),
         known_types=tuple(known),
         reporters=tuple(reporters(database)),
-        wait=blockers(database, length_s).get(event_type),
+        blocker=blockers(database, length_s).get(event_type),
         override=overrides(database).get(event_type),
         set_aside=unreviewed_records(database, event_type),
         manifest=overview.closed_manifest(database, event_type, hour),
-        driver_seen_ms=last_heartbeat_ms(database),
+        driver_heartbeat_ms=last_heartbeat_ms(database),
     )
 
 
@@ -263,7 +263,7 @@ def _confirm(facts: HourFacts, yes: bool) -> None:
     }
     if answer.state in told:
         click.echo(told[answer.state], err=True)
-        no_bucket = answer.state == "open" and facts.silent is not None
+        no_bucket = answer.state == "open" and facts.missing_driver is not None
         for reason in answer.reasons[no_bucket:]:  # without the first, which is about the driver
             click.echo(f"  {reason.what}", err=True)
     _ask(yes)

@@ -36,7 +36,7 @@ class ReconciliationWindow:
     from_s: int
     to_s: int
 
-    def begins(self, table: Table) -> list[ColumnElement[bool]]:
+    def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
         """Return SQL conditions that select rows of the window's type from its first hour onwards.
 
         The end of the window is not a condition, because later buckets may contain late events of
@@ -50,13 +50,13 @@ class ReconciliationWindow:
 
 
 def read_type_facts(
-    database: Database, length_s: int, window: ReconciliationWindow
+    database: Database, bucket_seconds: int, window: ReconciliationWindow
 ) -> tuple[list[TypeFacts], list[FileDifference]]:
     """Read what the ledger contains about the event types of a window, in one consistent view.
 
     Args:
         database: The ledger.
-        length_s: Length of a bucket in seconds.
+        bucket_seconds: Length of a bucket in seconds.
         window: The types and hours to read.
 
     Returns:
@@ -87,11 +87,11 @@ def read_type_facts(
         facts = [
             TypeFacts(
                 event_type=event_type,
-                length_s=length_s,
-                frontier_s=hour_s,
-                settled_next=decode_offsets(settled_next, further),
-                alarm=tuple(json.loads(alarm)) if alarm else (),
-                listed=listed[event_type],
+                bucket_seconds=bucket_seconds,
+                oldest_open_s=hour_s,
+                settled_below=decode_offsets(settled_next, further),
+                proof_errors=tuple(json.loads(alarm)) if alarm else (),
+                staged_rows=listed[event_type],
                 promised=promised[event_type],
                 buckets=buckets[event_type],
                 set_aside=set_aside[event_type],
@@ -109,7 +109,11 @@ def _listed(
     groups = tables.groups
     keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
     found = defaultdict[str, dict[tuple[int | None, int], int]](dict)
-    query = select(*keys, func.sum(groups.c.rows)).where(*window.begins(groups)).group_by(*keys)
+    query = (
+        select(*keys, func.sum(groups.c.rows))
+        .where(*window.start_conditions(groups))
+        .group_by(*keys)
+    )
     for event_type, listed_s, origin_s, rows in connection.execute(query):
         found[event_type][listed_s, origin_s] = int(rows)
     return found
@@ -143,7 +147,9 @@ def _promised(
             func.sum(audits.c.promised),
         )
         .join(frontiers, frontiers.c.type == audits.c.type)
-        .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None))
+        .where(
+            *window.start_conditions(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None)
+        )
         .group_by(audits.c.type, audits.c.hour)
     )
     found = defaultdict[str, dict[int, PromisedCounts]](dict)
@@ -170,7 +176,11 @@ def _add_further(
             frontiers.c.settled_further,
         )
         .join(frontiers, frontiers.c.type == audits.c.type)
-        .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_not(None))
+        .where(
+            *window.start_conditions(audits),
+            audits.c.hour <= window.to_s,
+            audits.c.site.is_not(None),
+        )
     )
     for row in connection.execute(query):
         is_settled = row.hour < row.open_s and row.last_offset < decode_offsets(
@@ -211,19 +221,23 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
     )
 
 
-def known_origin_hours(facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
+def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
     """Return the hours of a window for which staged rows, promises or bucket contents are known.
 
     Args:
-        facts: What the ledger contains about one event type.
+        type_facts: What the ledger contains about one event type.
         window: The hours to consider.
 
     Returns:
         Unix seconds at the start of each hour; an hour that only occurs as the origin of late
         events is included.
     """
-    known = {origin_s for _, origin_s in facts.listed} | {*facts.promised} | {*facts.buckets}
-    known |= {origin_s for bucket in facts.buckets.values() for origin_s in bucket.late}
+    known = (
+        {origin_s for _, origin_s in type_facts.staged_rows}
+        | {*type_facts.promised}
+        | {*type_facts.buckets}
+    )
+    known |= {origin_s for bucket in type_facts.buckets.values() for origin_s in bucket.late}
     return {origin_s for origin_s in known if window.from_s <= origin_s <= window.to_s}
 
 

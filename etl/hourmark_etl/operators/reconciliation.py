@@ -99,7 +99,7 @@ class BucketCounts:
     set_aside: int = 0
     left_out: int = 0
 
-    def events_of(self, origin_s: int) -> int:
+    def events_of_hour(self, origin_s: int) -> int:
         """Return the number of the bucket's events that belong to an origin hour.
 
         Args:
@@ -137,11 +137,11 @@ class TypeFacts:
 
     Attributes:
         event_type: The event type.
-        length_s: Length of a bucket in seconds.
-        frontier_s: The oldest hour that is not closed.
-        settled_next: Promises of closed hours below these audit offsets are settled.
-        alarm: Readable errors of the type's last proof; empty if it succeeded.
-        listed: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
+        bucket_seconds: Length of a bucket in seconds.
+        oldest_open_s: The oldest hour that is not closed.
+        settled_below: Promises of closed hours below these audit offsets are settled.
+        proof_errors: Readable errors of the type's last proof; empty if it succeeded.
+        staged_rows: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
             `UNLISTED` for rows that are not assigned to one yet.
         promised: Promised events by origin hour.
         buckets: Closed buckets by hour.
@@ -150,11 +150,11 @@ class TypeFacts:
     """
 
     event_type: str
-    length_s: int
-    frontier_s: int
-    settled_next: AuditOffsets
-    alarm: tuple[str, ...]
-    listed: Mapping[tuple[int | None, int], int]
+    bucket_seconds: int
+    oldest_open_s: int
+    settled_below: AuditOffsets
+    proof_errors: tuple[str, ...]
+    staged_rows: Mapping[tuple[int | None, int], int]
     promised: Mapping[int, PromisedCounts]
     buckets: Mapping[int, BucketCounts]
     set_aside: Mapping[int | None, int] = dataclasses.field(default_factory=dict)
@@ -211,30 +211,32 @@ class TypeReconciliation:
     differences: tuple[CountDifference, ...]
 
 
-def reconcile_type(facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
+def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
     """Reconcile one event type: account for each origin hour and find all inconsistencies.
 
-    All buckets in `facts` are checked, also those of other hours.
+    All buckets in `type_facts` are checked, also those of other hours.
 
     Args:
-        facts: What is known about the event type.
+        type_facts: What is known about the event type.
         origins_s: The origin hours to account for, Unix seconds.
     """
     found: list[HourAccount] = []
-    differences = [d for bucket in facts.buckets.values() for d in _check_bucket(facts, bucket)]
-    differences += _check_listing(facts)
+    differences = [
+        d for bucket in type_facts.buckets.values() for d in _check_bucket(type_facts, bucket)
+    ]
+    differences += _check_listing(type_facts)
     for origin_s in sorted(origins_s):
-        book = _hour(facts, origin_s)
+        book = _hour(type_facts, origin_s)
         found.append(book)
-        differences += _check_promises(facts, origin_s, book)
+        differences += _check_promises(type_facts, origin_s, book)
     return TypeReconciliation(tuple(found), tuple(differences))
 
 
-def sum_accounts(books: Collection[HourAccount]) -> dict[str, int]:
+def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
     """Return the sum of each count over several hours.
 
     Args:
-        books: Accounts of hours.
+        accounts: Accounts of hours.
 
     Returns:
         Sums by the name of the count, a field of `HourAccount`; all 0 if there are no hours.
@@ -244,13 +246,13 @@ def sum_accounts(books: Collection[HourAccount]) -> dict[str, int]:
         for f in dataclasses.fields(HourAccount)
         if f.name not in ("event_type", "hour", "state")
     ]
-    return {name: sum(getattr(book, name) for book in books) for name in names}
+    return {name: sum(getattr(book, name) for book in accounts) for name in names}
 
 
 def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
     taken = closed = late = unaudited = settled = 0
     for bucket in facts.buckets.values():
-        events, entry = bucket.events_of(origin_s), bucket.entries.get(origin_s, _NOTHING)
+        events, entry = bucket.events_of_hour(origin_s), bucket.entries.get(origin_s, _NOTHING)
         closed += events
         late += events if bucket.hour_s != origin_s else 0
         taken += entry.rows
@@ -258,7 +260,7 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         settled += entry.promised
     waiting = sum(
         rows
-        for (listed_s, origin), rows in facts.listed.items()
+        for (listed_s, origin), rows in facts.staged_rows.items()
         if origin == origin_s and _is_open(facts, listed_s)
     )
     by_ledger = facts.promised.get(origin_s, PromisedCounts(0, 0))
@@ -283,25 +285,27 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
 
 
 def _not_closed(facts: TypeFacts, origin_s: int) -> int:
-    unlisted = facts.set_aside.get(UNLISTED, 0) if origin_s == facts.frontier_s else 0
+    unlisted = facts.set_aside.get(UNLISTED, 0) if origin_s == facts.oldest_open_s else 0
     return facts.set_aside.get(origin_s, 0) + unlisted
 
 
 def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
-    return listed_s is UNLISTED or listed_s >= facts.frontier_s
+    return listed_s is UNLISTED or listed_s >= facts.oldest_open_s
 
 
-def may_have_waived(facts: TypeFacts, origin_s: int) -> bool:
+def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
     """Return whether promises of an hour may have been waived.
 
     Promises are waived if the bucket of the hour, or of a later hour, was closed with a grade other
     than `proved`.
 
     Args:
-        facts: What is known about the event type.
+        type_facts: What is known about the event type.
         origin_s: Unix seconds at the start of the hour.
     """
-    return any(b.grade is not Grade.PROVED for b in facts.buckets.values() if b.hour_s >= origin_s)
+    return any(
+        b.grade is not Grade.PROVED for b in type_facts.buckets.values() if b.hour_s >= origin_s
+    )
 
 
 def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDifference]:
@@ -339,7 +343,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
         entry, events, origin = (
             bucket.entries.get(origin_s, _NOTHING),
-            bucket.events_of(origin_s),
+            bucket.events_of_hour(origin_s),
             _label(facts, origin_s),
         )
         if entry.events != events:
@@ -353,7 +357,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
                 ReconciliationStage.WRITING,
                 f"{entry.events} events of {origin} are in it, from {entry.rows} rows only",
             )
-        by_ledger = facts.listed.get((bucket.hour_s, origin_s), 0)
+        by_ledger = facts.staged_rows.get((bucket.hour_s, origin_s), 0)
         if by_ledger > entry.rows:  # it may be smaller, because staged files are deleted
             yield differs(
                 ReconciliationStage.LISTING,
@@ -364,7 +368,7 @@ def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDiffe
 def _check_listing(facts: TypeFacts) -> Iterator[CountDifference]:
     # Rows that are listed for a bucket that is neither closed nor being closed are in no bucket.
     for (listed_s, origin_s), rows in sorted(
-        facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)
+        facts.staged_rows.items(), key=lambda item: (item[0][1], item[0][0] or 0)
     ):
         if listed_s is UNLISTED or _is_open(facts, listed_s) or listed_s in facts.buckets:
             continue
@@ -382,7 +386,7 @@ def _check_promises(
 ) -> Iterator[CountDifference]:
     differs = functools.partial(make_difference, facts, origin_s)
     if origin_s not in facts.buckets:
-        if book.on_its_way and facts.alarm and origin_s == facts.frontier_s:
+        if book.on_its_way and facts.proof_errors and origin_s == facts.oldest_open_s:
             staged = f"{book.promised} events are promised, {book.staged} rows are staged"
             yield differs(ReconciliationStage.ARRIVAL, f"{staged}, and the last proof failed")
         return
@@ -399,20 +403,23 @@ def _check_promises(
 
 
 def make_difference(
-    facts: TypeFacts, hour_s: int, stage: ReconciliationStage, detail: str
+    type_facts: TypeFacts, hour_s: int, stage: ReconciliationStage, detail: str
 ) -> CountDifference:
     """Create a difference without ranges.
 
     Args:
-        facts: Provides the event type and the bucket length.
+        type_facts: Provides the event type and the bucket length.
         hour_s: Unix seconds at the start of the hour.
         stage: The stage at which the counts differ.
         detail: Readable description.
     """
     return CountDifference(
-        event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail
+        event_type=type_facts.event_type,
+        hour=_label(type_facts, hour_s),
+        stage=stage,
+        detail=detail,
     )
 
 
 def _label(facts: TypeFacts, hour_s: int) -> str:
-    return str(Hour(hour_s, facts.length_s))
+    return str(Hour(hour_s, facts.bucket_seconds))

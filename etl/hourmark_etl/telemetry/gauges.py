@@ -161,9 +161,9 @@ def compute_gauges(
 
 def count_batch_events(
     batch: StagedBatch,
-    fixed: Mapping[str, FixedHours],
+    fixed_hours: Mapping[str, FixedHours],
     bucket_seconds: int,
-    seconds: float,
+    duration_s: float,
     now_ms: int,
 ) -> BatchCounts:
     """Return what a committed micro-batch adds to the metrics.
@@ -173,16 +173,16 @@ def count_batch_events(
 
     Args:
         batch: The committed batch.
-        fixed: For each event type, how far its buckets were fixed and closed at the commit. A type
+        fixed_hours: For each event type, how far its buckets were fixed and closed at the commit. A type
             that is missing has no closed bucket, so its events count as timely.
         bucket_seconds: Length of a bucket.
-        seconds: Duration of the batch.
+        duration_s: Duration of the batch.
         now_ms: Current time, Unix milliseconds.
     """
     timely = late = falsely_late = 0
     late_seconds = 0.0
     for g in batch.groups:
-        of_type = fixed.get(g.event_type, FixedHours(0, 0))
+        of_type = fixed_hours.get(g.event_type, FixedHours(0, 0))
         if g.hour_s >= of_type.fixed_to_s:
             timely += g.rows
             continue
@@ -199,5 +199,5 @@ def count_batch_events(
         event_files=kinds["events"],
         audit_files=kinds["audit"],
         promised=sum(a.promised for a in batch.audit_groups),
-        seconds=seconds,
+        duration_s=duration_s,
     )

@@ -62,7 +62,7 @@ class BatchCounts:
         event_files: Number of staged files with events.
         audit_files: Number of staged files with audit records.
         promised: Number of events that the staged audit records promise.
-        seconds: Duration of the batch.
+        duration_s: Duration of the batch.
     """
 
     timely: int
@@ -73,7 +73,7 @@ class BatchCounts:
     event_files: int
     audit_files: int
     promised: int
-    seconds: float
+    duration_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +135,11 @@ class CounterTotals:
     buckets: float = 0
     not_proved: float = 0
 
-    def since(self, before: CounterTotals) -> CounterTotals:
-        """Return the increase of each value since the earlier totals `before`."""
+    def increase_since(self, earlier: CounterTotals) -> CounterTotals:
+        """Return the increase of each value since the earlier totals `earlier`."""
         return from_row(
-            CounterTotals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before))
+            CounterTotals,
+            map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(earlier)),
         )
 
 
@@ -275,7 +276,7 @@ class EtlMetrics:
             ["statistic"],
         )
 
-    def staged(self, batch: BatchCounts, now_ms: int) -> None:
+    def count_batch(self, batch: BatchCounts, now_ms: int) -> None:
         """Record a committed micro-batch.
 
         Args:
@@ -290,10 +291,10 @@ class EtlMetrics:
         self.staged_bytes.inc(batch.bytes)
         self.staged_files.labels("events").inc(batch.event_files)
         self.staged_files.labels("audit").inc(batch.audit_files)
-        self.batch_seconds.observe(batch.seconds)
+        self.batch_seconds.observe(batch.duration_s)
         self.last_batch.set(now_ms / 1000)
 
-    def closed(self, hour: Hour, manifest: Manifest) -> None:
+    def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record a closed bucket: its grade, delay, events, and removed duplicates.
 
         Args:
@@ -308,21 +309,21 @@ class EtlMetrics:
         self.duplicates_removed.inc(manifest.duplicates_removed)
         self.unaudited.inc(manifest.unaudited)
 
-    def polled(self, now_ms: int) -> None:
+    def record_poll(self, now_ms: int) -> None:
         """Record that the driver's main loop polled at `now_ms`, in Unix milliseconds."""
         self.last_poll.set(now_ms / 1000)
 
-    def stands(self, standing: GaugeValues) -> None:
+    def set_gauges(self, values: GaugeValues) -> None:
         """Set all gauges that the driver computes once a minute.
 
         Event types that are missing in `standing.oldest_open` are removed from that metric.
 
         Args:
-            standing: The current values.
+            values: The current values.
         """
         self.oldest_open.clear()
-        for field in dataclasses.fields(standing):
-            gauge, found = getattr(self, field.name), getattr(standing, field.name)
+        for field in dataclasses.fields(values):
+            gauge, found = getattr(self, field.name), getattr(values, field.name)
             if isinstance(found, Mapping):
                 for label, value in found.items():
                     gauge.labels(label).set(value)

@@ -58,20 +58,20 @@ class OverdueHour:
         event_type: Event type of the hour.
         hour: The hour as text, for example `2026-01-31T12`.
         age_s: Seconds since the end of the hour.
-        waits_for: Readable causes of the delay; empty if none is known.
+        causes: Readable causes of the delay; empty if none is known.
     """
 
     event_type: str
     hour: str
     age_s: float
-    waits_for: tuple[str, ...]
+    causes: tuple[str, ...]
 
 
 class DriverProgress:
     """The progress reporting of one driver, which updates its metrics and logs its progress.
 
-    Instances are thread-safe: consumer threads call `staged`, the driver's main loop calls
-    `polled`.
+    Instances are thread-safe: consumer threads call `record_batch`, the driver's main loop calls
+    `record_poll`.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class DriverProgress:
         self._told = metrics.totals()
         self._lock = threading.Lock()
 
-    def staged(self, batch: StagedBatch, seconds: float) -> None:
+    def record_batch(self, batch: StagedBatch, seconds: float) -> None:
         """Count a committed micro-batch in the metrics.
 
         If the ledger cannot be read, a warning is logged and the batch is not counted.
@@ -104,11 +104,11 @@ class DriverProgress:
             _LOG.warning("a batch is committed, but not counted: %s", error)
             return
         now_ms = self._clock.now_ms()
-        self._metrics.staged(
+        self._metrics.count_batch(
             count_batch_events(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms
         )
 
-    def polled(self, trouble: str = "") -> None:
+    def record_poll(self, closing_error: str = "") -> None:
         """Record one poll of the driver's main loop; update gauges and log progress if due.
 
         Gauges are set every `POLL_SECONDS`. The line is logged every `PROGRESS_SECONDS`, or every
@@ -116,9 +116,9 @@ class DriverProgress:
         a warning is logged instead.
 
         Args:
-            trouble: Readable reason why no bucket can be closed; empty if there is none.
+            closing_error: Readable reason why no bucket can be closed; empty if there is none.
         """
-        self._metrics.polled(self._clock.now_ms())
+        self._metrics.record_poll(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
         with self._lock:
             try:
@@ -126,7 +126,7 @@ class DriverProgress:
                     self._polled_at_s = now_s
                     self._poll(now_s)
                 if now_s - self._told_at_s >= PROGRESS_SECONDS:
-                    self._tell(now_s, trouble)
+                    self._tell(now_s, closing_error)
             except _LEDGER_AWAY as error:
                 _LOG.warning("no look at how things stand: %s", error)
 
@@ -136,7 +136,7 @@ class DriverProgress:
     def _poll(self, now_s: float) -> None:
         now_ms, found, said = self._clock.now_ms(), self._frontiers(), reporters(self._database)
         lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, said, now_ms).values()]
-        self._metrics.stands(
+        self._metrics.set_gauges(
             compute_gauges(
                 found,
                 said,
@@ -155,10 +155,10 @@ class DriverProgress:
             )
         )
 
-    def _tell(self, now_s: float, trouble: str) -> None:
+    def _tell(self, now_s: float, closing_error: str) -> None:
         now_ms, found, totals = self._clock.now_ms(), self._frontiers(), self._metrics.totals()
         oldest = self._oldest(found, now_ms)
-        quiet = totals == self._told and oldest is None and not trouble
+        quiet = totals == self._told and oldest is None and not closing_error
         if quiet and now_s - self._told_at_s < QUIET_SECONDS:
             return
         said = reporters(self._database)
@@ -170,7 +170,11 @@ class DriverProgress:
         _LOG.info(
             "%s",
             format_progress(
-                totals.since(self._told), now_s - self._told_at_s, behind, oldest, trouble
+                totals.increase_since(self._told),
+                now_s - self._told_at_s,
+                behind,
+                oldest,
+                closing_error,
             ),
         )
         self._told_at_s, self._told = now_s, totals
@@ -202,45 +206,51 @@ def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
 
 
 def format_progress(
-    done: CounterTotals, interval_s: float, behind: str, oldest: OverdueHour | None, trouble: str
+    increase: CounterTotals,
+    interval_s: float,
+    catch_up: str,
+    overdue: OverdueHour | None,
+    closing_error: str,
 ) -> str:
     """Return one log line with staged events, closed buckets, delays and the oldest open bucket.
 
     Args:
-        done: Increase of the counters during the interval.
+        increase: Increase of the counters during the interval.
         interval_s: Length of the interval in seconds; greater than 0.
-        behind: Phrase about how far sources have caught up, from `caught_up`.
-        oldest: The oldest open hour; None if none is overdue.
-        trouble: Readable reason why no bucket can be closed; empty if there is none.
+        catch_up: Phrase about how far sources have caught up, from `caught_up`.
+        overdue: The oldest open hour; None if none is overdue.
+        closing_error: Readable reason why no bucket can be closed; empty if there is none.
     """
-    events = done.timely + done.late
+    events = increase.timely + increase.late
     said = [
         f"{format_count(events, 'event')} staged in {format_duration(interval_s)} "
         f"({events / interval_s:,.0f}/s)"
     ]
-    if done.late:
+    if increase.late:
         said.append(
-            f"{done.late:,.0f} of them late, by {format_duration(done.late_seconds / done.late)} "
+            f"{increase.late:,.0f} of them late, by {format_duration(increase.late_seconds / increase.late)} "
             "on average"
         )
-    if done.batches:
+    if increase.batches:
         batches, each_s = (
-            format_count(done.batches, "batch", "batches"),
-            done.batch_seconds / done.batches,
+            format_count(increase.batches, "batch", "batches"),
+            increase.batch_seconds / increase.batches,
         )
-        said.append(f"{format_count(done.files, 'file')} in {batches} of {each_s:.1f} s")
-    closed = f"{format_count(done.buckets, 'bucket')} closed"
-    said.append(f"{closed}, {done.not_proved:,.0f} not as proved" if done.not_proved else closed)
-    said.append(behind)
-    if oldest is not None:
-        what = "; ".join(oldest.waits_for[:3]) or "the closer's next poll"
+        said.append(f"{format_count(increase.files, 'file')} in {batches} of {each_s:.1f} s")
+    closed = f"{format_count(increase.buckets, 'bucket')} closed"
+    said.append(
+        f"{closed}, {increase.not_proved:,.0f} not as proved" if increase.not_proved else closed
+    )
+    said.append(catch_up)
+    if overdue is not None:
+        what = "; ".join(overdue.causes[:3]) or "the closer's next poll"
         said.append(
-            f"oldest open bucket {oldest.event_type} {oldest.hour}, ended "
-            f"{format_duration(oldest.age_s)} ago, waits for: {what} "
-            f"(`hourmark bucket why {oldest.event_type} {oldest.hour}`)"
+            f"oldest open bucket {overdue.event_type} {overdue.hour}, ended "
+            f"{format_duration(overdue.age_s)} ago, waits for: {what} "
+            f"(`hourmark bucket why {overdue.event_type} {overdue.hour}`)"
         )
-    if trouble:
-        said.append(f"closing waits: {trouble}")
+    if closing_error:
+        said.append(f"closing waits: {closing_error}")
     return "; ".join(said)
 
 

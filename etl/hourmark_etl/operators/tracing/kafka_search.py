@@ -417,7 +417,7 @@ class KafkaSearch:
         reader = CommittedReader(self._clusters[site].settings, site.value, stall_s=_STALL_S)
         with contextlib.closing(reader), contextlib.closing(reader.read(spans.of)) as batches:
             for message in (message for runs in batches for run in runs for message in run.records):
-                progress.step()
+                progress.count_step()
                 yield message
 
 

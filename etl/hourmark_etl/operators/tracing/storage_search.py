@@ -186,7 +186,7 @@ class StorageSearch:
             progress = ReadProgress(len(groups), self._print_message, "staged files")
             found = None
             for group, listed_s in groups:
-                progress.step()
+                progress.count_step()
                 if (found := self._staged_in(group, listed_s, hour, criterion)) is not None:
                     break
             return SearchResult(
@@ -298,7 +298,7 @@ class StorageSearch:
         self, bucket: ClosedBucket, criterion: SearchCriterion, progress: ReadProgress
     ) -> Iterator[tuple[str, int, Event]]:
         for path, _ in bucket.files:
-            progress.step()
+            progress.count_step()
             try:
                 with self._storage.open(path) as file:
                     yield from (

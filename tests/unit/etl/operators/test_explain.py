@@ -67,7 +67,7 @@ def facts(hour: Hour = HOUR, **changes: Any) -> HourFacts:
         frontier=FRONTIER,
         known_types=("click",),
         reporters=(SERVICE, TAILER),
-        driver_seen_ms=END + 60_000,
+        driver_heartbeat_ms=END + 60_000,
     )
     return dataclasses.replace(made, **changes)
 
@@ -154,7 +154,7 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
         dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000)
         for r in (service, BEHIND)
     ]
-    answer = explain_hour(facts(reporters=tuple(said), driver_seen_ms=DEAD))
+    answer = explain_hour(facts(reporters=tuple(said), driver_heartbeat_ms=DEAD))
     first, *others = answer.reasons
     assert first.what == (
         "no driver runs: its last sign in the ledger is 47 min old, and what follows is "
@@ -172,20 +172,20 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
 
 
 def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> None:
-    answer = explain_hour(facts(reporters=(), driver_seen_ms=None))
+    answer = explain_hour(facts(reporters=(), driver_heartbeat_ms=None))
     (reason,) = answer.reasons
     assert "the ledger has no sign of a driver" in reason.what and "`hourmark etl run`" in reason.do
     assert answer.times_out_at_ms is None
 
 
 def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
-    first, second = told(now_ms=END - 90_000, driver_seen_ms=DEAD)
+    first, second = told(now_ms=END - 90_000, driver_heartbeat_ms=DEAD)
     assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
 
 
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
-    first, second = told(reporters=(gone,), driver_seen_ms=DEAD)
+    first, second = told(reporters=(gone,), driver_heartbeat_ms=DEAD)
     assert (
         "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
     )
@@ -207,7 +207,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
     gone = dataclasses.replace(SERVICE, goodbye=True)
     said = describe_clock_difference(LatestReports([gone]), END + 60_000)
     assert said is not None
-    reason = only(reporters=(gone,), wait=blocker(ClosingPhase.REPORTS, said))
+    reason = only(reporters=(gone,), blocker=blocker(ClosingPhase.REPORTS, said))
     assert "every delivery service has said goodbye, service svc" in reason.what
     answer = explain_hour(facts(reporters=(gone,)))
     assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
@@ -217,7 +217,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
 @pytest.mark.parametrize("phase", PHASES)
 def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: ClosingPhase) -> None:
     wait = blocker(phase, "mirror: events.click-0 is at 5 of 9", since_ms=END + 5_000)
-    reason = only(wait=wait)
+    reason = only(blocker=wait)
     assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
     assert reason.since_ms == END + 5_000
     assert "{" not in reason.do
@@ -228,11 +228,11 @@ def test_a_source_that_the_closer_names_too_is_told_once() -> None:
     wait = blocker(
         ClosingPhase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end"
     )
-    assert len(explain_hour(facts(reporters=(SERVICE, BEHIND), wait=wait)).reasons) == 1
+    assert len(explain_hour(facts(reporters=(SERVICE, BEHIND), blocker=wait)).reasons) == 1
 
 
 def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
-    reason = only(wait=blocker(ClosingPhase.PROOF, "old news", hour=FIRST, since_ms=1))
+    reason = only(blocker=blocker(ClosingPhase.PROOF, "old news", hour=FIRST, since_ms=1))
     assert "nothing that the ledger knows of" in reason.what
 
 
@@ -261,7 +261,7 @@ def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> No
 
 @pytest.mark.parametrize("phase", [ClosingPhase.CONFLICT, ClosingPhase.STAGED, ClosingPhase.LEDGER])
 def test_what_no_deadline_waives_has_none(phase: ClosingPhase) -> None:
-    assert explain_hour(facts(wait=blocker(phase, "…"))).times_out_at_ms is None
+    assert explain_hour(facts(blocker=blocker(phase, "…"))).times_out_at_ms is None
 
 
 def test_an_hour_that_an_override_closes_and_one_under_a_wrong_clock_have_no_deadline() -> None:
@@ -384,7 +384,7 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
         FRONTIER, state=state, alarm=("row of frontiers",) if state is HourState.DAMAGED else ()
     )
     answer = explain_hour(
-        facts(asked, frontier=opened, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms)
+        facts(asked, frontier=opened, reporters=tuple(said), blocker=wait, now_ms=END + since_end_ms)
     )
     assert answer.reasons
     assert all(reason.what and reason.do for reason in answer.reasons)
@@ -396,7 +396,7 @@ def test_a_conflict_names_the_range_and_the_override_and_no_deadline() -> None:
     wait = blocker(
         ClosingPhase.CONFLICT, "range aa has 2 audit records that differ: …", since_ms=END + 1
     )
-    answer = explain_hour(facts(wait=wait))
+    answer = explain_hour(facts(blocker=wait))
     (reason,) = answer.reasons
     assert reason.what == "(conflict) range aa has 2 audit records that differ: …"
     assert f"`hourmark bucket force click {HOUR}`" in reason.do

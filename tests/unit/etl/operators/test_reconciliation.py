@@ -111,11 +111,11 @@ class History:
         promised = {hour: PromisedCounts(*both) for hour, both in sums.items()}
         return TypeFacts(
             event_type="click",
-            length_s=LENGTH,
-            frontier_s=at(self.frontier),
-            settled_next=AuditOffsets.from_offsets(self.settled_next),
-            alarm=(),
-            listed=dict(listed),
+            bucket_seconds=LENGTH,
+            oldest_open_s=at(self.frontier),
+            settled_below=AuditOffsets.from_offsets(self.settled_next),
+            proof_errors=(),
+            staged_rows=dict(listed),
             promised=promised,
             buckets=dict(self.closed),
         )
@@ -202,7 +202,7 @@ def entry(facts: TypeFacts, hour: int, origin: int, **changes: int) -> TypeFacts
 
 
 def listed(facts: TypeFacts, key: tuple[int | None, int], rows: int) -> TypeFacts:
-    return dataclasses.replace(facts, listed={**facts.listed, key: rows})
+    return dataclasses.replace(facts, staged_rows={**facts.staged_rows, key: rows})
 
 
 PLANTED: list[tuple[str, Callable[[TypeFacts], TypeFacts], ReconciliationStage]] = [
@@ -291,7 +291,7 @@ def test_promises_of_an_open_hour_are_on_their_way_unless_the_last_proof_failed(
     assert reconcile_type(facts, [at(2)]).hours[0].on_its_way == 4
     assert reconcile_type(facts, [at(2)]).differences == ()
     (difference,) = reconcile_type(
-        dataclasses.replace(facts, alarm=("range …",)), [at(2)]
+        dataclasses.replace(facts, proof_errors=("range …",)), [at(2)]
     ).differences
     assert difference.stage is ReconciliationStage.ARRIVAL and difference.hour == str(
         Hour(at(2), LENGTH)

@@ -85,10 +85,10 @@ def test_a_batch_is_counted() -> None:
         event_files=2,
         audit_files=1,
         promised=105,
-        seconds=3.0,
+        duration_s=3.0,
     )
-    metrics.staged(batch, 5_000)
-    metrics.staged(batch, 6_000)
+    metrics.count_batch(batch, 5_000)
+    metrics.count_batch(batch, 6_000)
     shown(
         metrics,
         {
@@ -115,7 +115,9 @@ def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
         "duplicates_removed": 2,
         "unaudited": 1,
     }
-    metrics.closed(HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms))
+    metrics.count_closed_bucket(
+        HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms)
+    )
     shown(
         metrics,
         {
@@ -136,14 +138,14 @@ def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_l
     None
 ):
     metrics = EtlMetrics()
-    metrics.stands(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
+    metrics.set_gauges(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
     shown(metrics, {"open_bucket_age_seconds": 100.0 + OLDEST_SHOWN - 1})
-    metrics.stands(standing({"type-3": 50.0}))
+    metrics.set_gauges(standing({"type-3": 50.0}))
     assert [name for name in values(metrics) if "oldest_open" in name] == [
         "hourmark_etl_oldest_open_buckets_seconds{type=type-3}"
     ]
     shown(metrics, {"open_bucket_age_seconds": 50, "watermark_lag_seconds{statistic=max}": 9})
-    metrics.stands(standing({}))
+    metrics.set_gauges(standing({}))
     shown(metrics, {"open_bucket_age_seconds": 0})
 
 
@@ -157,7 +159,7 @@ def test_metrics_are_served_and_a_port_that_is_taken_is_said(
         serve_metrics(EtlMetrics().registry, "etl", "127.0.0.1", port)()
         assert f"etl.metrics_port = {port}" in caplog.text
     metrics = EtlMetrics()
-    metrics.polled(7_000)
+    metrics.record_poll(7_000)
     stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:

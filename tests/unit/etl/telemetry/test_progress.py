@@ -111,19 +111,19 @@ def test_nothing_is_said_to_have_caught_up_before_anything_was_there(
     )  # the installation, 44 minutes past the hour
     progress = DriverProgress(database, EtlMetrics(), 3600, clock)
     clock.advance(180)
-    progress.polled("no delivery service has reported yet")
+    progress.record_poll("no delivery service has reported yet")
     assert "no source has reported yet" in lines()[0] and "caught up" not in lines()[0]
     report(database, caught_up_at_ms=None)
     clock.advance(60)
-    progress.polled("…")
+    progress.record_poll("…")
     assert "tailer web source app has not caught up yet" in lines()[1] and "ago" not in lines()[1]
     report(database, sequence=1, caught_up_at_ms=clock.now_ms() - 2_000)
     clock.advance(60)
-    progress.polled("…")
+    progress.record_poll("…")
     assert "all sources had caught up 62 s ago" in lines()[2]
     report(database, sequence=2, goodbye=True)
     clock.advance(60)
-    progress.polled("…")
+    progress.record_poll("…")
     assert "no source is awaited" in lines()[3]
 
 
@@ -137,20 +137,20 @@ def test_a_driver_says_what_it_staged_and_then_is_quiet(
     files, groups = (staged_file(rows=60),), (group(rows=60),)
     batch = staged_batch(starts=(position(),), ends=(position(60),), files=files, groups=groups)
     commit_batch(database, lease, batch)
-    progress.staged(batch, 1.0)
-    progress.polled()
+    progress.record_batch(batch, 1.0)
+    progress.record_poll()
     assert lines() == []
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert lines()[0].startswith(
         "60 events staged in 30 s (2/s); 1 file in 1 batch of 1.0 s; 0 buckets closed"
     )
     for _ in range(round(QUIET_SECONDS / PROGRESS_SECONDS) - 1):
         clock.advance(PROGRESS_SECONDS)
-        progress.polled()
+        progress.record_poll()
     assert len(lines()) == 1
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert lines()[1].startswith("0 events staged in 5 min (0/s)")
     assert (
         metrics.registry.get_sample_value("hourmark_etl_last_poll_timestamp_seconds")
@@ -170,10 +170,10 @@ def test_an_overdue_bucket_is_named_with_what_it_waits_for(
         (),
     )
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert lines() == []
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert (
         f"oldest open bucket click {HOUR}, ended 60 s ago, waits for: tailer web is behind"
         in lines()[0]
