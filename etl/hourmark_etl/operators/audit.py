@@ -64,7 +64,7 @@ _NO_END: Final = 1 << 62
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationSummary:
-    """The extent and the result of one reconciliation (`hourmark audit`).
+    """The scope and the result of one reconciliation of promised, staged and closed events.
 
     Attributes:
         event_type: The only event type that was examined; None if all types were.
@@ -88,7 +88,7 @@ class ReconciliationSummary:
 
     @property
     def verdict(self) -> str:
-        """Return `differences`, `adds up`, or `nothing to compare` if no hour is closed."""
+        """Return "differences", "adds up", or "nothing to compare" if no hour is closed."""
         return (
             "differences"
             if self.difference_count
@@ -98,7 +98,7 @@ class ReconciliationSummary:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object that `hourmark audit --json` prints under `looked_at`."""
+        """Return the JSON object that `hourmark audit --json` prints under the key `looked_at`."""
         return {
             "type": self.event_type,
             "from": self.first_hour,
@@ -164,21 +164,24 @@ def audit(
     as_json: bool,
     config: Config,
 ) -> None:
-    """Show the books: per type and hour of event time, what was promised and what became of it. Exit 1 on a difference.
+    """Compare promised, staged and closed events, per type and hour of event time.
+
+    The exit code is 1 if the counts do not add up.
 
     \b
-    promised            events that audit records promise (a range that was retried may count each time)
-    staged              rows staged = closed + open + duplicates removed
-    closed              events in closed buckets; `late` of them in later hours' buckets
-    open                rows staged that no closed bucket holds yet
-    duplicates removed  rows dropped because their id stood in a bucket already
-    unaudited             events in closed buckets that no audit record had promised
-    waived             at least so many events a bucket was closed without (timed_out, forced)
-    on its way          at least so many events promised and not staged yet
+    promised            events that audit records promise (a retried range may count once per retry)
+    staged              staged rows = closed + open + duplicates removed
+    closed              events in closed buckets; `late` of them in the buckets of later hours
+    open                staged rows that are in no closed bucket yet
+    duplicates removed  rows dropped because a bucket already has their event id
+    unaudited           events in closed buckets that no audit record had promised
+    waived              minimum number of events that a bucket was closed without (timed_out, forced)
+    on its way          minimum number of promised events that are not staged yet
     set aside           records that cannot be in a bucket (`hourmark etl set-aside ls`)
 
-    Without TYPE one line a type, with TYPE one line an hour. A difference names the stage, and hosts and ranges where it can.
-    Where no hour of the span is closed, there is nothing to compare, and it says so (exit 0; `looked_at` of --json).
+    Prints one line per type, or with TYPE one line per hour. Each difference is printed with the
+    pipeline stage, and with hosts and byte ranges if they are known. If no hour in the time span is
+    closed, there is nothing to compare, and the exit code is 0.
 
     \b
     Examples:

@@ -58,9 +58,9 @@ _LEFT: Final = ("type", "hour", "grade", "waits_for")
 
 @click.group()
 def bucket() -> None:
-    """Hourly buckets: list, show, verify, print; why one is not closed, and force it.
+    """List, show, verify and print hourly buckets; explain why one is not closed, or force it.
 
-    HOUR is written 2026-11-21T05, or 2026-11-21T05:07 where buckets are minutes; always UTC.
+    HOUR is in UTC: 2026-11-21T05, or 2026-11-21T05:07 if a bucket is shorter than an hour.
 
     \b
     Examples:
@@ -92,10 +92,11 @@ def ls(
     as_json: bool,
     config: Config,
 ) -> None:
-    """List closed buckets of all types, or of TYPE; and, where the ledger can be read, each type's next hour to close.
+    """List the closed buckets of TYPE or of all types, and the next hour of each type to close.
 
-    That hour's grade is its state: open, frozen (being proved), sealed (being written). With --from or --to, closed buckets of
-    these hours are listed as the ledger remembers them, which is fast also where there are years of them.
+    The next hour to close is shown if the ledger can be read. Its state is shown as its grade: open,
+    frozen (being proved) or sealed (being written). With --from or --to, only closed buckets of these
+    hours are listed, from the ledger, which is fast even for several years of buckets.
 
     \b
     Examples:
@@ -128,7 +129,7 @@ def ls(
 @json_option
 @config_option
 def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
-    """Show a bucket's manifest: grade and evidence, files, late events, offsets.
+    """Show the manifest of a bucket: grade, evidence, files, late events and offsets.
 
     \b
     Example:
@@ -148,11 +149,16 @@ def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
 @json_option
 @config_option
 def verify(event_type: str | None, hour: str | None, as_json: bool, config: Config) -> None:
-    """Read every byte of closed buckets and name whatever is not as their manifests say. Exit 1 on findings.
+    """Read closed buckets completely and report every difference from their manifests.
 
-    Checked: the marker and that it follows the one before, exactly the listed files, sizes, digests, counts, schemas, every id
-    once, the sum of ids, hours of on-time and late events, late events once over all buckets; and, without HOUR, that no hour is
-    left out.
+    The exit code is 1 if there are findings. The following is checked:
+
+    \b
+    - the marker is valid and refers to the marker of the previous bucket
+    - the bucket has exactly the listed files, with their sizes, digests, counts and schemas
+    - each event id occurs once, and the sum of the ids is correct
+    - events have the hours that the manifest states, and each late event is in one bucket only
+    - without HOUR: no hour is missing
 
     \b
     Examples:
@@ -202,10 +208,10 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 @json_option
 @config_option
 def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Config) -> None:
-    """Print a bucket's events, one a line.
+    """Print the events of a bucket, one per line.
 
-    Without --json: time, host, source:position, and the type's own fields. With it: each event whole, as a JSON object; bytes
-    that are not UTF-8 become {"base64": "…"}.
+    A line has the time, host, source:position and the fields of the event type. With --json, it is
+    the complete event as a JSON object; bytes that are not UTF-8 become {"base64": "…"}.
 
     \b
     Examples:
@@ -256,7 +262,7 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
 def closed_bucket_rows(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
 ) -> list[dict[str, Any]]:
-    """Return rows of `hourmark bucket ls` for closed buckets, read from the ledger only.
+    """Return table rows about closed buckets, read from the ledger only, not from storage.
 
     Args:
         config: Selects the ledger (`etl.ledger`).

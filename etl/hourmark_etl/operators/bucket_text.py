@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # it loads numpy, which printing does not need
 def format_table(
     rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left_aligned: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a header line and one line per row, with aligned columns.
+    """Yield a table as text: a header line and one line per row, with aligned columns.
 
     Args:
         rows: Values by column name; other keys are ignored.
@@ -52,10 +52,10 @@ def format_table(
 
 
 def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
-    """Return a readable description of a bucket's manifest, over several lines.
+    """Return a readable description of a bucket's manifest, as text of several lines.
 
     Args:
-        storage: Used only to format the folder's URL.
+        storage: Storage of the bucket; used only to format the URL of the bucket's folder.
         hour: Hour of the bucket.
         manifest: Manifest of the bucket.
     """
@@ -117,7 +117,7 @@ def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
 
 
 def format_bucket_report(report: BucketReport) -> str:
-    """Return one line about a verified bucket: `ok` or `FAULT`, type, hour, events and bytes."""
+    """Return one line about a verified bucket: "ok" or "FAULT", type, hour, events and bytes."""
     word = "FAULT" if report.findings else "ok   "
     return f"{word} {report.type} {report.hour}: {report.events} events, {report.size} bytes read"
 
@@ -129,11 +129,11 @@ def format_verification_summary(
 
     Args:
         reports: Results of all verified buckets.
-        findings: All faults found.
-        as_json: Whether to yield one JSON object instead of readable lines.
+        findings: All faults that were found, of these buckets and between them.
+        as_json: Whether to yield one JSON document instead of readable lines.
 
     Yields:
-        The faults and a line with totals, or a single JSON document with the same content.
+        One line per fault and a line with totals, or a single JSON document with the same content.
     """
     if as_json:
         result = {
@@ -152,7 +152,7 @@ def format_verification_summary(
 
 
 def format_events(events: Iterator[Event], as_json: bool) -> Iterator[str]:
-    """Yield one line per event.
+    """Yield one line of text per event.
 
     Args:
         events: Decoded events of one type.

@@ -41,7 +41,7 @@ LastPassedMs = dict[CanaryStep, int | None]
 
 
 class CanaryMonitor:
-    """A reader of how far canary events have come at each site, from the clusters and the ledger.
+    """Monitors how far canary events have come at each site, from the clusters and the ledger.
 
     A canary is a test event that each site sends once a minute.
 
@@ -71,14 +71,14 @@ class CanaryMonitor:
         return [*self._edges]
 
     def last_passed_ms(self, site: str) -> LastPassedMs:
-        """Return for each step when the last canary event that passed it was written.
+        """Return, for each pipeline step, the write time of the last canary event that passed it.
 
         Args:
             site: Alias of the site.
 
         Returns:
-            Unix milliseconds by step, in the order of the steps; None if no canary has passed the
-            step. For `CLOSED`, the time is the end of the last closed bucket. Without a mirror
+            Unix milliseconds by step, in the order of the steps; None if no canary event has passed
+            the step. For `CLOSED`, the time is the end of the last closed bucket. Without a mirror
             there is no `MIRRORED`.
 
         Raises:
@@ -146,21 +146,21 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
     "--every",
     "every_s",
     type=click.FloatRange(min=1),
-    help="Go on, and check so often (seconds), until SIGTERM.",
+    help="Check repeatedly, with this interval in seconds, until SIGTERM.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="With --every: Prometheus' text there, on loopback.",
+    help="With --every: serve Prometheus metrics on this port, on loopback.",
 )
 @json_option
 def check(config: Config, every_s: float | None, metrics_port: int, as_json: bool) -> None:
-    """Show for each step when the last canary passed it. Exit code 1 where the first late one is an
-    alarm.
+    """Show for each pipeline step when the last canary event passed it.
 
-    A step is late after two minutes, the closed bucket after its length and two minutes. With
-    --every, the log has a line where the alarm begins and one where it is over.
+    The exit code is 1 if a site has an alarm. A step is late after two minutes, the closed bucket
+    after its length plus two minutes; the first late step of a site raises an alarm. With --every,
+    the begin and the end of an alarm are logged.
     """
     clock = SystemClock()
     with contextlib.closing(open_existing_ledger(config)) as database:
@@ -252,9 +252,7 @@ def _watch(
                 try:
                     passed[site] = canaries.last_passed_ms(site)
                 except Unavailable as error:  # the last known times are kept and become older
-                    _LOG.warning(
-                        "how far the canary of site %s came cannot be told for now: %s", site, error
-                    )
+                    _LOG.warning("the canary of site %s cannot be checked for now: %s", site, error)
             alarms = _alarms(config, passed, clock, max(canaries.first_bucket_ms, began_ms))
             for site, of in passed.items():
                 for step, at_ms in of.items():

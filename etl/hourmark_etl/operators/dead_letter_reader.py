@@ -32,7 +32,7 @@ PrintMessage = Callable[[str], None]
 def read_dead_letters_from_topic(
     edge: KafkaCluster, records_max: int, print_message: PrintMessage
 ) -> Iterator[Event]:
-    """Yield the newest dead letters in the edge topic.
+    """Yield the newest dead letters from their topic on the edge cluster.
 
     Args:
         edge: The edge cluster.
@@ -75,15 +75,15 @@ def read_dead_letters_from_buckets(
     letter_filter: DeadLetterFilter,
     print_message: PrintMessage,
 ) -> Iterator[Event]:
-    """Yield the dead letters in closed buckets of the requested time, in the order of the hours.
+    """Yield the dead letters in closed buckets of a time span, in the order of the hours.
 
     Only buckets whose hour overlaps the filter's time span are read. The other conditions of the
-    filter are not applied. A late dead letter is in a later bucket than its own hour's, and is
+    filter are not applied. A late dead letter is in the bucket of a later hour than its own, and is
     yielded only if that bucket is read.
 
     Args:
         storage: The storage with the buckets.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket, in seconds.
         letter_filter: Filter whose time span selects the buckets.
         print_message: Function that is called with readable progress messages.
 
@@ -105,7 +105,7 @@ def read_dead_letters_from_buckets(
 
 
 class ReadProgress:
-    """A progress reporter that calls a function at most every five seconds during a long read.
+    """Reports the progress of a long read at most every five seconds.
 
     Args:
         total: Expected number of steps.
@@ -118,7 +118,7 @@ class ReadProgress:
         self._done, self._said_s = 0, time.monotonic()
 
     def count_step(self) -> None:
-        """Count one step; report progress if the last report is older than five seconds."""
+        """Count one step, and print progress if the last message is older than five seconds."""
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
             self._said_s = now_s

@@ -24,7 +24,9 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class DeadLetterFilter(NamedTuple):
-    """A filter for dead letters. An empty sequence does not restrict its field.
+    """A filter for dead letters, which are lines that could not become events.
+
+    An empty sequence does not restrict its field.
 
     Attributes:
         reasons: Accepted reasons, for example `bad_json`.
@@ -63,7 +65,7 @@ GROUPS: Final[Mapping[str, Callable[[Event], Any]]] = {
 
 @dataclasses.dataclass(slots=True)
 class DeadLetterCount:
-    """The size of a group of dead letters and the time span in which they were observed.
+    """The number of dead letters in a group and the time span in which they were observed.
 
     Attributes:
         letters: Number of dead letters.
@@ -82,7 +84,7 @@ class DeadLetterCount:
 
 
 class FilteredDeadLetters:
-    """An iterable of the dead letters that match a filter, with statistics about what was read.
+    """An iterable of the dead letters that match a filter, with statistics about the ones read.
 
     It can be iterated once. The statistics are complete after the iteration.
 
@@ -155,15 +157,14 @@ def count_by(
 
 
 def observation_order(letter: Event) -> tuple[Any, ...]:
-    """Return a sort key for dead letters: time of observation, then source and position."""
+    """Return the sort key of a dead letter: time of observation, then source and position."""
     return letter["event_time"], letter["source"], letter["position"]
 
 
 def format_dead_letter(letter: Event) -> Iterator[str]:
-    """Yield a readable description of a dead letter, line by line.
+    """Yield lines of text that describe a dead letter: reason, raw line, origin, position in its file.
 
-    The reason, the raw line, its origin and its position in the file are included. Non-printable
-    characters are escaped, so no control character reaches the terminal.
+    Characters that are not printable are escaped, so that none controls the terminal.
 
     Args:
         letter: The decoded dead letter.
@@ -194,7 +195,7 @@ def format_dead_letter(letter: Event) -> Iterator[str]:
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Parse a point in time into Unix milliseconds.
+    """Parse a point in time and return it in Unix milliseconds.
 
     Args:
         text: A duration before now, such as `2h`, `30m`, `45s` or `3d`, or an ISO 8601 time, which

@@ -41,10 +41,11 @@ _Command = Callable[..., Any]
 
 @click.group(name="dead-letters")
 def dead_letters() -> None:
-    """Lines that could not become events: counted, and one by one.
+    """Count or show lines that could not become events.
 
-    Read from the end of the topic at the edge, or with --from buckets from closed buckets. Times are when a line was observed,
-    in UTC. In the topic, a range that was sent again may count again.
+    They are read from the end of the edge topic, or with `--from buckets` from closed buckets. Times
+    are those at which a line was observed, in UTC. In the topic, the lines of a byte range that was
+    sent again may occur again.
 
     \b
     Examples:
@@ -155,9 +156,10 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
 @json_option
 @config_option
 def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
-    """Show single dead letters, the newest last: what is wrong, the line, and where it stands in its file.
+    """Show single dead letters, the newest last: the reason, the line, and its position in the file.
 
-    A line is shown with \\x.. for what is no printable text, cut after 300 characters; --json has it whole, one letter a line.
+    A line is cut after 300 characters, and bytes that are not printable are shown as \\x... With
+    --json, each dead letter is complete and on a line of its own.
 
     \b
     Examples:

@@ -103,7 +103,7 @@ _BY_NO_DEADLINE: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourFacts:
-    """Everything in the ledger that explains the state of one hour of an event type.
+    """All ledger contents that explain why one hour of an event type is or is not closed.
 
     Attributes:
         event_type: The event type to explain.
@@ -115,8 +115,9 @@ class HourFacts:
             the type.
         known_types: All event types in the ledger.
         reporters: Latest report of each source.
-        blocker: What the closer reported that the type waits for; None if nothing.
-        override: The operator's pending order to close an hour of the type; None if there is none.
+        blocker: What the type waits for, as last reported by the closer; None if nothing.
+        override: The operator's pending order to force an hour of the type closed; None if there is
+            none.
         set_aside: Number of the type's records that were set aside and not reviewed.
         manifest: Manifest of the hour's bucket; None if it is not closed.
         driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
@@ -138,18 +139,18 @@ class HourFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no driver is running; None if its heartbeat is recent."""
+        """Return a readable message if no ETL driver is running; None if its heartbeat is recent."""
         return missing_driver_text(self.driver_heartbeat_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason why an hour is in its state, with the operator's next step.
+    """One reason why an hour is or is not closed, with the operator's next step.
 
     Attributes:
         what: Readable cause.
         do: Readable next step.
-        since_ms: Time since when it applies, Unix milliseconds; None if unknown.
+        since_ms: Time at which the cause began, Unix milliseconds; None if unknown.
     """
 
     what: str
@@ -159,11 +160,11 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The answer to why an hour is not closed, or how it was closed.
+    """The explanation why an hour of an event type is not closed, or how it was closed.
 
     Attributes:
-        event_type: The event type that is explained.
-        hour: The hour that is explained, as text.
+        event_type: The event type.
+        hour: The hour, as text.
         state: `closed`; `open`, `frozen`, `sealed` or `damaged`, the state of the type's oldest
             open hour; `later` for an hour after that one; `before-first` for an hour before the
             type's first bucket; or `unknown-type`.
@@ -185,15 +186,14 @@ class Explanation:
 
 
 def explain_hour(facts: HourFacts) -> Explanation:
-    """Explain why an hour is not closed, or how it was closed.
-
-    At most `REASONS_SHOWN` reasons are returned; one more states how many were omitted.
+    """Explain why an hour of an event type is not closed, or how it was closed.
 
     Args:
         facts: The contents of the ledger that concern the hour.
 
     Returns:
-        The explanation, also for an unknown event type and for hours that have no bucket.
+        The explanation, also for an unknown event type and for hours that have no bucket. It has at
+        most `REASONS_SHOWN` (20) reasons, plus one that states how many were omitted.
     """
     f = facts.frontier
     if f is None:
@@ -480,7 +480,7 @@ def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
 
 
 def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
-    """Yield an explanation as readable lines.
+    """Yield an explanation as lines of text, with the next step for each reason.
 
     Args:
         explanation: The explanation.

@@ -58,7 +58,9 @@ _WAITS_SHOWN = 100  # characters in a table
 @json_option
 @config_option
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
-    """Say why the bucket is not closed: what it waits for, from whom, since when, and what to do. Or how it was closed.
+    """Explain why a bucket is not closed, or how it was closed.
+
+    Each reason states what the bucket waits for, since when, and the next step.
 
     \b
     Examples:
@@ -108,15 +110,16 @@ def force(
     as_json: bool,
     config: Config,
 ) -> None:
-    """Close the bucket whatever of it cannot be verified: its grade is `forced`.
+    """Order a bucket to be closed with the grade `forced`, without the events that are missing.
 
-    HOUR must be the type's next to close. What is missing of it (sources, promises, records that the mirror did not copy) is
-    named in its manifest; what arrives later goes into later buckets as late events. Nothing is deleted, and a closed bucket is
-    never changed. The override is carried out by the running driver (`hourmark etl run`), at its next poll. An hour that is
-    sealed already takes none, but for giving up a staged file that is lost.
+    HOUR must be the next hour of the type to close. Its manifest states what is missing: sources,
+    promises, and records that the mirror did not copy. Events that arrive later become late events
+    of later buckets. Nothing is deleted, and a closed bucket is never changed. The running driver
+    (`hourmark etl run`) carries the override out at its next poll. For an hour that is already
+    sealed, an override only gives up staged files that are lost and rows that cannot be written.
 
-    A gap in the topics of promises or reports concerns every type: `--all-types` orders the next hour of each, in place of TYPE
-    and HOUR.
+    A gap in the topics of promises or reports concerns every type: use `--all-types` instead of TYPE
+    and HOUR to close the next hour of each type.
 
     \b
     Examples:
@@ -171,9 +174,9 @@ def force(
 
 
 def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
-    """Return rows of `hourmark bucket ls` for each type's next hour to close.
+    """Return table rows about the next hour to close of each event type.
 
-    If there is no readable ledger, a message is printed to stderr instead of raising an error.
+    If the ledger cannot be opened, a message is printed to stderr and no error is raised.
 
     Args:
         config: Selects the ledger (`etl.ledger`).

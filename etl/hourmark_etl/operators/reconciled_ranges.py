@@ -36,9 +36,9 @@ def unmet_ranges(
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Return the byte ranges of an hour whose promises the staged events do not keep.
+    """Describe the byte ranges of an hour whose promises the staged events do not keep.
 
-    A promise is a number of events that an acknowledged byte range contains for a type and hour.
+    A promise is the number of events of a type and hour that an acknowledged byte range contains.
 
     Args:
         storage: The storage with the staged files.

@@ -39,8 +39,8 @@ class ReconciliationWindow:
     def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
         """Return SQL conditions that select rows of the window's type from its first hour onwards.
 
-        The end of the window is not a condition, because later buckets may contain late events of
-        its hours.
+        There is no condition for the window's last hour, because later buckets may contain late
+        events of its hours.
 
         Args:
             table: A ledger table with the columns `type` and `hour`.
@@ -52,7 +52,7 @@ class ReconciliationWindow:
 def read_type_facts(
     database: Database, bucket_seconds: int, window: ReconciliationWindow
 ) -> tuple[list[TypeFacts], list[FileDifference]]:
-    """Read what the ledger contains about the event types of a window, in one consistent view.
+    """Read the facts about the event types of a window from the ledger, in one transaction.
 
     Args:
         database: The ledger.
@@ -225,7 +225,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
     """Return the hours of a window for which staged rows, promises or bucket contents are known.
 
     Args:
-        type_facts: What the ledger contains about one event type.
+        type_facts: Facts about one event type from the ledger.
         window: The hours to consider.
 
     Returns:
@@ -242,7 +242,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 
 
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
-    """Convert a manifest to the facts about the bucket that a reconciliation compares.
+    """Return the counts in a bucket's manifest that a reconciliation compares.
 
     Args:
         manifest: Manifest of the bucket.

@@ -35,7 +35,7 @@ _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
 class ReconciliationStage(enum.StrEnum):
-    """The pipeline stage at which counts differ: staging, listing, proof, writing or arrival."""
+    """The pipeline stage at which the counts of a reconciliation differ."""
 
     STAGING = "staging"  # staged files and the ledger's groups
     LISTING = "listing"  # groups and the buckets that they are listed for
@@ -46,7 +46,7 @@ class ReconciliationStage(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CountDifference:
-    """One inconsistency between counts that should agree.
+    """One inconsistency between counts of events that should agree.
 
     Attributes:
         event_type: The event type.
@@ -82,7 +82,7 @@ class BucketCounts:
         promised: Number of events that the audit records settled by this bucket promise, for all
             hours. If the bucket was proved by sums, a range that was retried counts once per retry.
         unaudited: Number of events that no audit record had promised.
-        entries: Totals by origin hour, in Unix seconds.
+        entries: Totals of rows, events and promises by origin hour, in Unix seconds.
         set_aside: Number of records that were set aside and are counted by this bucket.
         left_out: Number of staged rows that could not be written and were given up.
     """
@@ -118,7 +118,7 @@ class BucketCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PromisedCounts:
-    """The number of events that audit records promise for one origin hour.
+    """The number of events that audit records promise for one hour of event time.
 
     A byte range that was retried counts once per retry.
 
@@ -133,7 +133,9 @@ class PromisedCounts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypeFacts:
-    """Everything that a reconciliation knows about one event type. Hours are in Unix seconds.
+    """All counts about one event type that a reconciliation compares.
+
+    Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time.
 
     Attributes:
         event_type: The event type.
@@ -212,13 +214,13 @@ class TypeReconciliation:
 
 
 def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
-    """Reconcile one event type: account for each origin hour and find all inconsistencies.
+    """Compare the promised, staged and closed events of one event type, and find inconsistencies.
 
-    All buckets in `type_facts` are checked, also those of other hours.
+    All buckets in `type_facts` are checked, including those of other hours.
 
     Args:
-        type_facts: What is known about the event type.
-        origins_s: The origin hours to account for, Unix seconds.
+        type_facts: All counts about the event type.
+        origins_s: The hours of event time to account for, Unix seconds at their starts.
     """
     found: list[HourAccount] = []
     differences = [
@@ -233,7 +235,7 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
 
 
 def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
-    """Return the sum of each count over several hours.
+    """Add up the accounts of several hours.
 
     Args:
         accounts: Accounts of hours.
@@ -294,9 +296,9 @@ def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
 
 
 def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
-    """Return whether promises of an hour may have been waived.
+    """Return whether a bucket may have been closed without promised events of an hour.
 
-    Promises are waived if the bucket of the hour, or of a later hour, was closed with a grade other
+    This is the case if the bucket of the hour, or of a later hour, was closed with a grade other
     than `proved`.
 
     Args:

@@ -30,7 +30,7 @@ _NO_WAY: Final = "nothing: stay with this version"
 
 
 def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the obstacles in the ledger to running an older version.
+    """Yield what prevents an older version of the ETL from continuing with the ledger.
 
     Args:
         config: Selects the ledger (`etl.ledger`).
@@ -61,13 +61,13 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
 def permanent_obstacles(
     connection: Connection, revision: int, older_version: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
-    """Yield the obstacles that a downgrade of the ledger does not remove.
+    """Yield what prevents an older version from continuing even after a downgrade of the ledger.
 
     Args:
-        connection: A transaction of the ledger.
-        revision: The ledger's schema version.
+        connection: A connection to the ledger, in a transaction.
+        revision: The current schema version of the ledger.
         older_version: The version to return to.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket, in seconds.
 
     Yields:
         Each obstacle; nothing if the older version can continue after a downgrade.

@@ -23,12 +23,12 @@ _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=
 
 @click.group("set-aside")
 def set_aside() -> None:
-    """Records on topics of events that cannot be in a bucket, with the reason of each.
+    """List or review records in event topics that cannot be in a bucket.
 
-    No delivery service writes such a record: another program wrote it, or its bytes changed.
-    Everything else is staged and closes; the next bucket of the type counts the records in its
-    marker. An event that was acknowledged and is among them is missed by the promise of it, so its
-    hour is not `proved`.
+    No delivery service writes such a record: another program wrote it, or its bytes changed. All
+    other records are staged, and their buckets close; the marker of the type's next bucket counts
+    the records that were set aside. If one of them was an acknowledged event, its promise cannot be
+    kept, and its hour is not closed as `proved`.
     """
 
 
@@ -38,7 +38,7 @@ def set_aside() -> None:
 @json_option
 @config_option
 def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
-    """List records that were set aside, of TYPE or of all types.
+    """List the records of TYPE, or of all types, that were set aside, with the reason of each.
 
     Example:  hourmark etl set-aside ls click
     """
@@ -56,8 +56,9 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 @click.option("--all", "is_all", is_flag=True, help="Of all types; instead of TYPE.")
 @config_option
 def review(event_type: str | None, is_all: bool, config: Config) -> None:
-    """Mark all records of TYPE that were set aside as reviewed: the metric and `bucket why` no
-    longer count them.
+    """Mark all records of TYPE that were set aside as reviewed.
+
+    The metric and `hourmark bucket why` no longer count them.
 
     Example:  hourmark etl set-aside review click
     """

@@ -88,12 +88,20 @@ def trace(
     site: str | None,
     as_json: bool,
 ) -> None:
-    """Show where an event is: acknowledged, in Kafka, mirrored, staged, in which bucket and file; or a dead letter, and why.
+    """Show how far an event has come: acknowledged, in Kafka, mirrored, staged, or in a bucket.
 
-    WHAT is an event's id, TOPIC:PARTITION:OFFSET of either cluster, or HOST:FILE:OFFSET: a host's id or name, a file's id or its
-    path when it was read, and the byte where a line begins. Nothing is changed. A server that does not answer is named, and the
-    others are asked. Of several sites each is asked in turn. Exit code 1: it is not found, or lost, or who may know it did not
-    answer; `verdict` of --json tells which.
+    WHAT is one of the following:
+
+    \b
+    - the id of an event
+    - TOPIC:PARTITION:OFFSET of a record on the edge cluster or the central cluster
+    - HOST:FILE:OFFSET of a line: the id or name of a host, the id of a file or its path when it was
+      read, and the byte at which the line begins
+
+    For a dead letter, the reason is shown too. Nothing is changed. A server that does not respond is
+    reported, and the search continues with the others. Several sites are searched in turn. The exit
+    code is 1 if the event is not found or lost, or if a server that may have it did not respond;
+    `verdict` of --json states which.
 
     \b
     Examples:

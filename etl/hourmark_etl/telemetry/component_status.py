@@ -25,7 +25,7 @@ _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)
 def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the ETL driver.
 
-    Errors are part of the status; nothing is raised if the driver or the ledger is not available.
+    If the driver or the ledger is not available, the error is part of the status and is not raised.
 
     Args:
         config: Has the address of the driver's metrics (`etl.metrics_host`, `etl.metrics_port`)
@@ -45,21 +45,21 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         known = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
     try:
         with LOOPBACK.open(f"http://{address}/metrics", timeout=_ANSWER_S) as answer:
-            looked = _LAST_POLL.search(answer.read().decode())
+            last_poll = _LAST_POLL.search(answer.read().decode())
     except (OSError, ValueError):
         return dataclasses.replace(known, detail=f"no metrics at {address}; {known.detail}")
-    looked_ms = round(float(looked[1]) * 1000) if looked is not None else 0
-    if not looked_ms:
+    polled_ms = round(float(last_poll[1]) * 1000) if last_poll is not None else 0
+    if not polled_ms:
         return ComponentStatus(
             ComponentState.RUNNING,
             f"answers at {address}, and has not looked yet; {known.detail}",
             heard_at_ms=now_ms,
         )
-    state = ComponentState.SILENT if now_ms - looked_ms > HANGS_MS else ComponentState.RUNNING
+    state = ComponentState.SILENT if now_ms - polled_ms > HANGS_MS else ComponentState.RUNNING
     return ComponentStatus(
         state,
-        f"looked {format_age(looked_ms, now_ms)} ago ({address}); {known.detail}",
-        heard_at_ms=looked_ms,
+        f"looked {format_age(polled_ms, now_ms)} ago ({address}); {known.detail}",
+        heard_at_ms=polled_ms,
     )
 
 

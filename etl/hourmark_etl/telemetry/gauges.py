@@ -15,10 +15,10 @@ WINDOW_SECONDS: Final = 300.0
 
 
 class LagWindow:
-    """A sliding window over the watermark lags of the last five minutes (`WINDOW_SECONDS`).
+    """A sliding window over the watermark lags of event types in the last five minutes.
 
-    The watermark lag of an event type is the time by which its sources are behind the current time.
-    Each call of `add` contributes one sample; the driver calls it once a minute.
+    The watermark lag of an event type is the time by which its log sources are behind the current
+    time. Each call of `add` contributes one sample; the driver calls it once a minute.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class LagWindow:
     def add(self, at_s: float, lags_s: Collection[float]) -> tuple[float, float]:
         """Add a sample and return the mean and the maximum lag of the window, in seconds.
 
-        Samples older than `WINDOW_SECONDS` are dropped first.
+        Samples older than `WINDOW_SECONDS` (five minutes) are dropped first.
 
         Args:
             at_s: Time of the sample on a monotonic clock, in seconds.
@@ -51,8 +51,8 @@ def watermarks_ms(
 ) -> dict[str, int]:
     """Return the watermark of each event type: the time up to which its sources have caught up.
 
-    All live sources that may deliver the type count. The cost is linear in the number of reporters
-    plus the number of types, because there may be thousands of each.
+    All live sources that may deliver the type count. The running time is linear in the number of
+    reporters plus the number of types, because there may be thousands of each.
 
     Args:
         frontiers: The oldest hour of each type that is not closed.
@@ -77,7 +77,7 @@ def watermarks_ms(
 def slowest_source(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
-    """Return the source that is furthest behind among all sources that some event type waits for.
+    """Return the source that is furthest behind among all sources that any event type waits for.
 
     A source that has never caught up is the furthest behind. Types whose ledger row is damaged are
     ignored.
@@ -100,7 +100,7 @@ def slowest_source(
 
 
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Return how long ago the oldest open hours ended, by event type.
+    """Return the time since the oldest open hours ended, by event type.
 
     Args:
         frontiers: The oldest hour of each type that is not closed.
@@ -128,7 +128,7 @@ def compute_gauges(
     lag_s: tuple[float, float],
     now_ms: int,
 ) -> GaugeValues:
-    """Return all gauge values for one point in time.
+    """Compute the values of all gauges that the driver sets once a minute.
 
     Args:
         frontiers: The oldest hour of each type that is not closed.
@@ -166,16 +166,16 @@ def count_batch_events(
     duration_s: float,
     now_ms: int,
 ) -> BatchCounts:
-    """Return what a committed micro-batch adds to the metrics.
+    """Count the events and files of a committed micro-batch for the metrics.
 
-    An event is late if its own hour's bucket no longer accepted events when the batch was
-    committed. It is falsely late if that bucket was not closed yet either.
+    An event is late if the bucket of its own hour no longer accepted events when the batch was
+    committed. A late event is falsely late if that bucket was not closed yet.
 
     Args:
         batch: The committed batch.
         fixed_hours: For each event type, how far its buckets were fixed and closed at the commit. A type
             that is missing has no closed bucket, so its events count as timely.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket, in seconds.
         duration_s: Duration of the batch.
         now_ms: Current time, Unix milliseconds.
     """

@@ -43,10 +43,13 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """Whether an event was staged before the bucket of its own hour stopped accepting events."""
+    """Whether an event was staged before the bucket of its own hour stopped accepting events.
 
-    TIMELY = "timely"  # the bucket is open and will contain the event
-    LATE = "late"  # the bucket accepts no more events; a later one will contain it
+    The bucket of its own hour will contain a `TIMELY` event, and a later bucket a `LATE` one.
+    """
+
+    TIMELY = "timely"
+    LATE = "late"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +95,8 @@ class GaugeValues:
         reporters: Number of reporting sources by state: "live", "waived" or "gone".
         pending_bytes: Bytes that hosts have not delivered yet.
         lost_bytes: Bytes that were lost on hosts before they were read.
-        unknown_losses: Number of losses of unknown size.
-        watermark_lag: "mean" and "max" of the watermark lag, in seconds.
+        unknown_losses: Number of losses on hosts whose size is unknown.
+        watermark_lag: The lag of event types in seconds, with the keys "mean" and "max".
     """
 
     types: Mapping[str, int]

@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """The oldest hour that has ended and is not closed.
+    """The oldest hour of any event type that has ended and is not closed.
 
     Attributes:
         event_type: Event type of the hour.
@@ -68,7 +68,7 @@ class OverdueHour:
 
 
 class DriverProgress:
-    """The progress reporting of one driver, which updates its metrics and logs its progress.
+    """Updates the metrics of one ETL driver and logs its progress.
 
     Instances are thread-safe: consumer threads call `record_batch`, the driver's main loop calls
     `record_poll`.
@@ -85,8 +85,8 @@ class DriverProgress:
         )
         self._lags = LagWindow()
         self._polled_at_s = -POLL_SECONDS
-        self._told_at_s = clock.monotonic_s()
-        self._told = metrics.totals()
+        self._logged_at_s = clock.monotonic_s()
+        self._logged_totals = metrics.totals()
         self._lock = threading.Lock()
 
     def record_batch(self, batch: StagedBatch, seconds: float) -> None:
@@ -96,7 +96,7 @@ class DriverProgress:
 
         Args:
             batch: The committed batch.
-            seconds: Duration of the batch.
+            seconds: Duration of the batch, in seconds.
         """
         try:
             fixed = overview.fixed_hours(self._database, self._bucket_seconds)
@@ -111,9 +111,9 @@ class DriverProgress:
     def record_poll(self, closing_error: str = "") -> None:
         """Record one poll of the driver's main loop; update gauges and log progress if due.
 
-        Gauges are set every `POLL_SECONDS`. The line is logged every `PROGRESS_SECONDS`, or every
-        `QUIET_SECONDS` while nothing happens and nothing is overdue. If the ledger cannot be read,
-        a warning is logged instead.
+        Gauges are set every minute. A progress line is logged every 30 seconds, or every 5 minutes
+        while nothing happens and nothing is overdue. If the ledger cannot be read, a warning is
+        logged instead.
 
         Args:
             closing_error: Readable reason why no bucket can be closed; empty if there is none.
@@ -125,10 +125,10 @@ class DriverProgress:
                 if now_s - self._polled_at_s >= POLL_SECONDS:
                     self._polled_at_s = now_s
                     self._poll(now_s)
-                if now_s - self._told_at_s >= PROGRESS_SECONDS:
-                    self._tell(now_s, closing_error)
+                if now_s - self._logged_at_s >= PROGRESS_SECONDS:
+                    self._log_progress(now_s, closing_error)
             except _LEDGER_AWAY as error:
-                _LOG.warning("no look at how things stand: %s", error)
+                _LOG.warning("the progress cannot be computed: %s", error)
 
     def _frontiers(self) -> list[Frontier]:
         return frontiers(self._database, self._bucket_seconds)
@@ -155,11 +155,11 @@ class DriverProgress:
             )
         )
 
-    def _tell(self, now_s: float, closing_error: str) -> None:
+    def _log_progress(self, now_s: float, closing_error: str) -> None:
         now_ms, found, totals = self._clock.now_ms(), self._frontiers(), self._metrics.totals()
         oldest = self._oldest(found, now_ms)
-        quiet = totals == self._told and oldest is None and not closing_error
-        if quiet and now_s - self._told_at_s < QUIET_SECONDS:
+        quiet = totals == self._logged_totals and oldest is None and not closing_error
+        if quiet and now_s - self._logged_at_s < QUIET_SECONDS:
             return
         said = reporters(self._database)
         behind = (
@@ -170,14 +170,14 @@ class DriverProgress:
         _LOG.info(
             "%s",
             format_progress(
-                totals.increase_since(self._told),
-                now_s - self._told_at_s,
+                totals.increase_since(self._logged_totals),
+                now_s - self._logged_at_s,
                 behind,
                 oldest,
                 closing_error,
             ),
         )
-        self._told_at_s, self._told = now_s, totals
+        self._logged_at_s, self._logged_totals = now_s, totals
 
     def _oldest(self, found: Sequence[Frontier], now_ms: int) -> OverdueHour | None:
         f = min(found, key=lambda f: (f.hour, f.event_type), default=None)
@@ -189,7 +189,7 @@ class DriverProgress:
 
 
 def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
-    """Return a readable phrase about how far all sources have caught up.
+    """Return a readable phrase about the time up to which all sources have caught up.
 
     Args:
         source: Report of the source that is furthest behind; None if no source is awaited.
@@ -212,7 +212,7 @@ def format_progress(
     overdue: OverdueHour | None,
     closing_error: str,
 ) -> str:
-    """Return one log line with staged events, closed buckets, delays and the oldest open bucket.
+    """Return one log line about staged events, closed buckets, delays and the oldest open bucket.
 
     Args:
         increase: Increase of the counters during the interval.
@@ -264,7 +264,7 @@ class BatchListener(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Add the duration of each phase of a micro-batch to `batch_phase_seconds`."""
+        """Add the duration of each phase of a finished micro-batch to `batch_phase_seconds`."""
         for phase, milliseconds in event.progress.durationMs.items():
             if phase != "triggerExecution":  # the sum of the others
                 self._metrics.batch_phase_seconds.labels(phase).inc(milliseconds / 1000)

@@ -384,7 +384,9 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
         FRONTIER, state=state, alarm=("row of frontiers",) if state is HourState.DAMAGED else ()
     )
     answer = explain_hour(
-        facts(asked, frontier=opened, reporters=tuple(said), blocker=wait, now_ms=END + since_end_ms)
+        facts(
+            asked, frontier=opened, reporters=tuple(said), blocker=wait, now_ms=END + since_end_ms
+        )
     )
     assert answer.reasons
     assert all(reason.what and reason.do for reason in answer.reasons)
