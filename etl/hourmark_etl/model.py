@@ -299,7 +299,7 @@ class AuditOffsets:
         """
         return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
-    def in_marker(self) -> dict[str, int]:
+    def to_marker_json(self) -> dict[str, int]:
         """Return the limits by site for the manifest's field `audit_next`.
 
         The first site is always present; its key "0" is also its audit topic's only partition.

@@ -55,7 +55,7 @@ _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class CleanupCounts:
     """The number of files and folders that one cleanup round deleted.
 
     Attributes:
@@ -127,7 +127,7 @@ class Cleaner:
                 *dataclasses.astuple(cleaned),
             )
 
-    def clean(self, lease: Lease, now_ms: int) -> Cleaned:
+    def clean(self, lease: Lease, now_ms: int) -> CleanupCounts:
         """Run one bounded cleanup round and return what it deleted.
 
         Args:
@@ -154,7 +154,7 @@ class Cleaner:
         self._delete(lease, events + audits)
         forget_set_aside(self._database, lease, now_ms)
         pack_days(self._database, lease, now_ms, DAYS_AT_ONCE)
-        return Cleaned(
+        return CleanupCounts(
             event_files=len(events),
             audit_files=len(audits),
             folders=self._delete_unfinished(lease, now_ms, needed_from_ms),

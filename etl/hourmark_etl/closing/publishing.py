@@ -115,7 +115,7 @@ def build_manifest(
             cut_at_ms=seal.cut_at_ms,
             audit_records=seal.audit_records,
             promised=seal.promised,
-            audit_next=seal.audit_next.in_marker(),
+            audit_next=seal.audit_next.to_marker_json(),
             waived=[
                 *seal.waived,
                 *_describe_left_out(written_hour),

@@ -252,7 +252,7 @@ class Sealer:
         if not forced or not topics:
             return [], []
         try:
-            found, checks = self.sites.acceptable(topics)
+            found, checks = self.sites.find_acceptable_gaps(topics)
         except Unavailable as error:  # the gaps remain, and later hours need overrides of their own
             _LOG.error("the gaps of %s are not accepted yet: %s", sorted(topics), error)
             return [], []

@@ -105,7 +105,7 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
-class Overfull(Exception):  # control flow, not an error
+class OversizedUnit(Exception):  # control flow, not an error
     """An id range contains far more bytes than planned and must be read in two parts.
 
     This is control flow, not an error.
@@ -172,7 +172,7 @@ def read_unit(
         if unit.slot is not None and datum_bytes_max is not None:
             datum_bytes += pc.sum(pc.binary_length(table.column("datum"))).as_py() or 0
             if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
-                raise Overfull(parts)
+                raise OversizedUnit(parts)
     if unit.slot is None:
         verify_read_rows((g for x in unit.listings for g in x.groups), read)
     return UnitRows(pa.concat_tables(tables), read)

@@ -34,7 +34,7 @@ from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, UInt8s, to_single_array
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
-from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, StorageError
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
@@ -71,7 +71,7 @@ class IdQuery(NamedTuple):
     ids: Ids
 
 
-def find_held_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
+def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
     """Return for each query which of its ids at least one of its buckets contains.
 
     An index file covers many types, so each file is opened once for all queries.
@@ -127,7 +127,7 @@ class IndexWriter:
                     len(block),
                     content[:SIZE],
                     content[-SIZE:],
-                    digest_of(content),
+                    compute_digest(content),
                 )
             )
         self._rows += len(ids)
@@ -139,7 +139,7 @@ class IndexWriter:
             _NUMBER_BYTES, "little"
         )
         self._file.write(table)
-        self.digest = digest_of(table).hex()
+        self.digest = compute_digest(table).hex()
 
 
 class WrittenRun(NamedTuple):
@@ -193,7 +193,7 @@ def bucket_key(event_type: str, hour_s: int) -> bytes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
     """
-    return digest_of(f"{event_type} {hour_s}".encode())
+    return compute_digest(f"{event_type} {hour_s}".encode())
 
 
 @dataclasses.dataclass
@@ -339,7 +339,7 @@ class _Index:
             if len(candidates):
                 content = _read_at(self._file, start * SIZE, int(block["rows"]) * SIZE)
                 if (
-                    digest_of(content) != block["digest"].tobytes()
+                    compute_digest(content) != block["digest"].tobytes()
                 ):  # numpy would strip trailing zero bytes of a string
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
@@ -358,7 +358,7 @@ def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
     if length > len(end):
         end = _read_at(file, size - length, length) if length <= size else b""
     table = end[-length:]
-    if not path.endswith(f"-{digest_of(table).hex()}.ids"):
+    if not path.endswith(f"-{compute_digest(table).hex()}.ids"):
         raise ValueError("its end is not the one of its name")
     return np.frombuffer(table[:-_NUMBER_BYTES], _BLOCK)
 

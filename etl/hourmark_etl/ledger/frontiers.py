@@ -372,7 +372,7 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
         connection.execute(update(table).where(*same).values(waived=True), of)
 
 
-def first_unsealed(frontier: Frontier) -> Hour:
+def first_unsealed_hour(frontier: Frontier) -> Hour:
     """Return the first hour of a type that is not sealed, so no bucket of it can be published.
 
     Args:

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import manifests_of
+from hourmark_etl.ledger.bucket_rows import read_bucket_manifests
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import HourState
 
@@ -78,5 +78,5 @@ def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | No
         DamagedRow: The bucket's row differs from what was written.
     """
     with database.reading() as connection:
-        found = manifests_of(connection, [(event_type, hour.start_s)])
+        found = read_bucket_manifests(connection, [(event_type, hour.start_s)])
     return found[event_type, hour.start_s].encode() if found else None

@@ -46,7 +46,7 @@ class ReadError:
     again_at_ms: int = 0
 
     @property
-    def of(self) -> Partition:
+    def topic_partition(self) -> Partition:
         """The topic-partition that could not be read."""
         return Partition(self.topic, self.partition)
 
@@ -60,7 +60,7 @@ class ReadError:
 def read_errors(database: Database) -> dict[Partition, ReadError]:
     """Return the read error of each partition that failed at its last attempt."""
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
-    return {error.of: error for error in found}
+    return {error.topic_partition: error for error in found}
 
 
 def record_errors(

@@ -75,9 +75,9 @@ def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, 
     for report in told:
         before = known.get(report[0].host_id)
         if before and (last := next(iter(before.values()))):
-            if is_overtaken(report[0], last):
+            if is_outdated_report(report[0], last):
                 continue
-            if why := foreign_reason(report[0], last):
+            if why := explain_foreign_report(report[0], last):
                 _LOG.warning(
                     "a report of host %s (%.32s) was rejected: %s",
                     report[0].host_name,
@@ -102,7 +102,7 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
     return dict(known)
 
 
-def is_overtaken(report: ReportedSource, known: ReportedSource) -> bool:
+def is_outdated_report(report: ReportedSource, known: ReportedSource) -> bool:
     """Return whether a host's report is older than the report known.
 
     Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
@@ -122,7 +122,7 @@ def is_overtaken(report: ReportedSource, known: ReportedSource) -> bool:
     return 0 < known.received_at_ms - report.received_at_ms < CLOCKS_APART_MS_MAX
 
 
-def foreign_reason(report: ReportedSource, known: ReportedSource) -> str:
+def explain_foreign_report(report: ReportedSource, known: ReportedSource) -> str:
     """Return why a report cannot be the host's own, human-readable; "" if it can be.
 
     A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while

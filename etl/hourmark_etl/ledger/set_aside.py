@@ -33,7 +33,7 @@ class SetAsideRow:
     """Records that were set aside together.
 
     Attributes:
-        of: The records.
+        set_aside: The records.
         found_at_ms: Time of detection, Unix milliseconds.
         listed_hour: Hour (Unix seconds) of the bucket whose manifest counts the records; None if no
             bucket does yet.
@@ -41,15 +41,15 @@ class SetAsideRow:
             None.
     """
 
-    of: SetAside
+    set_aside: SetAside
     found_at_ms: int
     listed_hour: int | None = None
     reviewed_at_ms: int | None = None
 
     @property
-    def records(self) -> int:
+    def record_count(self) -> int:
         """The number of records."""
-        return len(self.of.offsets)
+        return len(self.set_aside.offsets)
 
 
 def put_set_aside(
@@ -122,7 +122,7 @@ def set_aside_rows(
         query = query.where(
             _TABLE.c.reviewed_at_ms.is_not(None) if reviewed else _TABLE.c.reviewed_at_ms.is_(None)
         )
-    return [_told(row) for row in database.fetch(query).mappings()]
+    return [_decode_row(row) for row in database.fetch(query).mappings()]
 
 
 def listed_set_aside(
@@ -147,7 +147,7 @@ def listed_set_aside(
             query.order_by(_TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset)
         ).mappings():
             if (key := (row["type"], row["listed_hour"])) in buckets:
-                found[key].append(_told(row).of)
+                found[key].append(_decode_row(row).set_aside)
     return found
 
 
@@ -182,7 +182,9 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
             _TABLE.c.last_offset >= s.start,
         )
         for row in database.fetch(query).mappings():
-            found |= {(s.topic, s.partition, offset) for offset in _told(row).of.offsets}
+            found |= {
+                (s.topic, s.partition, offset) for offset in _decode_row(row).set_aside.offsets
+            }
     return found
 
 
@@ -209,7 +211,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
         here.append(_TABLE.c.type == event_type)
     with database.transaction() as connection:
         connection.execute(update(_TABLE).where(*here).values(reviewed_at_ms=now_ms))
-    return sum(row.records for row in open_rows)
+    return sum(row.record_count for row in open_rows)
 
 
 def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
@@ -239,7 +241,9 @@ def _known_offsets(connection: Connection, of: SetAside) -> Collection[int]:
         _TABLE.c.last_offset >= of.offsets[0],
     )
     return {
-        offset for row in connection.execute(query).mappings() for offset in _told(row).of.offsets
+        offset
+        for row in connection.execute(query).mappings()
+        for offset in _decode_row(row).set_aside.offsets
     }
 
 
@@ -254,10 +258,10 @@ def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
     )
 
 
-def _told(row: Mapping[Any, Any]) -> SetAsideRow:
+def _decode_row(row: Mapping[Any, Any]) -> SetAsideRow:
     check_digest(_TABLE, row, event_type=row["type"])
     return SetAsideRow(
-        of=SetAside(
+        set_aside=SetAside(
             topic=row["topic"],
             topic_id=row["topic_id"],
             partition=row["partition"],

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import newest_closed_before
+from hourmark_etl.ledger.bucket_rows import find_newest_closed_bucket
 from hourmark_etl.ledger.database import Database, Lease, delete_rows
 from hourmark_etl.ledger.digests import check_digest, update_rows
 from hourmark_etl.ledger.frontier_rows import decode_offsets
@@ -207,7 +207,7 @@ def settled_before(
         closed_before_ms: Unix milliseconds.
     """
     with database.reading() as connection:
-        found = newest_closed_before(connection, event_type, closed_before_ms)
+        found = find_newest_closed_bucket(connection, event_type, closed_before_ms)
     return (
         None
         if found is None

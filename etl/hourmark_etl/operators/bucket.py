@@ -27,7 +27,7 @@ from hourmark_etl.buckets.reader import (
     read_events,
     read_manifest,
 )
-from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_bucket
+from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, make_damaged_bucket_error
 from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.operators.bucket_text import (
     format_bucket_report,
@@ -311,7 +311,7 @@ def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         return known | {
             "state": "damaged",
-            "problem": str(damaged_bucket(row.event_type, row.hour_s)),
+            "problem": str(make_damaged_bucket_error(row.event_type, row.hour_s)),
         }
 
 

@@ -79,5 +79,5 @@ def unmet_ranges(
 def _described(unmet: UnmetPromise) -> str:
     return (
         f"range {unmet.range_id.hex()} ({unmet.origin}): {unmet.promised} promised, "
-        f"{unmet.held} found"
+        f"{unmet.found} found"
     )

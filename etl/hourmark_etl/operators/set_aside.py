@@ -72,10 +72,14 @@ def review(event_type: str | None, is_all: bool, config: Config) -> None:
 
 def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
     for row in rows:
-        of = row.of
+        of = row.set_aside
         found_at = dt.datetime.fromtimestamp(row.found_at_ms / 1000, dt.UTC)
         shown = ", ".join(map(str, of.offsets[:_OFFSETS_SHOWN]))
-        more = f" and {row.records - _OFFSETS_SHOWN} more" if row.records > _OFFSETS_SHOWN else ""
+        more = (
+            f" and {row.record_count - _OFFSETS_SHOWN} more"
+            if row.record_count > _OFFSETS_SHOWN
+            else ""
+        )
         bucket = (
             f"bucket {Hour(row.listed_hour, bucket_seconds)}"
             if row.listed_hour is not None
@@ -85,8 +89,8 @@ def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
             f"{of.event_type}  {of.topic} partition {of.partition} offsets {shown}{more}: "
             f"{of.reason}"
         )
-        yield f"  {row.records} records, found {found_at:%Y-%m-%dT%H:%M:%SZ}, counted by {bucket}"
-    total = sum(row.records for row in rows)
+        yield f"  {row.record_count} records, found {found_at:%Y-%m-%dT%H:%M:%SZ}, counted by {bucket}"
+    total = sum(row.record_count for row in rows)
     yield f"{total} records were set aside" + (
         "; `hourmark etl set-aside review TYPE` marks them as reviewed" if total else ""
     )
@@ -94,12 +98,12 @@ def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
 
 def _json(row: SetAsideRow, bucket_seconds: int) -> dict[str, Any]:
     return {
-        "type": row.of.event_type,
-        "topic": row.of.topic,
-        "partition": row.of.partition,
-        "offsets": list(row.of.offsets),
-        "records": row.records,
-        "reason": row.of.reason,
+        "type": row.set_aside.event_type,
+        "topic": row.set_aside.topic,
+        "partition": row.set_aside.partition,
+        "offsets": list(row.set_aside.offsets),
+        "records": row.record_count,
+        "reason": row.set_aside.reason,
         "found_at_ms": row.found_at_ms,
         "bucket": None if row.listed_hour is None else str(Hour(row.listed_hour, bucket_seconds)),
         "reviewed_at_ms": row.reviewed_at_ms,

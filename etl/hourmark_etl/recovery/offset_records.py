@@ -30,7 +30,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
-from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, list_if_exists
 
 EVERY_SECONDS: Final = 60.0
@@ -175,7 +175,7 @@ def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
 
 def _replace_records(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
     written = record.encode()
-    path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
+    path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{compute_digest(written).hex()}.json"
     if path not in standing:
         storage.write_new(path, written)
     for older in standing:
@@ -307,7 +307,7 @@ def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str
     """Return the record, or a readable reason why it cannot be used."""
     try:
         content = storage.read(path)
-        if digest_of(content).hex() != digest:
+        if compute_digest(content).hex() != digest:
             return "it is not as it was written"
         return OffsetRecord.model_validate_json(content)
     except ContentLost as error:

@@ -46,7 +46,7 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
                 f"staging does not wait for topic {topic} partition {partition}; "
                 "`hourmark bucket why` says for what"
             )
-        end = first_stageable(config, error.of, error.offset)
+        end = first_stageable(config, error.topic_partition, error.offset)
         if end == error.offset:
             raise UsageError(
                 f"topic {topic} partition {partition} can be read from offset {end} on "

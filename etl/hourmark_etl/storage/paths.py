@@ -15,7 +15,7 @@ from typing import Final
 SCRATCH: Final = ".unfinished"
 
 
-def checked(path: str, *, root_allowed: bool = False) -> str:
+def check_path(path: str, *, root_allowed: bool = False) -> str:
     """Return the path unchanged if it is a clean relative storage path.
 
     Args:
@@ -36,7 +36,7 @@ def checked(path: str, *, root_allowed: bool = False) -> str:
     return path
 
 
-def parent(path: str) -> str:
+def parent_folder(path: str) -> str:
     """Return the path of the folder that contains the path; "" is the root."""
     return path.rpartition("/")[0]
 

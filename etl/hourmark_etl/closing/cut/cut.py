@@ -79,7 +79,7 @@ class SiteClusters(Protocol):
         Topics are queried in this order, and each control topic at all sites before the next one.
         """
 
-    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+    def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
         """Return the topics that a mirror has not yet copied up to the cut, with readable reasons.
 
         Args:
@@ -95,7 +95,9 @@ class SiteClusters(Protocol):
         Causes are retention and recreated topics. Hours of these topics must not freeze.
         """
 
-    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+    def find_acceptable_gaps(
+        self, topics: Collection[str]
+    ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return the offset gaps of these topics that an override may accept, and new edge checks.
 
         The checks are the positions from which the topics are monitored after the gap is accepted.
@@ -117,7 +119,7 @@ class StagingProgress(Protocol):
     def reporters(self) -> list[ReportedSource]:
         """Return the latest staged report of every source."""
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Return the next offset to stage of each partition that is not staged up to its end.
 
         Args:
@@ -127,7 +129,7 @@ class StagingProgress(Protocol):
             Next offset by partition; empty if everything is staged.
         """
 
-    def staged_next(self, partition: Partition) -> int:
+    def next_offset_to_stage(self, partition: Partition) -> int:
         """Return the next offset to stage of a central partition; 0 if nothing is staged."""
 
 
@@ -298,7 +300,7 @@ class CutTaker:
         ]
 
     def _control(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
-        if behind := self._sites.not_mirrored(self._edge):
+        if behind := self._sites.find_unmirrored_topics(self._edge):
             if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
                 self._asked_s = self._clock.monotonic_s()
                 if _is_shorter(self._sites.edge_ends(CONTROL), self._edge):
@@ -326,7 +328,10 @@ class CutTaker:
 
         If a log has become shorter than the cut, the cut can never be reached and starts again.
         """
-        behind, now_s = self._progress.not_staged(self._central), self._clock.monotonic_s()
+        behind, now_s = (
+            self._progress.find_unstaged_partitions(self._central),
+            self._clock.monotonic_s(),
+        )
         for p, (at, since_s) in self._staged.items():
             if p in self._central and behind.get(p) != at:
                 self._paces_s[p] = now_s - since_s
@@ -382,7 +387,7 @@ class CutTaker:
         return ClosingPhase.EVENTS
 
     def _events(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
-        if behind := self._sites.not_mirrored(self._edge):
+        if behind := self._sites.find_unmirrored_topics(self._edge):
             what = list(behind.values())
             if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
                 return self._waiting(ClosingPhase.EVENTS, what)

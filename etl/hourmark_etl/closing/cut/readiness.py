@@ -65,9 +65,9 @@ class LatestReports:
 
         Each list is sorted by how far the reporters have caught up, ascending.
         """
-        return (self._by_source[source] for source in sorted(self.sources_of(frontier)))
+        return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
-    def sources_of(self, frontier: Frontier) -> frozenset[str]:
+    def live_sources(self, frontier: Frontier) -> frozenset[str]:
         """Return the sources with live reporters that may deliver the type."""
         live = self._by_source.keys()
         return frozenset(
@@ -294,7 +294,7 @@ def readiness_by_type(
     found = {}
     for f in frontiers:
         if f.state is HourState.OPEN and f.hour.end_ms <= now_ms:
-            of = (f.hour.end_ms, reports.sources_of(f))
+            of = (f.hour.end_ms, reports.live_sources(f))
             found[f.event_type] = known[of] = known.get(of) or readiness(
                 f, reports, now_ms, deadline_ms
             )

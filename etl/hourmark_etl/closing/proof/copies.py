@@ -31,8 +31,8 @@ from hourmark_etl.arrow import distinct_values, semi_join
 from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_item_rows
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ids.lookups import IdQuery, find_held_ids, id_array
-from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, missing_since
+from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, id_array
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import Frontier
@@ -128,7 +128,7 @@ def check_late_rows(
         for at, f in of.items()
     }
     items = [
-        LookupItem(i, tuple(closed[at] for at in i.asked))
+        LookupItem(i, tuple(closed[at] for at in i.frontier_indexes))
         for i in plan_row_items(late, {}, unit_bytes_max)
     ]
     strays = runner.map(
@@ -155,8 +155,11 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     """
     rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
-    own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}
-    told = find_held_ids(
+    own = {
+        at: rows_once.filter(pc.equal(rows_once.column("asked"), at))
+        for at in item.rows.frontier_indexes
+    }
+    told = find_contained_ids(
         storage,
         [
             IdQuery(of, id_array(own[at].column("event_id")))
@@ -182,7 +185,9 @@ def _second_readings(
         ranges[row["range_id"]][row["hour"]] += row["rows"]
     if not ranges:
         return ()
-    lacked = missing_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
+    lacked = read_missing_ranges(
+        database, f.event_type, min(min(hours) for hours in ranges.values())
+    )
     if lacked.more:
         return ()
     return tuple(

@@ -47,12 +47,12 @@ class RowsItem(NamedTuple):
 
     Attributes:
         unit: The unit.
-        asked: Index of the frontier of each of the unit's listings.
+        frontier_indexes: Index of the frontier of each of the unit's listings.
         earlier: Files of earlier unaudited rows to include, as pairs of frontier index and path.
     """
 
     unit: Unit
-    asked: tuple[int, ...]
+    frontier_indexes: tuple[int, ...]
     earlier: tuple[tuple[int, str], ...]
 
 
@@ -348,7 +348,7 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
     """Return the rows of a task, including earlier unaudited rows, as a table of schema ROWS."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
-    asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()]
+    asked = np.array(item.frontier_indexes, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
         [
             _as_rows(read, asked, earlier=False),

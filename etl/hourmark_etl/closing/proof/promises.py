@@ -74,23 +74,23 @@ class UnmetPromise(NamedTuple):
     their ids and values.
 
     Attributes:
-        asked: Index of the frontier in the round.
+        frontier_index: Index of the frontier in the round.
         hour: The promised hour in Unix seconds.
         range_id: Id of the byte range, 8 bytes.
         promised: Number of promised events.
         sum: Promised sum of the ids' low 64 bits, as a signed integer.
-        held: Number of events found.
+        found: Number of events found.
         origin: Readable origin of the range.
         checksum: Promised checksum of values; None if the promise has none.
         same_ids: Whether exactly the promised ids exist, so that only values differ.
     """
 
-    asked: int
+    frontier_index: int
     hour: int
     range_id: bytes
     promised: int
     sum: int  # signed
-    held: int
+    found: int
     origin: str
     checksum: int | None = None
     same_ids: bool = False  # ids are equal, values differ

@@ -326,7 +326,7 @@ class Prover:
         concerned = set(unaudited.column("asked").to_pylist())
         work = functools.partial(read_new_unaudited, storage=self.storage, ranges=unaudited)
         rows = pa.concat_tables(
-            self.runner.map(work, [i for i in items if concerned & set(i.asked)])
+            self.runner.map(work, [i for i in items if concerned & set(i.frontier_indexes)])
         )
         epoch = self.database.epoch(CLOSER)
 
@@ -443,7 +443,7 @@ def build_proof(
         unaudited_file: The file with the frontier's unaudited rows, if any.
         late_rows: The check of its late rows.
     """
-    unmet = [u for u in comparison.unmet if u.asked == index]
+    unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)
     unaudited = Counter[int]()
     rows = comparison.unaudited.filter(pc.equal(comparison.unaudited.column("asked"), index))
@@ -454,7 +454,7 @@ def build_proof(
     }
     records = sum(count for (one, _), count in comparison.verdict.records.items() if one == index)
     for u in comparison.passed_over:
-        if u.asked == index:
+        if u.frontier_index == index:
             promised[u.hour] -= u.promised
             records -= 1
     hours = sorted({h for h, n in promised.items() if n} | set(unaudited))
@@ -518,7 +518,7 @@ def _split_settled(
 
 
 def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
-    others = ", but others" if u.held == u.promised else ""
+    others = ", but others" if u.found == u.promised else ""
     if u.same_ids:
         others = (
             ", but values differ: a record changed after the delivery service had computed "
@@ -526,7 +526,7 @@ def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
         )
     return (
         f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of "
-        f"{Hour(u.hour, length_s)} promised, {u.held} found{others}"
+        f"{Hour(u.hour, length_s)} promised, {u.found} found{others}"
     )
 
 

@@ -48,7 +48,7 @@ from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_fi
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, uncompared_files
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontiers import first_unsealed
+from hourmark_etl.ledger.frontiers import first_unsealed_hour
 from hourmark_etl.model import FIRST_SITE, Frontier
 from hourmark_etl.staging.files import AUDIT_SCHEMA, read_all
 from hourmark_etl.storage import Storage
@@ -318,7 +318,7 @@ def _blocked_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None)
     """Return the hour that a record's rows would be listed for; None if they are settled."""
     if frontier is None:
         return hour_s
-    unsealed_s = first_unsealed(frontier).start_s
+    unsealed_s = first_unsealed_hour(frontier).start_s
     seals = [h.seal for h in frontier.sealed_hours if h.seal]
     settled_next = seals[-1].audit_next if seals else frontier.settled_next
     if hour_s < unsealed_s and reading.offset < settled_next.offset_of(reading.site):

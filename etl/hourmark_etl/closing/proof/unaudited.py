@@ -162,7 +162,7 @@ class UnauditedCleaner:
             ledger.forget_unaudited(self._database, lease, [f.path for f in done])
         return delete_all(self._storage, [f.path for f in done])
 
-    def _is_promised(self, file: ledger.UnauditedFile) -> bool:
+    def _is_promised(self, file: ledger.UnauditedFileRow) -> bool:
         rows = read_unaudited(self._storage, file.path)
         if len(rows) != file.rows:
             return False

@@ -38,7 +38,7 @@ from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_bu
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import (
     Listing,
-    Overfull,
+    OversizedUnit,
     Unit,
     plan_units,
     read_unit,
@@ -47,7 +47,7 @@ from hourmark_etl.closing.units import (
 )
 from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, WrittenFile, WrittenHour
 from hourmark_etl.datums import datum_verdicts, describe_verdict
-from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_held_ids, id_array
+from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_contained_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.ledger.listings import row_sums
 from hourmark_etl.model import StagedGroup, Sums, from_row
@@ -314,7 +314,7 @@ def write_task(
             chosen = _select_rows(
                 unit, task.earlier, storage, programs, done, _OVERFULL * limits.unit_bytes_max
             )
-        except Overfull as overfull:
+        except OversizedUnit as overfull:
             parts = overfull.parts
         for part in parts:  # the rows of the whole unit have been released
             write_unit(part)
@@ -384,7 +384,7 @@ def _select_rows(
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
     asked = _split_by_listing(listing[order], np.flatnonzero(keep & late))
-    told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
+    told = find_contained_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
             result.lookup_errors[unit.listings[at].event_type, unit.listings[at].hour_s] = str(
