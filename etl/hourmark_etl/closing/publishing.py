@@ -55,7 +55,7 @@ from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import PublishedHour
-from hourmark_etl.ledger.listings import listed_groups, listed_sums
+from hourmark_etl.ledger.listings import listed_groups, sum_groups
 from hourmark_etl.ledger.overview import closed_marker
 from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
 from hourmark_etl.ledger.set_aside import listed_set_aside
@@ -530,7 +530,7 @@ def _publish_obstacle(
     f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]
 ) -> Finding | None:
     assert f.seal is not None
-    listed, sealed = listed_sums(hour.listed), f.seal.listed
+    listed, sealed = sum_groups(hour.listed), f.seal.listed
     if (
         f.seal.checked is None or listed.unchecked or sealed.unchecked
     ):  # the values of some rows are unknown

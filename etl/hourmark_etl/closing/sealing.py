@@ -44,7 +44,12 @@ from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflict_texts, conflicts, conflicts_holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_in_hour, unrepeatable_sources
+from hourmark_etl.ledger.host_losses import (
+    HostLoss,
+    find_unrepeatable_sources,
+    losses,
+    sum_losses_in_hour,
+)
 from hourmark_etl.ledger.listings import listed_schema_ids
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
@@ -348,7 +353,7 @@ def decide_seal(
         range_id for range_id, _ in proof.second_readings
     ]
     lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
-    lost, unknown = losses_in_hour(frontier.hour, frontier.sources, context.losses)
+    lost, unknown = sum_losses_in_hour(frontier.hour, frontier.sources, context.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
@@ -364,7 +369,7 @@ def decide_seal(
         books=proof.books,
         lost=lost,
         unknown=unknown,
-        unrepeatable=unrepeatable_sources(frontier.hour, frontier.sources, context.reporters),
+        unrepeatable=find_unrepeatable_sources(frontier.hour, frontier.sources, context.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
     )

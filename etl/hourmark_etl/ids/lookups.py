@@ -225,7 +225,9 @@ class _Lookup:
 
 def _create_lookups(asked: IdQuery) -> list[_Lookup]:
     ordered = np.sort(asked.ids)
-    lookups = (_Lookup(bucket, _ids_of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
+    lookups = (
+        _Lookup(bucket, _ids_of_hours(ordered, bucket.origin_hours)) for bucket in asked.buckets
+    )
     return [lookup for lookup in lookups if len(lookup.ordered)]
 
 

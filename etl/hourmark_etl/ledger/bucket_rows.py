@@ -157,26 +157,26 @@ def find_buckets_with_late_events(
 
 
 def read_bucket_manifests(
-    connection: Connection, wanted: Collection[tuple[str, int]]
+    connection: Connection, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
     """Return the manifest text of each given bucket that is closed; others are left out.
 
     Args:
         connection: A transaction of the ledger.
-        wanted: Buckets as (type, hour in Unix seconds).
+        buckets: Buckets as (type, hour in Unix seconds).
 
     Raises:
         DamagedRow: A packed row differs from what was written.
     """
     found: dict[tuple[str, int], str] = {}
-    for one in iterate_pair_tables(wanted):
+    for one in iterate_pair_tables(buckets):
         query = select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
         same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
         found |= {
             (event_type, hour_s): manifest
             for event_type, hour_s, manifest in connection.execute(query.join(one, same))
         }
-    missing = set(wanted) - found.keys()
+    missing = set(buckets) - found.keys()
     hours = defaultdict[str, set[int]](set)
     for event_type, hour_s in missing:
         hours[event_type].add(hour_s)

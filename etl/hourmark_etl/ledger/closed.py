@@ -60,7 +60,7 @@ class ClosedBucket:
     Attributes:
         event_type: Event type.
         hour_s: Hour of the bucket, Unix seconds.
-        holds: The requested origin hours of which the bucket has events.
+        origin_hours: The requested origin hours of which the bucket has events.
         events: Number of records in all files.
         index: Index runs of the bucket's ids.
         files: Path below the storage root and digest of each file.
@@ -68,7 +68,7 @@ class ClosedBucket:
 
     event_type: str
     hour_s: int
-    holds: tuple[Hour, ...]
+    origin_hours: tuple[Hour, ...]
     events: int
     index: tuple[IdRun, ...]
     files: tuple[tuple[str, str], ...]
@@ -115,7 +115,7 @@ def closed_buckets(
             ClosedBucket(
                 event_type=event_type,
                 hour_s=hour_s,
-                holds=tuple(hour for hour in held if str(hour) in labels),
+                origin_hours=tuple(hour for hour in held if str(hour) in labels),
                 events=m.events,
                 index=tuple(runs[event_type, hour_s]),
                 files=tuple((f"{folder}/{name}", digest) for name, digest in m.files),
@@ -351,7 +351,7 @@ def unaudited_row(
     }
 
 
-def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -> None:
+def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[str]) -> None:
     """Delete files of unaudited rows from the ledger; call it before the files are deleted.
 
     A file that the ledger does not name is harmless; a missing file would leave a promise unmet.

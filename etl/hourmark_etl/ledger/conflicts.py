@@ -126,19 +126,19 @@ def conflict_texts(
 
 
 def uncompared_files(
-    database: Database, rows_max: int, without: Collection[str]
+    database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
     """Return the oldest audit files that were not compared yet, at least one if there is any.
 
     Args:
         database: The ledger.
         rows_max: Maximum number of rows in all returned files, unless the first has more.
-        without: Paths to leave out.
+        skip_paths: Paths to leave out.
     """
     chosen: list[AuditFile] = []
     rows = 0
     for file in _audit_files(database, _FILES.c.compared.is_(False)):
-        if file.path in without:
+        if file.path in skip_paths:
             continue
         rows += file.rows
         if chosen and rows > rows_max:

@@ -158,7 +158,7 @@ def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]
         connection.execute(delete(_TABLE).where(*here))
 
 
-def forget_error(connection: Connection, error: ReadError) -> None:
+def delete_read_error(connection: Connection, error: ReadError) -> None:
     """Delete a read error, identified by topic, partition and offset.
 
     Args:

@@ -55,20 +55,20 @@ class SchemaCheck(NamedTuple):
     program: bytes
 
 
-def load_schema_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
-    """Add the checks of all schema ids that `known` lacks.
+def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> None:
+    """Add the checks of all schema ids that `checks` lacks.
 
     Known ids are not read again, because their meaning never changes. Ids with a damaged row are
     left out, because their type is unknown.
 
     Args:
         database: The ledger.
-        known: Checks by schema id; updated in place.
+        checks: Checks by schema id; updated in place.
     """
-    if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
+    if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - checks.keys():
         for schema_id, schema in schemas_by_id(database, new).items():
             if isinstance(schema, KnownSchema):
-                known[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
+                checks[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 
 
 def schema_problem(

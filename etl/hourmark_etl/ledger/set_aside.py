@@ -54,7 +54,7 @@ class SetAsideRow:
 
 def put_set_aside(
     connection: Connection,
-    found: Iterable[SetAside],
+    records: Iterable[SetAside],
     now_ms: int,
     *,
     listed_hour: int | None = None,
@@ -63,12 +63,12 @@ def put_set_aside(
 
     Args:
         connection: The transaction that advances the positions past them, or seals without them.
-        found: The records.
+        records: The records.
         now_ms: Current time, Unix milliseconds.
         listed_hour: Hour (Unix seconds) of the bucket that counts them, if it is known.
     """
     added = []
-    for of in found:
+    for of in records:
         known = _known_offsets(connection, of)
         if left := tuple(offset for offset in of.offsets if offset not in known):
             added.append(dataclasses.replace(of, offsets=left))
@@ -77,7 +77,7 @@ def put_set_aside(
     return added
 
 
-def list_set_aside(connection: Connection, hours_s: Mapping[str, int]) -> None:
+def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
     """Assign all records that no bucket counts yet to buckets.
 
     Args:
@@ -214,7 +214,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
     return sum(row.record_count for row in open_rows)
 
 
-def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
+def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> None:
     """Delete old rows of set-aside records that a bucket already counts.
 
     Args:

@@ -19,7 +19,7 @@ from hourmark_etl.closing.cut.readiness import (
     describe_missing_service,
 )
 from hourmark_etl.humanize import format_count, format_duration, format_iso
-from hourmark_etl.ledger.heartbeat import missing_driver_text
+from hourmark_etl.ledger.heartbeat import describe_missing_driver
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
@@ -140,7 +140,7 @@ class HourFacts:
     @property
     def missing_driver(self) -> str | None:
         """Return a readable message if no ETL driver is running; None if its heartbeat is recent."""
-        return missing_driver_text(self.driver_heartbeat_ms, self.now_ms)
+        return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
+from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
 from hourmark_etl.ledger.overrides import (
     Blocker,
     blockers,
@@ -149,7 +149,7 @@ def force(
         else:
             _confirm_all(database, length_s, yes)
             ordered = put_overrides(database, length_s, reason, by, now_ms)
-        silent = missing_driver_text(last_heartbeat_ms(database), now_ms)
+        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
         waiting = blockers(database, length_s)
         sealed = {
             f.event_type
@@ -198,7 +198,7 @@ def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, A
         waiting = blockers(database, config.parsing.bucket_seconds)
         seen_ms = last_heartbeat_ms(database)
     now_ms = SystemClock().now_ms()
-    silent = missing_driver_text(seen_ms, now_ms)
+    silent = describe_missing_driver(seen_ms, now_ms)
     asked = [f for f in found if event_type in (None, f.event_type)]
     return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
 

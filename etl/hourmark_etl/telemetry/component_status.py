@@ -15,7 +15,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
+from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
 
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
@@ -79,7 +79,7 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
     said = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
     return ComponentStatus(
         ComponentState.NOT_RUNNING
-        if missing_driver_text(seen_ms, now_ms)
+        if describe_missing_driver(seen_ms, now_ms)
         else ComponentState.RUNNING,
         said,
         heard_at_ms=seen_ms,

@@ -16,7 +16,11 @@ from hourmark.config.loading import Config
 from hourmark.process.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text, write_heartbeat
+from hourmark_etl.ledger.heartbeat import (
+    describe_missing_driver,
+    last_heartbeat_ms,
+    write_heartbeat,
+)
 from hourmark_etl.telemetry.component_status import HANGS_MS, driver_status
 from hourmark_etl.telemetry.metrics import EtlMetrics
 
@@ -55,7 +59,7 @@ def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
     seen_ms = NOW_MS - seconds_ago * 1000
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         write_heartbeat(database, database.acquire(CLOSER), seen_ms)
-        assert (missing_driver_text(last_heartbeat_ms(database), NOW_MS) is None) == (
+        assert (describe_missing_driver(last_heartbeat_ms(database), NOW_MS) is None) == (
             state is ComponentState.RUNNING
         )
     found = ask(tmp_path, free_port())

@@ -307,8 +307,8 @@ def read_matching_promises(
     storage: Storage,
     event_type: str,
     ranges: pa.Table,
-    at_least: AuditOffsets,
-    below: AuditOffsets,
+    from_offsets: AuditOffsets,
+    below_offsets: AuditOffsets,
 ) -> pa.Table:
     """Return the audit records of a type's ranges within a window of offsets.
 
@@ -317,8 +317,8 @@ def read_matching_promises(
         storage: The storage.
         event_type: The event type.
         ranges: The ranges, columns `hour` and `range_id`.
-        at_least: First central audit offsets, by site.
-        below: Central audit offsets after the last ones, by site.
+        from_offsets: First central audit offsets, by site.
+        below_offsets: Central audit offsets after the last ones, by site.
 
     Returns:
         A table of schema AUDIT_SCHEMA.
@@ -328,8 +328,8 @@ def read_matching_promises(
         rows = read_promises(storage, path)
         offset = rows.column("offset")
         between = pc.and_(
-            pc.greater_equal(offset, at_least.offset_of(site)),
-            pc.less(offset, below.offset_of(site)),
+            pc.greater_equal(offset, from_offsets.offset_of(site)),
+            pc.less(offset, below_offsets.offset_of(site)),
         )
         rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
         found.append(semi_join(rows, ranges, KEY[1:]))

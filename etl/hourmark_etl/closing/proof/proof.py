@@ -103,7 +103,7 @@ from hourmark_etl.ledger.listings import (
     counting_promises,
     listed_groups,
     promises_between,
-    round_sums,
+    read_round_sums,
 )
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
@@ -195,7 +195,10 @@ class Prover:
             Unreadable: A staged file must be staged again first.
         """
         sums = complete_sums(
-            round_sums(self.database, frontiers, cut_offsets), self.storage, frontiers, cut_offsets
+            read_round_sums(self.database, frontiers, cut_offsets),
+            self.storage,
+            frontiers,
+            cut_offsets,
         )
         proofs = [prove_by_sums(listed, promised) for listed, promised in sums]
         slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}

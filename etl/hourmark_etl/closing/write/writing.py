@@ -49,7 +49,7 @@ from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, Writte
 from hourmark_etl.datums import datum_verdicts, describe_verdict
 from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_contained_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket
-from hourmark_etl.ledger.listings import row_sums
+from hourmark_etl.ledger.listings import sum_group
 from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 
@@ -201,7 +201,7 @@ def _written_hour(
     faults = tuple(sorted(done.faults.get(key, ()))[:_FAULTS_SHOWN])
     listed, found = dict[int, Sums](), dict[int, Sums]()
     for g in sealed.listed:
-        _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
+        _add(listed, {g.hour_s: dataclasses.replace(sum_group(g), records=0)})
     for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
     unknown = [done.lookup_errors[key]] if key in done.lookup_errors else []

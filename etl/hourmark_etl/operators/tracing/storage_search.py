@@ -337,7 +337,7 @@ def _closed(event_type: str, hour: Hour, manifest: Manifest) -> ClosedBucket:
     return ClosedBucket(
         event_type=event_type,
         hour_s=hour.start_s,
-        holds=(hour,),
+        origin_hours=(hour,),
         events=manifest.events,
         index=(),
         files=files,

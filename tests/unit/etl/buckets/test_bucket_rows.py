@@ -118,7 +118,7 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     left = ledger.fetch(select(func.count()).select_from(tables.buckets)).scalar_one()
     assert left == 2 * (KEPT_DAYS * 24 - 1)
     found = closed_buckets(ledger, {"click": [at(2).start_s]}, 3600)["click"]
-    assert [(of.hour_s, of.holds) for of in found] == [
+    assert [(of.hour_s, of.origin_hours) for of in found] == [
         (at(2).start_s, (at(2),)),
         (at(10).start_s, (at(2),)),
     ]

@@ -78,7 +78,7 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
         event_type: ClosedBucket(
             event_type=event_type,
             hour_s=0,
-            holds=(FIRST,),
+            origin_hours=(FIRST,),
             events=len(ids),
             index=(IdRun(path, first, len(ids)),),
             files=(("gone", ""),),
@@ -241,7 +241,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     indexed = ClosedBucket(
         event_type="click",
         hour_s=0,
-        holds=(FIRST,),
+        origin_hours=(FIRST,),
         events=len(own),
         index=(IdRun(path, first, len(own)),),
         files=(),
@@ -249,7 +249,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     read = ClosedBucket(
         event_type="click",
         hour_s=0,
-        holds=(FIRST,),
+        origin_hours=(FIRST,),
         events=len(own),
         index=(),
         files=(("part", digest),),
@@ -307,7 +307,7 @@ def test_a_block_is_believed_whatever_byte_its_digest_ends_with(
     indexed = ClosedBucket(
         event_type="click",
         hour_s=0,
-        holds=(FIRST,),
+        origin_hours=(FIRST,),
         events=len(own),
         index=(IdRun(path, 0, len(own)),),
         files=(),
@@ -381,7 +381,12 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
         append_all(writer, (datum(event_id) for event_id in ids))
         digest = writer.close().blake2b
     read = ClosedBucket(
-        event_type="click", hour_s=0, holds=(FIRST,), events=60, index=(), files=(("part", digest),)
+        event_type="click",
+        hour_s=0,
+        origin_hours=(FIRST,),
+        events=60,
+        index=(),
+        files=(("part", digest),),
     )
     assert all(asked(storage, read, ids))
 
