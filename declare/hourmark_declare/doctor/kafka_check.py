@@ -26,7 +26,7 @@ from hourmark.kafka.topic_names import (
 from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import EventType
 from hourmark.rules.rules_topic import read_rules
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, skipped_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, skipped_result
 from hourmark_declare.doctor.kafka_evaluation import (
     CHECK,
     TopicFacts,
@@ -41,7 +41,7 @@ _OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
 Facts = Mapping[str, TopicFacts]
 
 
-def check_kafka(config: Config) -> Iterator[CheckResult]:
+def check_kafka(config: Config) -> Iterator[DoctorCheckResult]:
     """Check brokers, access rights and topics of each edge cluster and its central cluster.
 
     Args:
@@ -54,7 +54,7 @@ def check_kafka(config: Config) -> Iterator[CheckResult]:
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
 
 
-def _site(kafka: KafkaSettings, name: str) -> Iterator[CheckResult]:
+def _site(kafka: KafkaSettings, name: str) -> Iterator[DoctorCheckResult]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
@@ -91,7 +91,7 @@ def _site(kafka: KafkaSettings, name: str) -> Iterator[CheckResult]:
 
 def _central(
     kafka: KafkaSettings, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     alias = kafka.edge_alias
     brokers, central = _read_cluster(settings, "central", lambda name: edge_topic(name, alias))
     yield from evaluate_brokers("central", settings, brokers)
@@ -167,7 +167,7 @@ def _edge_topics(
     return wanted
 
 
-def _unavailable(cluster: str, error: Unavailable) -> CheckResult:
+def _unavailable(cluster: str, error: Unavailable) -> DoctorCheckResult:
     return finding_result(
         CHECK,
         cluster,

@@ -128,7 +128,7 @@ class Cleaner:
             )
 
     def clean(self, lease: Lease, now_ms: int) -> CleanupCounts:
-        """Run one bounded cleanup round and return what it deleted.
+        """Run one cleanup round of limited size and return the numbers of deleted files.
 
         Args:
             lease: The closer's lease.

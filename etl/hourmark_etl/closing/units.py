@@ -40,7 +40,7 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its ow
 
 
 class Listing(NamedTuple):
-    """The staged rows that are selected for one bucket, as groups of staged files.
+    """The staged rows that belong to one bucket, as groups of rows in staged files.
 
     Attributes:
         event_type: The bucket's event type.
@@ -59,7 +59,7 @@ class Listing(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """The input of one task: the rows of several buckets, or one id range of a large one.
+    """The input of one task: the rows of several small buckets, or an id range of a large one.
 
     It can be pickled.
 
@@ -106,9 +106,9 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
 
 
 class OversizedUnit(Exception):  # control flow, not an error
-    """An id range contains far more bytes than planned and must be read in two parts.
+    """Signals that an id range has far more bytes than planned and must be read in two parts.
 
-    This is control flow, not an error.
+    The caller reads the parts instead; it is not an error.
 
     Attributes:
         parts: The two units to read instead, in order.
@@ -120,7 +120,7 @@ class OversizedUnit(Exception):  # control flow, not an error
 
 
 class UnitRows(NamedTuple):
-    """The rows that a task has read.
+    """The staged rows that a task has read, with the totals of each group.
 
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, the row's own

@@ -44,9 +44,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
-    """Return the position of every partition of a cluster, or an empty list.
+    """Return the staging position of every partition of a cluster, or an empty list.
 
-    A position is the next offset to stage of a topic-partition.
+    A position is the next offset of a topic-partition to stage.
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -148,7 +148,7 @@ def skip_expired(
     to_edge_topic: Callable[[str], str],
     starts: Mapping[StagingPosition, int],
 ) -> None:
-    """Advance positions to the log start where retention deleted records that were not staged.
+    """Advance positions to the log start if retention deleted records before they were staged.
 
     The skipped offsets are recorded as a gap of the topic.
 
@@ -281,7 +281,7 @@ def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
 
 
 def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
-    """Check that central topics have the ids that the ledger stages.
+    """Check that central topics have the topic ids that the ledger knows.
 
     Args:
         database: The ledger.

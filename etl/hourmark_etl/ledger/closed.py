@@ -75,7 +75,7 @@ class ClosedBucket:
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the index covers every event of the bucket."""
+        """Return whether the id index covers every event of the bucket."""
         return sum(run.rows for run in self.index) == self.events
 
 

@@ -64,7 +64,7 @@ class HostLoss(NamedTuple):
 def compute_added_losses(
     report: Iterable[ReportedSource], previous: Mapping[str, ReportedSource]
 ) -> list[HostLossRow]:
-    """Return the losses that a host's report adds to its previous report.
+    """Compute the data losses that a host's report adds to its previous report.
 
     Args:
         report: The new report, one entry per source.
@@ -90,7 +90,7 @@ def _added(report: ReportedSource, before: ReportedSource | None) -> HostLossRow
 
 
 def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> None:
-    """Insert losses, and delete those more than `KEPT_MS` (30 days) older than the newest.
+    """Insert data losses of hosts, and delete those more than 30 days older than the newest.
 
     Args:
         connection: The transaction.
@@ -130,7 +130,7 @@ def find_unrepeatable_sources(
 def sum_losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the losses that may affect an hour.
+    """Add up the data losses of hosts that may affect an hour.
 
     Args:
         hour: Hour of the bucket.

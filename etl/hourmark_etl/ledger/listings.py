@@ -116,12 +116,12 @@ def _summed(
 
 
 def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
-    """Return the row counts and digest sums over groups of events; zeros if there are no groups."""
+    """Add up the row counts and digests of groups of events; zeros if there are no groups."""
     return sum(map(sum_group, groups), Sums())
 
 
 def sum_group(group: StagedGroup) -> Sums:
-    """Return the row count and digest sums of one group of events.
+    """Return the row count and digest of one group of events as `Sums`.
 
     Rows count as unchecked if the group has no sum of value hashes.
     """
@@ -131,7 +131,7 @@ def sum_group(group: StagedGroup) -> Sums:
 
 
 def sum_promises(group: AuditGroup) -> Sums:
-    """Return the counts and digest sums that one group of audit promises adds up to."""
+    """Return the counts and digest that one group of audit records promises, as `Sums`."""
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 

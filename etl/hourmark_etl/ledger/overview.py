@@ -17,7 +17,7 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """How far the buckets of an event type are closed, and how far their content is fixed.
+    """The hours up to which the buckets of an event type are closed and have fixed content.
 
     Attributes:
         closed_to_s: Buckets of hours before this are closed, Unix seconds.
@@ -29,7 +29,7 @@ class FixedHours:
 
 
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return how far each event type is closed and fixed.
+    """Return, by event type, the hours up to which buckets are closed and have fixed content.
 
     Args:
         database: The ledger.

@@ -47,7 +47,7 @@ class ReadError:
 
     @property
     def topic_partition(self) -> Partition:
-        """The topic-partition that could not be read."""
+        """Return the topic-partition that could not be read."""
         return Partition(self.topic, self.partition)
 
     def __str__(self) -> str:

@@ -30,10 +30,10 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """Records that were set aside together.
+    """Kafka records that cannot be in a bucket and were set aside together, with their review.
 
     Attributes:
-        set_aside: The records.
+        set_aside: Topic, partition, offsets and reason.
         found_at_ms: Time of detection, Unix milliseconds.
         listed_hour: Hour (Unix seconds) of the bucket whose manifest counts the records; None if no
             bucket does yet.
@@ -48,7 +48,7 @@ class SetAsideRow:
 
     @property
     def record_count(self) -> int:
-        """The number of records."""
+        """Return the number of records that were set aside together."""
         return len(self.set_aside.offsets)
 
 
@@ -59,7 +59,7 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[SetAside]:
-    """Insert records that are not known yet, and return those inserted.
+    """Insert records that were set aside, except known ones, and return those inserted.
 
     Args:
         connection: The transaction that advances the positions past them, or seals without them.
@@ -78,7 +78,7 @@ def put_set_aside(
 
 
 def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """Assign all records that no bucket counts yet to buckets.
+    """Assign all set-aside records that no bucket counts yet to the given buckets.
 
     Args:
         connection: The transaction that seals the buckets.
@@ -100,7 +100,9 @@ def set_aside_rows(
     listed_hour: int | None = None,
     reviewed: bool | None = None,
 ) -> list[SetAsideRow]:
-    """Return rows by type, topic, partition and offset; a filter that is None matches all rows.
+    """Return set-aside records, sorted by type, topic, partition and offset.
+
+    A filter that is None matches all rows.
 
     Args:
         database: The ledger.
@@ -128,7 +130,7 @@ def set_aside_rows(
 def listed_set_aside(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
-    """Return the records that each of the given buckets counts; buckets without any are left out.
+    """Return the set-aside records that each bucket's manifest counts; buckets without any are omitted.
 
     Args:
         database: The ledger.
@@ -167,7 +169,7 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
 
 
 def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
-    """Return the records in the spans that were set aside, as (topic, partition, offset).
+    """Return the set-aside records in offset spans, as tuples (topic, partition, offset).
 
     Raises:
         DamagedRow: A row differs from what was written.

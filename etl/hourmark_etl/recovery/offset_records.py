@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedAuditOffset:
-    """How far an audit topic on the central cluster was staged.
+    """The offset up to which an audit topic on the central cluster was staged.
 
     Attributes:
         topic: Topic name.
@@ -154,7 +154,7 @@ def _create_record(database: Database) -> OffsetRecord:
 
 
 def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
-    """Return how far audit topics are staged, for partitions whose last leader epoch is known."""
+    """Return the offsets up to which audit topics are staged, if their leader epoch is known."""
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
         (decode_position(row) for row in database.fetch(query).mappings()),
@@ -245,7 +245,7 @@ def record_lost_ends(
 ) -> None:
     """Record lost ends of logs that a rebuild found, before the rebuild commits.
 
-    Once a log has grown again, only this record tells another rebuild, or a copy of the old ledger,
+    Once a log has grown again, only this record shows another rebuild, or a copy of the old ledger,
     that records were lost. Gaps that have other causes are found again and need not be recorded.
     Records that cannot be read are kept.
 

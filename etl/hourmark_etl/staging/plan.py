@@ -37,7 +37,7 @@ class ReadSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of offsets in the span, an upper limit of its records.
+        """Return the number of offsets in the span, an upper limit of its records.
 
         Transaction markers use offsets too.
         """
@@ -45,7 +45,7 @@ class ReadSpan(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """The topic-partition of the span."""
+        """Return the topic-partition of the span."""
         return Partition(self.span.topic, self.span.partition)
 
 

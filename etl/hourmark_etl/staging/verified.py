@@ -43,7 +43,7 @@ DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, 
 
 
 def compute_digest(content: bytes | memoryview) -> bytes:
-    """Return the 16-byte BLAKE2b digest of the content."""
+    """Return the 16-byte BLAKE2b digest of a content."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -117,12 +117,12 @@ class VerifiedFile:
 
     @property
     def names(self) -> list[str]:
-        """The names of the file's columns, in file order."""
+        """Return the names of the file's columns, in file order."""
         return [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
 
     @property
     def note(self) -> bytes:
-        """The note that was stored in the footer when the file was written."""
+        """Return the note that was stored in the footer when the file was written."""
         note: bytes = self.metadata.metadata[_NOTE]
         return note
 

@@ -16,7 +16,7 @@ SCRATCH: Final = ".unfinished"
 
 
 def check_path(path: str, *, root_allowed: bool = False) -> str:
-    """Return the path unchanged if it is a clean relative storage path.
+    """Check that a path is a valid relative storage path, and return it unchanged.
 
     Args:
         path: Path relative to the storage root.
@@ -37,7 +37,7 @@ def check_path(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent_folder(path: str) -> str:
-    """Return the path of the folder that contains the path; "" is the root."""
+    """Return the path of the folder that contains a file or folder; "" is the root."""
     return path.rpartition("/")[0]
 
 

@@ -122,7 +122,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def is_empty_success(self) -> bool:
-        """Whether the response is Hadoop's empty confirmation of a completed operation.
+        """Return whether the response is Hadoop's empty confirmation of a completed operation.
 
         A login page or the response to a rename without `renameoptions` is never such a response.
         """

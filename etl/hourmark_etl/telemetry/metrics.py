@@ -81,7 +81,7 @@ class BatchCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeValues:
-    """The gauge values at one point in time; each field is named after its metric in `Metrics`.
+    """The gauge values at one point in time; each field is named after its metric in `EtlMetrics`.
 
     Attributes:
         types: Number of event types by the state of their oldest open hour.
@@ -147,7 +147,7 @@ class CounterTotals:
 
 
 class EtlMetrics:
-    """The Prometheus metrics of one driver, with a registry of their own.
+    """The Prometheus metrics of one ETL driver, in a registry that belongs to the instance.
 
     Several instances may exist in one process, for example in tests. Instances are thread-safe.
 

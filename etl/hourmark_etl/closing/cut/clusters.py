@@ -29,9 +29,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """The edge clusters of all sites and the central cluster.
+    """The edge clusters of all sites and the central cluster, as the closer queries them.
 
-    It answers what is needed to decide whether an hour is complete.
+    Their state decides whether an hour is complete.
     """
 
     def __init__(

@@ -58,9 +58,9 @@ _BATCHES: Final = 3
 
 
 class SiteClusters(Protocol):
-    """The Kafka clusters of all sites, as needed to decide whether an hour is complete.
+    """The operations on the Kafka clusters of all sites that decide whether an hour is complete.
 
-    Topics have their names at the edge; offsets are the next to read.
+    Topics have their names at the edge; an offset is the next one to read.
     """
 
     def check(self, types: Collection[str]) -> None:
@@ -114,7 +114,7 @@ class SiteClusters(Protocol):
 
 
 class StagingProgress(Protocol):
-    """How far records are staged, as needed to decide whether an hour is complete."""
+    """The staging progress of all partitions, which decides whether an hour is complete."""
 
     def reporters(self) -> list[ReportedSource]:
         """Return the latest staged report of every source."""
@@ -163,10 +163,10 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """The conditions that closing currently waits for.
+    """The conditions that the closing of hours currently waits for.
 
     Attributes:
-        phase: The condition of the current cut.
+        phase: The condition that the current cut waits for.
         what: Readable details.
         by_type: Condition and details of each event type that waits for more than the end of its
             hour.
@@ -180,7 +180,9 @@ class Waiting(NamedTuple):
 class CutTaker:
     """Determines which hours are complete by taking one cut after another.
 
-    `poll` never blocks on a condition; it returns what it waits for.
+    A cut is a set of end offsets of all topics: once everything below it is mirrored and staged, the
+    hours that all sources had finished before it may close. `poll` never blocks; it returns the
+    conditions that the current cut waits for.
 
     Args:
         sites: The clusters of all sites.

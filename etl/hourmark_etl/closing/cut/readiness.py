@@ -30,7 +30,7 @@ WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
-    """Up to which time the hours of an event type are complete.
+    """The time up to which the hours of an event type are complete.
 
     Attributes:
         watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
@@ -45,7 +45,7 @@ class Readiness(NamedTuple):
 
 
 class LatestReports:
-    """The latest reports, indexed so that readiness of many types is computed quickly.
+    """The latest reports of all sources, indexed to compute the readiness of many types quickly.
 
     Attributes:
         all: Reports by host id and source.
@@ -101,7 +101,7 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Return up to which time an event type's hours are complete, given the latest reports.
+    """Return the time up to which an event type's hours are complete, given the latest reports.
 
     Args:
         frontier: The type's frontier.
@@ -150,7 +150,7 @@ def are_still_behind(
 def find_silent_sources(
     waived: Iterable[ReportedSource], latest: Iterable[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return those waived sources that have not reported for a minute while others did.
+    """Return the waived sources that have not reported for a minute while other sources did.
 
     Later hours do not wait for them. A source that reports but stays behind is awaited again for
     each hour, up to that hour's deadline.

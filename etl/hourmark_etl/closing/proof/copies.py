@@ -40,7 +40,7 @@ from hourmark_etl.storage import Storage
 
 
 class SecondReading(NamedTuple):
-    """A settled range with late rows that are not copies of rows in closed buckets.
+    """A byte range of closed buckets with late rows that differ from the rows in these buckets.
 
     Attributes:
         range_id: The range id, 8 bytes.
@@ -64,10 +64,10 @@ class LateRowsCheck(NamedTuple):
 
 
 class LookupItem(NamedTuple):
-    """One task: late rows and the closed buckets that may contain them.
+    """The input of one lookup task: late rows and the closed buckets that may contain them.
 
     Attributes:
-        rows: The rows to look up.
+        rows: The late rows.
         closed: Closed buckets for each frontier of `rows.asked`.
     """
 

@@ -43,7 +43,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RowsItem(NamedTuple):
-    """A task that reads one unit of listed rows.
+    """The input of a task that reads one unit of a bucket's staged rows.
 
     Attributes:
         unit: The unit.
@@ -69,21 +69,21 @@ class AuditPath(NamedTuple):
 
 
 class PromisesItem(NamedTuple):
-    """A task that reads files of audit records.
+    """The input of a task that reads files of audit records.
 
     Attributes:
-        files: The files.
+        files: The staged files to read.
     """
 
     files: tuple[AuditPath, ...]
 
 
 class RangeEvidence(NamedTuple):
-    """The result of one task of a proof.
+    """The result of one task of a proof: staged rows and promises, aggregated by byte range.
 
     Attributes:
-        row_counts: Rows by range, schema HELD.
-        promised: Promises, schema PROMISED.
+        row_counts: Numbers and sums of staged rows, one row per range (schema `HELD`).
+        promised: Promises of audit records, one row per promise (schema `PROMISED`).
     """
 
     row_counts: pa.Table
@@ -91,7 +91,9 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseWindows(NamedTuple):
-    """Selects the audit records that count for each hour of a round. It can be pickled.
+    """Selects the audit records that count in the proof of each hour of a round.
+
+    It can be pickled.
 
     These are records of the frontier's hour below the cut, and records of earlier hours from the
     frontier's `settled_next` on.
@@ -111,7 +113,7 @@ class PromiseWindows(NamedTuple):
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseWindows:
-        """Create the windows of a round.
+        """Create the windows for all hours that are proved together.
 
         Args:
             frontiers: The frontiers by their index in the round.
@@ -125,7 +127,7 @@ class PromiseWindows(NamedTuple):
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises that count, once for each frontier for which they count.
+        """Return the promises that count for the hours, one row per promise and frontier.
 
         Args:
             rows: Audit records, schema AUDIT_SCHEMA.
@@ -144,7 +146,7 @@ class PromiseWindows(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises that a frontier has settled earlier, regardless of the cut.
+        """Return the promises that closed hours have settled already, regardless of the cut.
 
         Args:
             rows: Audit records, schema AUDIT_SCHEMA.

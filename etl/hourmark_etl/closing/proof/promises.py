@@ -154,7 +154,7 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 
 
 def count_rows_by_range(rows: pa.Table) -> pa.Table:
-    """Count the rows of each range.
+    """Count the distinct rows of each byte range and add up their ids and values.
 
     Args:
         rows: A table of schema ROWS.
@@ -188,7 +188,7 @@ def compare_ranges(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare all promises and all rows of some byte ranges. It performs no I/O.
+    """Compare all promises of some byte ranges with all rows of these ranges, without I/O.
 
     Args:
         held_parts: Row counts by range, tables of schema HELD.
@@ -241,7 +241,7 @@ def compare_ranges(
 
 
 def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """Add the results of disjoint ranges; at least one is required."""
+    """Add up the comparison results of disjoint sets of ranges; at least one is required."""
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()
     for v in verdicts:
