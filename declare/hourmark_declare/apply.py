@@ -247,7 +247,7 @@ def repair_rules(
 
 
 def _known(targets: ApplyTargets, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
-    """Return the ledger's rules after adopting revisions from the topics, and the number adopted."""
+    """Return the ledger's rules, after adding revisions that only the topics have, and their number."""
     adopted = sum(
         _adopted(targets, topic.read(), first_hour, may_adopt=may_adopt) for topic in targets.topics
     )

@@ -281,7 +281,7 @@ class AuditOffsets:
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """Create limits from offsets by site.
+        """Create a limit from offsets by site.
 
         Args:
             offsets: Offsets by site, or one offset for the first site. Older ledgers stored a
@@ -470,7 +470,7 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """Totals over a set of staged rows or of audit records.
+    """Totals of a set of staged rows or of audit records, which a proof compares.
 
     Attributes:
         records: Number of audit records.

@@ -317,11 +317,11 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """A sealed hour cannot be written as it was sealed; an override can close it anyway."""
+    """Raised if a sealed hour cannot be written as it was sealed; an override can close it anyway."""
 
 
 class LedgerChanged(Finding):
-    """Ledger rows that a sealed hour needs were changed or deleted after sealing."""
+    """Raised if ledger rows that a sealed hour needs were changed or deleted after sealing."""
 
 
 class PublishFailure(NamedTuple):

@@ -72,7 +72,7 @@ class IdQuery(NamedTuple):
 
 
 def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
-    """Return for each query which of its ids at least one of its buckets contains.
+    """Determine for each query which of its ids are in at least one of its buckets.
 
     An index file covers many types, so each file is opened once for all queries.
 
@@ -92,7 +92,7 @@ def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Boo
 
 
 class IndexWriter:
-    """Writes the id index of one task.
+    """Writes an index file with the event ids of the buckets that one task has written.
 
     Attributes:
         path: Path of the file.
@@ -134,7 +134,10 @@ class IndexWriter:
         return first
 
     def finish(self) -> None:
-        """Write the table of blocks and set `digest`. The caller closes the file."""
+        """Write the index's table of blocks at the end of the file, and set `digest`.
+
+        The caller closes the file.
+        """
         table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(
             _NUMBER_BYTES, "little"
         )

@@ -25,7 +25,7 @@ _GROUPS = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A range with two audit records that differ, which holds one hour of one type.
+    """A byte range with two audit records that differ, which keeps one hour of a type open.
 
     Attributes:
         event_type: Event type.
@@ -128,7 +128,9 @@ def conflict_texts(
 def uncompared_files(
     database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
-    """Return the oldest audit files that were not compared yet, at least one if there is any.
+    """Return the oldest staged audit files that were not compared with the others yet.
+
+    At least one file is returned if there is any.
 
     Args:
         database: The ledger.
@@ -148,7 +150,7 @@ def uncompared_files(
 
 
 def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Return compared audit files that may hold ranges observed between two times.
+    """Return compared audit files that may have byte ranges observed between two times.
 
     Args:
         database: The ledger.

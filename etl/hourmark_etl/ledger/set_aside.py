@@ -130,7 +130,9 @@ def set_aside_rows(
 def listed_set_aside(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
-    """Return the set-aside records that each bucket's manifest counts; buckets without any are omitted.
+    """Return the set-aside records that the manifests of buckets count.
+
+    Buckets without such records are omitted.
 
     Args:
         database: The ledger.

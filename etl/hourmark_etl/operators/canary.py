@@ -67,7 +67,7 @@ class CanaryMonitor:
 
     @property
     def sites(self) -> list[str]:
-        """Return the aliases of all sites."""
+        """Return the aliases of all configured sites."""
         return [*self._edges]
 
     def last_passed_ms(self, site: str) -> LastPassedMs:

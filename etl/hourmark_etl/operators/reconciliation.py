@@ -202,7 +202,7 @@ class HourAccount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeReconciliation:
-    """The reconciliation of one event type.
+    """The result of comparing the promised, staged and closed events of one event type.
 
     Attributes:
         hours: One account per origin hour, in ascending order.
@@ -407,7 +407,7 @@ def _check_promises(
 def make_difference(
     type_facts: TypeFacts, hour_s: int, stage: ReconciliationStage, detail: str
 ) -> CountDifference:
-    """Create a difference without ranges.
+    """Create a `CountDifference` whose byte ranges are not known.
 
     Args:
         type_facts: Provides the event type and the bucket length.

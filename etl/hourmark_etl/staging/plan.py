@@ -50,7 +50,7 @@ class ReadSpan(NamedTuple):
 
 
 class PlannedBatch(NamedTuple):
-    """A planned micro-batch, used as the streaming source's offset.
+    """A planned micro-batch, which serves as the offset of Spark's streaming source.
 
     Attributes:
         folder: Folder of the batch's files, relative to the storage root.
@@ -80,7 +80,7 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 
 
 def resume_start(position: StagingPosition, log_start: int) -> StartOffset | None:
-    """Return the offset and leader epoch from which reading resumes at a position.
+    """Return the offset and leader epoch from which to resume reading a partition.
 
     Both belong to the last staged record, because control records after it may have a later epoch:
     with the position itself, a broker would report a truncation that did not happen.

@@ -173,8 +173,9 @@ def count_batch_events(
 
     Args:
         batch: The committed batch.
-        fixed_hours: For each event type, how far its buckets were fixed and closed at the commit. A type
-            that is missing has no closed bucket, so its events count as timely.
+        fixed_hours: By event type, the hours up to which its buckets had fixed content and were
+            closed at the commit. A type that is missing has no closed bucket, so its events count
+            as timely.
         bucket_seconds: Length of a bucket, in seconds.
         duration_s: Duration of the batch.
         now_ms: Current time, Unix milliseconds.

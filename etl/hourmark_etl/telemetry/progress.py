@@ -217,7 +217,7 @@ def format_progress(
     Args:
         increase: Increase of the counters during the interval.
         interval_s: Length of the interval in seconds; greater than 0.
-        catch_up: Phrase about how far sources have caught up, from `caught_up`.
+        catch_up: Phrase about how far sources have caught up, from `format_caught_up`.
         overdue: The oldest open hour; None if none is overdue.
         closing_error: Readable reason why no bucket can be closed; empty if there is none.
     """

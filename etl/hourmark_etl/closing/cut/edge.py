@@ -149,7 +149,7 @@ class EdgeSite:
     def find_unmirrored_topics(self, cut: Mapping[Partition, int]) -> dict[str, str]:
         """Return the topics that the mirror has not yet copied up to the cut, with the reasons.
 
-        Topics with a gap are included. It is empty without a mirror.
+        Topics with missing records are included. The result is empty without a mirror.
 
         Args:
             cut: End offsets by edge partition.

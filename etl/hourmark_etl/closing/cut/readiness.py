@@ -318,7 +318,10 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Detects two live incarnations of one host id. It must receive the reports of every poll."""
+    """Detects two running tailers or services that report under the same host id.
+
+    `observe` must receive the reports of every poll.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, ReportedSource] = {}  # by host id: its last report
@@ -327,10 +330,16 @@ class DuplicateHostWatch:
         ] = {}  # by host id: the last report of the previous incarnation
 
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
-        """Process the latest reports and return readable alarms.
+        """Process the latest reports and return readable alarms about duplicate host ids.
 
-        An alarm is returned each time an incarnation reports again within a minute after another
-        one had replaced it.
+        An incarnation is one start of a tailer or service. An alarm is returned whenever an
+        incarnation reports again within a minute after another one has replaced it.
+
+        Args:
+            reporters: Latest report of each source.
+
+        Returns:
+            One alarm per duplicate host id; empty if there is none.
         """
         found = []
         for r in {r.host_id: r for r in reporters}.values():

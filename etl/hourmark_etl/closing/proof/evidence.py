@@ -312,7 +312,7 @@ def read_matching_promises(
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets,
 ) -> pa.Table:
-    """Return the audit records of a type's ranges within a window of offsets.
+    """Return the audit records of an event type's byte ranges within a range of offsets.
 
     Args:
         item: The files to read.
@@ -398,6 +398,6 @@ def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
 
 
 def origin_hours(rows: pa.Table) -> Collection[int]:
-    """Return the distinct origin hours of the rows in Unix seconds."""
+    """Return the distinct hours of event time that occur in the rows, in Unix seconds."""
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

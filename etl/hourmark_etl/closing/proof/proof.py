@@ -533,24 +533,24 @@ def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
     )
 
 
-def to_incomplete_ranges(ranges: Sequence[bytes], unnamed: int) -> IncompleteRanges:
-    """Return the first 20 ranges as a record of missing ranges.
+def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> IncompleteRanges:
+    """Convert range ids to the list of incomplete ranges in a manifest, limited to 20 ranges.
 
     Args:
         ranges: Range ids.
-        unnamed: Number of further ranges that are not in `ranges`.
+        omitted_count: Number of incomplete ranges that are not in `ranges`.
     """
     return IncompleteRanges(
-        tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed)
+        tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or omitted_count)
     )
 
 
-def limit_findings(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+def limit_findings(findings: Sequence[str], omitted_count: int) -> tuple[str, ...]:
     """Return the first 20 findings, followed by `and N more ranges` if there are others.
 
     Args:
         findings: Readable findings.
-        unnamed: Number of further ranges that are not in `findings`.
+        omitted_count: Number of ranges without a text in `findings`.
     """
-    more = len(findings[FINDINGS_MAX:]) + unnamed
+    more = len(findings[FINDINGS_MAX:]) + omitted_count
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -297,14 +297,14 @@ class KafkaSearch:
     def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]:
         """Return the next offset of an edge partition that the mirror will copy.
 
-        There must be a mirror.
+        The method must not be called for a site without a mirror.
 
         Args:
             topic: Name of the topic on the edge cluster.
             partition: Partition number.
 
         Returns:
-            The offset; 0 if the mirror has copied nothing from this partition.
+            The result; its `value` is 0 if the mirror has copied nothing from this partition.
         """
 
         def search() -> SearchResult[int]:

@@ -27,7 +27,7 @@ _FORMS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EventQuery:
-    """A request to trace an event.
+    """A request to trace the event with a given id.
 
     Attributes:
         event_id: Id of the event.
