@@ -226,7 +226,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
 @shard_option
 @config_option
 def main(config: Config, shards: tuple[str, ...]) -> None:
-    """Run the driver as the main program of spark-submit."""
+    """Run the ETL driver as the main program of `spark-submit`, until SIGTERM or SIGINT."""
     set_up_logging(config.log_level)
     run(config, submitted=True, shards=shards)
 

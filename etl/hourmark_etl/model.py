@@ -38,7 +38,7 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
     """Create a dataclass instance from values in the order of its fields.
 
     Args:
-        kind: The dataclass.
+        kind: The class to instantiate; it must be a dataclass.
         values: One value per field, for example a query's row or a JSON list.
 
     Raises:
@@ -631,7 +631,7 @@ class Frontier:
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Return one frontier per sealed hour in order; empty if the frontier is not sealed."""
+        """Return one frontier for each sealed hour of a backlog, in order; empty if none is sealed."""
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(
             dataclasses.replace(

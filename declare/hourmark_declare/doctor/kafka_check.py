@@ -107,7 +107,7 @@ def _central(
 def _read_cluster(
     settings: KafkaCluster, name: str, at_edge: Callable[[str], str]
 ) -> tuple[int, Facts]:
-    """Return the number of running brokers, and Hourmark's topics by their edge names."""
+    # Return the number of running brokers, and Hourmark's topics by their edge names.
     check_listening(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
@@ -154,7 +154,7 @@ def _types_in_force(edge: KafkaCluster) -> list[EventType] | None:
 def _wanted(
     all_topics: Sequence[TopicSpec], types: Sequence[EventType] | None, there: Facts
 ) -> dict[str, TopicSpec]:
-    """Return the expected topics to compare with; without rules in force, no topic must exist."""
+    # Return the expected topics to compare with; without rules in force, no topic must exist.
     return {t.name: t for t in all_topics if types is not None or t.name in there}
 
 

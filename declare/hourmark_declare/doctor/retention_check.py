@@ -120,7 +120,7 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
 
 
 def _retention_ms(settings: KafkaCluster, name: str, types: dict[str, str]) -> dict[str, int]:
-    """Return `retention.ms` of each type whose topic exists."""
+    # Return `retention.ms` of each type whose topic exists.
     check_listening(settings, name)
     cluster = Cluster(settings, name)
     there = [topic for topic in cluster.names() if topic in types]

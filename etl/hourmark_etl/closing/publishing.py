@@ -451,10 +451,8 @@ class Publisher:
         return result
 
     def _previous_marker(self, f: Frontier) -> tuple[PreviousMarker | None, tuple[str, ...]]:
-        """Return the previous hour's marker, and readable problems with it.
-
-        If the marker is unreadable and an override gives it up, the ledger's copy is used.
-        """
+        # Return the previous hour's marker, and readable problems with it. If the marker is
+        # unreadable and an override gives it up, the ledger's copy is used.
         try:
             return read_previous_marker(self.storage, f), ()
         except Finding as error:
@@ -477,10 +475,8 @@ class Publisher:
         chains: Sequence[Sequence[Frontier]],
         manifest_there: Callable[[Frontier], Manifest | None],
     ) -> PublishResult:
-        """Collect each hour's manifest, many types in parallel and each type's hours in order.
-
-        A type ends at the first hour that has no manifest or raises an error.
-        """
+        # Collect each hour's manifest, many types in parallel and each type's hours in order. A
+        # type ends at the first hour that has no manifest or raises an error.
         together, ledger = PublishResult(), self.database.identity()[0]
 
         def close(chain: Sequence[Frontier]) -> None:

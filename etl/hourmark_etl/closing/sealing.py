@@ -198,11 +198,9 @@ class Sealer:
     def _find_unwritable(
         self, frontiers: Sequence[Frontier], overridden: Collection[str]
     ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
-        """Return the types whose hour has rows with unusable schemas, and the reasons.
-
-        Types with an override close without such rows, unless the ledger's row of the schema is
-        damaged, because that can be repaired.
-        """
+        # Return the types whose hour has rows with unusable schemas, and the reasons. Types with an
+        # override close without such rows, unless the ledger's row of the schema is damaged,
+        # because that can be repaired.
         ids = listed_schema_ids(self.database, frontiers)
         schemas = schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
@@ -249,7 +247,7 @@ class Sealer:
     def _acceptable_gaps(
         self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the offset gaps that the overrides accept, and new edge checks of their topics."""
+        # Return the offset gaps that the overrides accept, and new edge checks of their topics.
         topics = (
             accepted_topics(forced, all_overridden=all_types <= set(overrides))
             & self.sites.gaps().keys()
@@ -385,12 +383,10 @@ def _why_waived(r: ReportedSource, hour: Hour) -> str:
 
 
 def _must_be_named(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
-    """Return whether an accepted gap must be named in the seal of this hour.
-
-    Missing audit records or reports concern every hour that had begun by then. Missing events
-    matter only if promises are not kept, or if an override closes the hour: a second version of
-    them may satisfy the promise.
-    """
+    # Return whether an accepted gap must be named in the seal of this hour. Missing audit records
+    # or reports concern every hour that had begun by then. Missing events matter only if promises
+    # are not kept, or if an override closes the hour: a second version of them may satisfy the
+    # promise.
     assert gap.accepted_at_ms is not None
     if (
         gap.type not in (None, f.event_type)

@@ -311,7 +311,7 @@ def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
 
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
-    """Split a unit at the median of the ids that were read; None if there is only one id."""
+    # Split a unit at the median of the ids that were read; None if there is only one id.
     ids = np.unique(np.concatenate([id_array(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
@@ -330,10 +330,8 @@ def _slots(listing: Listing, parts: int) -> list[Unit]:
 
 
 def _cuts(groups: Collection[StagedGroup], parts: int) -> Iterator[int]:
-    """Yield the ids that split the groups into `parts` of about equal bytes.
-
-    It sweeps over the first and last ids of all groups; between two of them, bytes grow evenly.
-    """
+    # Yield the ids that split the groups into `parts` of about equal bytes. It sweeps over the
+    # first and last ids of all groups; between two of them, bytes grow evenly.
     steps = defaultdict[int, tuple[float, int]](
         lambda: (0.0, 0)
     )  # id → change of bytes per id, and of groups, from there on

@@ -235,10 +235,8 @@ def _create_lookups(asked: IdQuery) -> list[_Lookup]:
 
 
 def _ids_of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
-    """Return the ids of events of the given hours, ascending.
-
-    An id begins with its event's time (`hourmark.records.event_id`), so each hour is one range.
-    """
+    # Return the ids of events of the given hours, ascending. An id begins with its event's time
+    # (`hourmark.records.event_id`), so each hour is one range.
     bounds = [
         [of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)]
         for h in sorted(hours)
@@ -270,11 +268,8 @@ def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
 
 
 def _search_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
-    """Search one index in the order of its rows.
-
-    A damaged block affects only the buckets that need it. If storage becomes unavailable, all
-    remaining buckets are read from their containers.
-    """
+    # Search one index in the order of its rows. A damaged block affects only the buckets that need
+    # it. If storage becomes unavailable, all remaining buckets are read from their containers.
     ordered = sorted(asked, key=lambda of: of[0].first_row)
     for at, (run, lookup) in enumerate(ordered):
         if lookup.found is not None:
@@ -353,10 +348,8 @@ class _Index:
 
 
 def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
-    """Read the table of blocks at the end of an index file.
-
-    The table of most files fits into the first read; each read costs two requests on HDFS.
-    """
+    # Read the table of blocks at the end of an index file. The table of most files fits into the
+    # first read; each read costs two requests on HDFS.
     size = file.seek(0, io.SEEK_END)
     end = _read_at(file, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
     length = int.from_bytes(end[-_NUMBER_BYTES:], "little") * _BLOCK.itemsize + _NUMBER_BYTES

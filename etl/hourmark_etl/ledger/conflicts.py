@@ -64,10 +64,10 @@ class AuditFile:
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
-    """Return all conflicts by event type.
+    """Return all conflicts between audit records, by event type.
 
-    A conflict is a pair of differing audit records of one range; it holds an hour open. A damaged
-    row is returned with hour 0, so that it holds the type's next hour to close, whichever it is.
+    A conflict is a pair of differing audit records of one byte range; it keeps an hour open. A
+    damaged row is returned with hour 0, so that it keeps the type's next hour to close open.
     """
     found: dict[str, list[Conflict]] = {}
     for row in database.fetch(

@@ -20,7 +20,7 @@ from hourmark_etl.ledger.digests import check_digest, with_digest
 
 
 def known_schemas(database: Database) -> dict[int, KnownSchema]:
-    """Return the meaning of all schema ids in the ledger.
+    """Return the event type and the schema of each schema id in the ledger.
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -29,7 +29,7 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
 
 
 def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
-    """Return the meaning of the given schema ids; unknown ids are left out.
+    """Return the event type and the schema of the given schema ids; unknown ids are omitted.
 
     A damaged row is returned as a DamagedRow value instead of being raised, because its type is
     unknown.
@@ -99,7 +99,7 @@ def schema_problem(
 
 
 def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema]]) -> None:
-    """Insert the meaning of schema ids that are new.
+    """Insert the event types and schemas of new schema ids.
 
     Raises:
         ValueError: A schema id already has another meaning; the message names it.

@@ -188,7 +188,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
 def _late_hours_of_manifests(
     connection: Connection, event_type: str, bucket_seconds: int
 ) -> set[tuple[int, int]]:
-    """Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events."""
+    # Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events.
     wanted = set()
     for row in bucket_rows(connection, event_type):
         with contextlib.suppress(
@@ -240,7 +240,7 @@ def check_groups(
 
 
 def _listing_fault(f: Frontier, listed_hour: int, latest: int) -> str:
-    """Return why groups of these hours cannot be listed for that hour; empty if they can."""
+    # Return why groups of these hours cannot be listed for that hour; empty if they can.
     if latest > listed_hour:
         return f"one of {Hour.containing(latest * 1000, f.hour.length_s)} is later than its bucket"
     if listed_hour < f.first_hour.start_s:

@@ -65,7 +65,7 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 
 
 def _has_marker(storage: Storage, folder: str) -> bool:
-    """Return whether a folder contains a bucket; False if access to it is denied."""
+    # Return whether a folder contains a bucket; False if access to it is denied.
     try:
         return find_marker(storage, folder) is not None
     except AccessDenied as error:

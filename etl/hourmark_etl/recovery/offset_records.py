@@ -134,10 +134,8 @@ class OffsetRecorder:
 
 
 def _create_record(database: Database) -> OffsetRecord:
-    """Read the ledger's checks and gaps.
-
-    Gaps are read after checks, so that a gap whose acceptance reset a check is included.
-    """
+    # Read the ledger's checks and gaps. Gaps are read after checks, so that a gap whose acceptance
+    # reset a check is included.
     ledger, commit = database.identity()
     checks = [check for _, check in sorted(last_checks(database).items())]
     staged = staged_audit_offsets(
@@ -203,14 +201,14 @@ class KnownOffsets:
 
 
 def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
-    """Return the combined offset records of a ledger.
+    """Read a ledger's records of edge checks and offset gaps from storage, and combine them.
 
     Args:
         storage: The storage.
         ledger: Id of the ledger.
 
     Returns:
-        The combination; without checks if there is not exactly one intact record.
+        The combined content. Its `checks` are None unless there is exactly one intact record.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -304,7 +302,7 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
 
 
 def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
-    """Return the record, or a readable reason why it cannot be used."""
+    # Return the record, or a readable reason why it cannot be used.
     try:
         content = storage.read(path)
         if compute_digest(content).hex() != digest:

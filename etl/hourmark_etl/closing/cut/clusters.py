@@ -202,7 +202,7 @@ class KafkaSiteClusters:
     def _query_central(
         self, topics: Collection[str]
     ) -> tuple[Mapping[Partition, int], list[StagingPosition]]:
-        """Return the ends, and the staging positions of audit topics whose logs end below them."""
+        # Return the ends, and the staging positions of audit topics whose logs end below them.
         infos = require_topics(
             self._central, [name for edge in self._edges for name in edge.central_names(topics)]
         )

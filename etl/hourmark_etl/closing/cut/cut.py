@@ -288,7 +288,7 @@ class CutTaker:
         return ClosingPhase.CONTROL
 
     def _describe_overdue(self, frontiers: Collection[Frontier]) -> list[str]:
-        """Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s."""
+        # Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s.
         waiting = [
             f
             for f in frontiers
@@ -326,10 +326,8 @@ class CutTaker:
         )
 
     def _not_staged(self) -> ClosingPhase | Waiting | None:
-        """Return None if everything is staged, else what is missing.
-
-        If a log has become shorter than the cut, the cut can never be reached and starts again.
-        """
+        # Return None if everything is staged, else what is missing. If a log has become shorter
+        # than the cut, the cut can never be reached and starts again.
         behind, now_s = (
             self._progress.find_unstaged_partitions(self._central),
             self._clock.monotonic_s(),
@@ -400,7 +398,7 @@ class CutTaker:
         return ClosingPhase.ARRIVAL
 
     def _drop_unavailable_types(self, frontiers: Collection[Frontier]) -> None:
-        """Remove types that are no longer open or readable, or whose topic has a gap."""
+        # Remove types that are no longer open or readable, or whose topic has a gap.
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:
@@ -410,7 +408,7 @@ class CutTaker:
                 self._not_ready[event_type] = (why,)
 
     def _abandon_cut(self) -> Waiting:
-        """End a cut that has no types left, and return why each type left it."""
+        # End a cut that has no types left, and return why each type left it.
         waiting = self._waiting(
             ClosingPhase.REPORTS,
             [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what],
@@ -419,7 +417,7 @@ class CutTaker:
         return waiting
 
     def _drop_lagging_types(self, behind: Mapping[str, str]) -> None:
-        """Move types whose topics lag behind to the next cut, so that they do not delay others."""
+        # Move types whose topics lag behind to the next cut, so that they do not delay others.
         for event_type in [t for t in self._chosen if events_topic(t) in behind]:
             del self._chosen[event_type]
             self._not_ready[event_type] = (behind[events_topic(event_type)],)
@@ -460,10 +458,8 @@ class CutTaker:
         self._topics = [t for t in self._topics if t not in topics]
 
     def _stalled_types(self) -> set[str]:
-        """Return the types without staging progress for a long time; their shard's query may hang.
-
-        It is empty while any other awaited type is being staged.
-        """
+        # Return the types without staging progress for a long time; their shard's query may hang.
+        # It is empty while any other awaited type is being staged.
         awaited = {
             t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))]
             for t in self._chosen
@@ -472,18 +468,14 @@ class CutTaker:
         return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
 
     def _is_stalled(self, p: Partition) -> bool:
-        """Return whether a partition's staging has stopped, given how long its batches take.
-
-        The second batch after a cut contains everything that the cut awaits.
-        """
+        # Return whether a partition's staging has stopped, given how long its batches take. The
+        # second batch after a cut contains everything that the cut awaits.
         stood_s = self._clock.monotonic_s() - self._staged[p][1]
         return stood_s >= max(STANDING_SECONDS, _BATCHES * self._paces_s.get(p, 0.0))
 
     def _wait_for_stalled(self, waiting: Waiting) -> Waiting:
-        """Keep waiting for stalled types, but restart the cut once it is 120 s old.
-
-        The stalled types then leave the new cut immediately.
-        """
+        # Keep waiting for stalled types, but restart the cut once it is 120 s old. The stalled
+        # types then leave the new cut immediately.
         if self._clock.now_ms() - self._taken_at_ms >= STANDING_SECONDS * 1000:
             self._restart()
         return waiting
@@ -491,10 +483,8 @@ class CutTaker:
     def _waiting(
         self, phase: ClosingPhase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
-        """Build the result of a poll.
-
-        Types in the cut wait for `what`; the others wait for what excludes them from it.
-        """
+        # Build the result of a poll. Types in the cut wait for `what`; the others wait for what
+        # excludes them from it.
         said = limit_lines(what)
         in_cut = (
             dict.fromkeys(self._chosen, (phase, said))

@@ -200,12 +200,10 @@ class EdgeSite:
         ]
 
     def _checked_position(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
-        """Return the mirror's position, or the last check's if the mirror has not moved past it.
-
-        After a gap was accepted, the mirror's position lies before it until the mirror copies a
-        record. The result never exceeds the log start: records after it exist but are not copied
-        yet.
-        """
+        # Return the mirror's position, or the last check's if the mirror has not moved past it.
+        # After a gap was accepted, the mirror's position lies before it until the mirror copies a
+        # record. The result never exceeds the log start: records after it exist but are not copied
+        # yet.
         position = self._positions.get(partition, 0)
         return max(position, min(before.mirror_next, start)) if before else position
 

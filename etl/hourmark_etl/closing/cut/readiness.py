@@ -85,12 +85,9 @@ def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
 
 
 def _is_live(r: ReportedSource, heard_ms: int) -> bool:
-    """Return whether hours wait for the reporter.
-
-    A delivery service that has fallen silent while another one reports is not awaited: events that
-    it did not acknowledge are not promised, and hosts that wait for its response delay the hour
-    themselves.
-    """
+    # Return whether hours wait for the reporter. A delivery service that has fallen silent while
+    # another one reports is not awaited: events that it did not acknowledge are not promised, and
+    # hosts that wait for its response delay the hour themselves.
     return (
         not r.goodbye
         and not r.waived

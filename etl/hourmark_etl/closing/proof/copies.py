@@ -68,7 +68,7 @@ class LookupItem(NamedTuple):
 
     Attributes:
         rows: The late rows.
-        closed: Closed buckets for each frontier of `rows.asked`.
+        closed: Closed buckets for each frontier of `rows.frontier_indexes`.
     """
 
     rows: RowsItem
@@ -79,7 +79,7 @@ class UnmatchedRows(NamedTuple):
     """The late rows of one task that are not copies of rows in closed buckets.
 
     Attributes:
-        found: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids that no
+        found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids that no
             closed bucket contains.
         unknown: By frontier index, why rows could not be checked.
     """
@@ -103,7 +103,7 @@ def check_late_rows(
         storage: The storage.
         database: The ledger.
         frontiers: The frontiers by index.
-        ranges: The settled ranges, columns `asked` (frontier index), `hour` and `range_id`.
+        ranges: The settled ranges, columns `frontier_index` (frontier index), `hour` and `range_id`.
         unit_bytes_max: Maximum size of a task in bytes of datums.
 
     Returns:
@@ -115,8 +115,8 @@ def check_late_rows(
     if not len(ranges):
         return {}
     hours = defaultdict[int, set[int]](set)
-    for key in distinct_values(ranges, ["asked", "hour"]).to_pylist():
-        hours[key["asked"]].add(key["hour"])
+    for key in distinct_values(ranges, ["frontier_index", "hour"]).to_pylist():
+        hours[key["frontier_index"]].add(key["hour"])
     of = {at: frontiers[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))
     late = {
@@ -137,7 +137,9 @@ def check_late_rows(
     return {
         at: LateRowsCheck(
             _second_readings(
-                database, f, [s.found.filter(pc.equal(s.found.column("asked"), at)) for s in strays]
+                database,
+                f,
+                [s.found.filter(pc.equal(s.found.column("frontier_index"), at)) for s in strays],
             ),
             tuple(sorted({s.unknown[at] for s in strays if at in s.unknown})),
         )
@@ -151,12 +153,12 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     Args:
         item: The rows and the closed buckets to search.
         storage: The storage.
-        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
     """
     rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
     own = {
-        at: rows_once.filter(pc.equal(rows_once.column("asked"), at))
+        at: rows_once.filter(pc.equal(rows_once.column("frontier_index"), at))
         for at in item.rows.frontier_indexes
     }
     told = find_contained_ids(

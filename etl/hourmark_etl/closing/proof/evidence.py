@@ -106,7 +106,7 @@ class PromiseWindows(NamedTuple):
 
     frontiers: tuple[
         tuple[int, str, int, AuditOffsets | None], ...
-    ]  # asked, type, hour, settled_next (None: no earlier hours')
+    ]  # frontier index, type, hour, settled_next (None: no earlier hours')
     below: AuditOffsets | None  # None: no upper limit
 
     @classmethod
@@ -130,11 +130,11 @@ class PromiseWindows(NamedTuple):
         """Return the promises that count for the hours, one row per promise and frontier.
 
         Args:
-            rows: Audit records, schema AUDIT_SCHEMA.
+            rows: Rows of a staged file of audit records.
             site: Site of all rows.
 
         Returns:
-            A table of schema PROMISED.
+            A table with the columns of `PROMISED`; it has no rows if no promise counts.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
@@ -149,11 +149,11 @@ class PromiseWindows(NamedTuple):
         """Return the promises that closed hours have settled already, regardless of the cut.
 
         Args:
-            rows: Audit records, schema AUDIT_SCHEMA.
+            rows: Rows of a staged file of audit records.
             site: Site of all rows.
 
         Returns:
-            A table of schema PROMISED.
+            A table with the columns of `PROMISED`; it has no rows if no promise is settled.
         """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
@@ -169,7 +169,7 @@ class PromiseWindows(NamedTuple):
         kinds = ("int32", "string", "int64", "int64")
         frontiers = pa.table(
             [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)],
-            ["asked", "type", "own", "settled"],
+            ["frontier_index", "type", "own", "settled"],
         )
         return rows.join(frontiers, "type", join_type="inner", use_threads=False)
 
@@ -194,12 +194,14 @@ def plan_row_items(
     )
     items = []
     for unit in units:
-        asked = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
+        frontier_indexes = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
         items.append(
             RowsItem(
                 unit,
-                asked,
-                tuple((at, path) for at in asked for path in earlier_unaudited.get(at, ())),
+                frontier_indexes,
+                tuple(
+                    (at, path) for at in frontier_indexes for path in earlier_unaudited.get(at, ())
+                ),
             )
         )
     unlisted = [
@@ -280,7 +282,7 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
     Args:
         item: The task to read.
         storage: The storage.
-        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
     """
     distinct = distinct_pairs(semi_join(read_item_rows(item, storage), ranges, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
@@ -289,13 +291,13 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
 def read_settled_promises(
     item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that earlier hours have settled, schema PROMISED.
+    """Return the promises of some byte ranges that closed hours have settled already.
 
     Args:
         item: The files of audit records to read.
         storage: The storage.
         windows: Determines what is settled.
-        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
     """
     found = [
         semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
@@ -323,7 +325,7 @@ def read_matching_promises(
         below_offsets: Central audit offsets after the last ones, by site.
 
     Returns:
-        A table of schema AUDIT_SCHEMA.
+        The matching rows, with all columns of the files.
     """
     found = [AUDIT_SCHEMA.empty_table()]
     for path, site in item.files:
@@ -348,12 +350,12 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 
 def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """Return the rows of a task, including earlier unaudited rows, as a table of schema ROWS."""
+    """Return the staged rows of a task, including earlier unaudited rows, with the columns of `ROWS`."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
-    asked = np.array(item.frontier_indexes, np.int32)[read.column("listing").to_numpy()]
+    frontier_indexes = np.array(item.frontier_indexes, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
         [
-            _as_rows(read, asked, earlier=False),
+            _as_rows(read, frontier_indexes, earlier=False),
             *(_earlier(storage, at, path, item.unit.slot) for at, path in item.earlier),
         ]
     )
@@ -381,7 +383,7 @@ def read_unaudited(storage: Storage, path: str) -> pa.Table:
         return UNAUDITED_SCHEMA.empty_table()
 
 
-def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> pa.Table:
+def _earlier(storage: Storage, frontier_indexes: int, path: str, slot: IdRange | None) -> pa.Table:
     rows = read_unaudited(storage, path)
     if slot is not None:
         ids = rows.column("event_id")
@@ -389,12 +391,14 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
             pa.scalar(edge.to_bytes(16, "big"), ids.type) for edge in (slot.low, slot.high)
         )
         rows = rows.filter(pc.and_(pc.greater_equal(ids, low), pc.less_equal(ids, high)))
-    return _as_rows(rows, np.full(len(rows), asked, np.int32), earlier=True)
+    return _as_rows(rows, np.full(len(rows), frontier_indexes, np.int32), earlier=True)
 
 
-def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
+def _as_rows(rows: pa.Table, frontier_indexes: Int32s, *, earlier: bool) -> pa.Table:
     own = [rows.column(name) for name in ROWS.names[1:5]]
-    return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
+    return pa.table(
+        [pa.array(frontier_indexes), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS
+    )
 
 
 def origin_hours(rows: pa.Table) -> Collection[int]:

@@ -208,37 +208,37 @@ class Prover:
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
         ]
 
-    def _by_join(self, asked: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
-        rows = self._rows_items(asked)
-        verdict = self._compare_all_ranges(rows, asked, below)
-        older = self._settled_promises(asked, verdict, below)
+    def _by_join(self, frontiers: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
+        rows = self._rows_items(frontiers)
+        verdict = self._compare_all_ranges(rows, frontiers, below)
+        older = self._settled_promises(frontiers, verdict, below)
         unaudited = anti_join(verdict.unaudited, older, KEY)
         unmet, passed_over = _split_settled(verdict.unmet, older)
         found = RangeComparison(verdict, unaudited, unmet, passed_over)
-        files = self._keep_unaudited(asked, rows, unaudited)
+        files = self._keep_unaudited(frontiers, rows, unaudited)
         settled = _settled_ranges(verdict.unaudited, older, passed_over)
         told = check_late_rows(
-            self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max
+            self.runner, self.storage, self.database, frontiers, settled, self.unit_bytes_max
         )
         return {
             at: build_proof(at, f, found, files.get(at), told.get(at, LateRowsCheck()))
-            for at, f in asked.items()
+            for at, f in frontiers.items()
         }
 
-    def _rows_items(self, asked: Mapping[int, Frontier]) -> list[RowsItem]:
-        groups = listed_groups(self.database, list(asked.values()))
+    def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[RowsItem]:
+        groups = listed_groups(self.database, list(frontiers.values()))
         earlier = defaultdict[str, list[str]](list)
         for file in unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
-        listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
+        listed = {at: (f, g) for (at, f), g in zip(frontiers.items(), groups, strict=True)}
         return plan_row_items(
-            listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max
+            listed, {at: earlier[f.event_type] for at, f in frontiers.items()}, self.unit_bytes_max
         )
 
     def _compare_all_ranges(
         self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
-        """Compare all ranges in the driver, or in tasks if there are many."""
+        # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
             g
             for of in counting_promises(self.database, list(frontiers.values()), below)
@@ -268,10 +268,8 @@ class Prover:
     def _settled_promises(
         self, frontiers: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
     ) -> pa.Table:
-        """Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
-
-        Each file is read once for all frontiers.
-        """
+        # Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
+        # Each file is read once for all frontiers.
         keys = distinct_values(
             pa.concat_tables([_ranges_of_unmet(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
         )
@@ -282,11 +280,13 @@ class Prover:
             ]
         )
         late = keys.filter(
-            pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()])
+            pa.array(
+                keys.column("hour").to_numpy() < own_s[keys.column("frontier_index").to_numpy()]
+            )
         )
         by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
-            if len(own := late.filter(pc.equal(late.column("asked"), at))):
+            if len(own := late.filter(pc.equal(late.column("frontier_index"), at))):
                 for g in promises_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
@@ -310,7 +310,7 @@ class Prover:
         )
 
     def _keep_unaudited(
-        self, asked: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
+        self, frontiers: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
     ) -> dict[int, UnauditedFile]:
         total = pc.sum(unaudited.column("rows")).as_py() or 0
         if total > UNAUDITED_ROWS_MAX:
@@ -326,7 +326,7 @@ class Prover:
             )
         if not len(unaudited):
             return {}
-        concerned = set(unaudited.column("asked").to_pylist())
+        concerned = set(unaudited.column("frontier_index").to_pylist())
         work = functools.partial(read_new_unaudited, storage=self.storage, ranges=unaudited)
         rows = pa.concat_tables(
             self.runner.map(work, [i for i in items if concerned & set(i.frontier_indexes)])
@@ -335,7 +335,10 @@ class Prover:
 
         def write(at: int) -> UnauditedFile:
             return write_unaudited(
-                self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at))
+                self.storage,
+                epoch,
+                frontiers[at],
+                rows.filter(pc.equal(rows.column("frontier_index"), at)),
             )
 
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -347,7 +350,7 @@ class RangeComparison(NamedTuple):
 
     Attributes:
         verdict: The comparison.
-        unaudited: Ranges without an audit record, columns `asked`, `hour`, `range_id` and `rows`.
+        unaudited: Ranges without an audit record, columns `frontier_index`, `hour`, `range_id` and `rows`.
         unmet: Promises that are not kept.
         passed_over: Duplicates of promises that were settled earlier.
     """
@@ -411,7 +414,7 @@ def complete_sums(
     Raises:
         Unreadable: A staged file must be staged again first.
     """
-    wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (asked, hour)
+    wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (frontier index, hour)
     for at, of in enumerate(sums):
         for g in of.partially_counted:
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
@@ -421,10 +424,10 @@ def complete_sums(
             {at: frontiers[at] for at, _ in hours}, cut_offsets
         ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
-            if (p["asked"], p["hour"]) in hours:
+            if (p["frontier_index"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
                 checksum, unchecked = p["checksum"] or 0, p["count"] if p["checksum"] is None else 0
-                promised[p["asked"]][p["hour"]] += Sums(
+                promised[p["frontier_index"]][p["hour"]] += Sums(
                     1, p["count"], to_unsigned(digest), checksum, unchecked
                 )
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
@@ -449,7 +452,9 @@ def build_proof(
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)
     unaudited = Counter[int]()
-    rows = comparison.unaudited.filter(pc.equal(comparison.unaudited.column("asked"), index))
+    rows = comparison.unaudited.filter(
+        pc.equal(comparison.unaudited.column("frontier_index"), index)
+    )
     for row in rows.select(["hour", "rows"]).to_pylist():
         unaudited[row["hour"]] += row["rows"]
     promised = {
@@ -504,10 +509,8 @@ def _settled_ranges(
 def _split_settled(
     unmet: Sequence[UnmetPromise], older: pa.Table
 ) -> tuple[list[UnmetPromise], list[UnmetPromise]]:
-    """Split unmet promises into those that earlier promises do not settle and those that they do.
-
-    A promise with the same ids and another checksum is not settled.
-    """
+    # Split unmet promises into those that earlier promises do not settle and those that they do. A
+    # promise with the same ids and another checksum is not settled.
     settled = defaultdict[tuple[Any, ...], set[int | None]](set)
     for *content, checksum in (tuple(promise.values()) for promise in older.to_pylist()):
         settled[tuple(content)].add(checksum)

@@ -87,7 +87,7 @@ class SealedHour(NamedTuple):
 
 
 class WriteLimits(NamedTuple):
-    """Limits for writing.
+    """Size limits and parallelism for writing buckets.
 
     Attributes:
         unit_bytes_max: Maximum size of a unit in bytes of datums.
@@ -358,10 +358,8 @@ def _select_rows(
     result: WriteResult,
     datum_bytes_max: int,
 ) -> _Chosen:
-    """Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
-
-    Totals of what was read, duplicates, invalid rows and lookup errors are added to `result`.
-    """
+    # Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
+    # Totals of what was read, duplicates, invalid rows and lookup errors are added to `result`.
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
     _add(result.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
@@ -428,7 +426,7 @@ def _sort_keys(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
 
 
 def _split_into_runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[DatumRun]:
-    """Yield the rows of each container as a run and write their ids to the index."""
+    # Yield the rows of each container as a run and write their ids to the index.
     if not len(chosen.keys):
         return
     offsets, data = binary_buffers(chosen.datums)
