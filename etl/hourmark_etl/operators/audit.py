@@ -129,13 +129,13 @@ class ReconciliationSummary:
             )
         if self.oldest_bucket is None:
             return (
-                f"nothing to compare yet: {known}; `hourmark bucket ls` says what each type's "
+                f"nothing to compare yet: {known}; `hourmark bucket ls` shows what each type's "
                 "next hour waits for"
             )
         named = f"{self.event_type} " if self.event_type else ""
         more = (
             f"the oldest bucket is of {self.oldest_bucket}: `hourmark audit {named}--from "
-            f"{self.oldest_bucket}` looks at all"
+            f"{self.oldest_bucket}` compares all buckets"
         )
         return f"nothing to compare: {known}; {more}"
 
@@ -273,11 +273,11 @@ def _with_ranges(
         )
         named = ranges_of(by_label[d.hour]) if concerned else None
         differences.append(dataclasses.replace(d, ranges=named or ()))
-    told = {d.hour for d in differences if d.stage is ReconciliationStage.PROOF}
+    reported_hours = {d.hour for d in differences if d.stage is ReconciliationStage.PROOF}
     for label, book in by_label.items() if deep else ():
         hour_s = Hour.parse(label, facts.bucket_seconds).start_s
         proved = book.state == Grade.PROVED.value and not may_have_waived(facts, hour_s)
-        if proved and label not in told and (named := ranges_of(book)):
+        if proved and label not in reported_hours and (named := ranges_of(book)):
             found = make_difference(
                 facts,
                 hour_s,
@@ -308,7 +308,7 @@ def _ranges(
             config.etl.unit_bytes_max,
         )
     except Unreadable as error:
-        return (f"ranges cannot be told: {error}",)
+        return (f"the byte ranges cannot be determined: {error}",)
 
 
 def _printed(
@@ -322,14 +322,14 @@ def _printed(
 ) -> Iterator[str]:
     hours = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
     if as_json:
-        told = {
+        document = {
             "types": {name: sum_accounts(books.hours) for name, books in found.items()},
             "hours": hours,
             "differences": [dataclasses.asdict(d) for d in differences],
             "files": [dataclasses.asdict(f) for f in files],
             "looked_at": seen.to_json(),
         }
-        yield json.dumps(told, indent=1)
+        yield json.dumps(document, indent=1)
         return
     if by_hour:
         yield from format_table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))

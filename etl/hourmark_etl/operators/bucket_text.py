@@ -89,14 +89,14 @@ def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         *(
             (
                 f"  unknown     source {source} may have lost more, on {count} occasions: its "
-                "hosts' tailers say of which files"
+                "hosts' tailers report the files"
             )
             for source, count in manifest.unknown.items()
         ),
         *(
             (
                 f"  received    source {source}: what never reached a disk of its hosts "
-                "cannot be asked for again"
+                "cannot be sent again"
             )
             for source in manifest.unrepeatable
         ),

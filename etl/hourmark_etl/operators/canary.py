@@ -242,7 +242,10 @@ def _watch(
         registry=registry,
     )
     alarmed = Gauge(
-        "hourmark_canary_late", "1 where canary-late stands.", ["site"], registry=registry
+        "hourmark_canary_late",
+        "1 while the alarm canary-late is active.",
+        ["site"],
+        registry=registry,
     )
     stop_on_signals(lambda _: stopping.set())
     stop = serve_metrics(registry, "canary", "127.0.0.1", port)

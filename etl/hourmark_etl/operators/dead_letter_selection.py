@@ -127,7 +127,7 @@ class FilteredDeadLetters:
         if not self.read_count:
             return "no dead letter was found"
         return (
-            f"{self.match_count:,} of {self.read_count:,} dead letters that were looked at, back to "
+            f"{self.match_count:,} of {self.read_count:,} dead letters that were read match, back to "
             f"{self.oldest}"
         )
 

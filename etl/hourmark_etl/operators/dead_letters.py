@@ -92,7 +92,7 @@ def _options(command: _Command) -> _Command:
                 type=click.IntRange(1, 100_000_000),
                 default=RECORDS_MAX,
                 show_default=True,
-                help="How many of the topic's newest records are looked at.",
+                help="Maximum number of the topic's newest records to read.",
             ),
         )
     ):

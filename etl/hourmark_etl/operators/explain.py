@@ -30,18 +30,18 @@ STALE_SECONDS: Final = (
 REASONS_SHOWN: Final = 20
 
 _DO_MIRROR: Final = (
-    "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of "
+    "see how far the mirror is: `hourmark mirror lag`; if it makes no progress, see the log of "
     "`hourmark mirror run`"
 )
 _DO_STAGING: Final = (
     "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off "
-    "by itself"
+    "automatically"
 )
 _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
     ClosingPhase.REPORTS: (
         "a source: see that it runs and reports; a clock: set it right; records that may be "
         "missing: `hourmark mirror verify` "
-        "names them, and if they are gone for good, `hourmark bucket force` closes without them"
+        "names them, and if they are lost permanently, `hourmark bucket force` closes without them"
     ),
     ClosingPhase.CONTROL: _DO_MIRROR,
     ClosingPhase.PROMISES: _DO_STAGING,
@@ -59,16 +59,16 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "ledger lacks; files of a closed "
         "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes "
         "without the rows that cannot be "
-        "written, or without what only the lost bucket tells, and the marker says so"
+        "written, or without what only the lost bucket contains, and the marker states it"
     ),
     ClosingPhase.STAGED: (
         "bring the file back from a copy of the storage root: Kafka no longer holds its "
-        "records; it is read by itself then"
+        "records; it is then read automatically"
     ),
     ClosingPhase.PROOF: (
-        "what is on its way arrives by itself, and the proof is tried again; `hourmark audit "
+        "events that are on their way arrive automatically, and the proof is repeated; `hourmark audit "
         "{type} --from {hour} --to {hour}` "
-        "says at which stage events are missing"
+        "shows at which stage events are missing"
     ),
     ClosingPhase.CONFLICT: (
         "let all delivery services run one version; nothing is missing, and waiting does not "
@@ -76,8 +76,8 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "{hour}` closes with the events of both, and names the range"
     ),
     ClosingPhase.PUBLISHING: (
-        "move away what stands at the bucket's path and is not Hourmark's; publishing is "
-        "tried again by itself"
+        "move files that are not Hourmark's away from the bucket's path; publishing is "
+        "retried automatically"
     ),
     ClosingPhase.LEDGER: (
         "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, "
@@ -85,12 +85,12 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "`hourmark ledger rebuild`"
     ),
     ClosingPhase.SERVERS: (
-        "see that the server named is up and can be reached from the driver; closing goes on "
-        "by itself"
+        "see that the server named is up and can be reached from the driver; closing continues "
+        "automatically"
     ),
     ClosingPhase.STORAGE: (
-        "see that the file system is up, has space, and is not in safe mode; closing goes on "
-        "by itself"
+        "see that the file system is up, has space, and is not in safe mode; closing continues "
+        "automatically"
     ),
 }
 _BY_NO_DEADLINE: Final = (
@@ -282,7 +282,7 @@ def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) 
         reasons = [
             Reason(
                 "the ledger has gone past the hour without a bucket",
-                "`hourmark ledger check` says what is wrong with it",
+                "`hourmark ledger check` reports what is wrong with it",
             )
         ]
     else:
@@ -350,7 +350,7 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
         if facts.driver_heartbeat_ms is not None:
             since, do = (
                 "what follows is as old as that",
-                f"{do}; the log of the last one says why it stopped",
+                f"{do}; the log of the last one states why it stopped",
             )
         yield Reason(f"{silent}, and {since}", do, facts.driver_heartbeat_ms)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
@@ -382,7 +382,7 @@ def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
     if not (silent or stale or behind or wait or f.alarm or facts.override):
         yield Reason(
             "nothing that the ledger knows of",
-            "the closer polls every second: ask again, and see what its log says",
+            "the closer polls every second: run the command again, and see the closer's log",
         )
     if facts.set_aside:
         yield Reason(
@@ -444,7 +444,7 @@ def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
     age = f"was {format_duration(age_s)} old then" if silent else f"is {format_duration(age_s)} old"
     what = f"{r.name} ({r.host_id}) {caught_up}; its last report {age}{pending}"
     if silent:
-        do = "start the driver, and ask again: nobody has read what was reported since"
+        do = "start the driver, and run the command again: later reports have not been read yet"
     elif age_s <= SILENT_SECONDS and r.kind == "service":
         do = (
             "it reports, but a request has been under way since then: see its log and the "
@@ -464,7 +464,7 @@ def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
         do = (
             f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken "
             "away drains first "
-            "(`hourmark tail --drain`); one that is gone for good is waived at the deadline"
+            "(`hourmark tail --drain`); one that is lost permanently is waived at the deadline"
         )
     return Reason(what, do, r.caught_up_at_ms)
 

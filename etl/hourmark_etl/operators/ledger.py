@@ -75,7 +75,7 @@ def check(as_json: bool, config: Config) -> None:
         raise Finding(
             f"{len(found)} findings. A ledger that does not know a marker is an older copy: "
             "restore the newest one, or make it "
-            "anew by `hourmark ledger rebuild --into URL`; docs/operations.md says more"
+            "anew by `hourmark ledger rebuild --into URL`; see docs/operations.md"
         )
 
 

@@ -67,17 +67,17 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
       hourmark bucket why end-song 2026-11-21T06
       hourmark bucket why end-song 2026-11-21T06 --json
     """
-    asked = parse_hour(hour, config)
+    parsed_hour = parse_hour(hour, config)
     now_ms = SystemClock().now_ms()
     try:
         database = open_existing_ledger(config)
     except Unavailable:
-        answer = _closed_on_storage(config, event_type, asked)
+        answer = _closed_on_storage(config, event_type, parsed_hour)
         if answer is None:
             raise
     else:
         with database:
-            answer = explain(_facts(database, config, event_type, asked, now_ms))
+            answer = explain(_facts(database, config, event_type, parsed_hour, now_ms))
     if as_json:
         print_json(dataclasses.asdict(answer))
     else:
@@ -91,14 +91,14 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     "--reason",
     metavar="TEXT",
     required=True,
-    help="Why; it stands in the bucket's manifest for ever.",
+    help="Reason; it is stored permanently in the bucket's manifest.",
 )
 @click.option(
     "--all-types",
     is_flag=True,
     help="Override the next hour of every type: for a gap in promises or reports.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @config_option
 def force(
@@ -137,15 +137,15 @@ def force(
     length_s = config.parsing.bucket_seconds
     with open_existing_ledger(config) as database:
         if event_type is not None and hour is not None:
-            asked = parse_hour(hour, config)
-            facts = _facts(database, config, event_type, asked, now_ms)
+            parsed_hour = parse_hour(hour, config)
+            facts = _facts(database, config, event_type, parsed_hour, now_ms)
             if (
-                facts.frontier is not None and facts.frontier.hour == asked
+                facts.frontier is not None and facts.frontier.hour == parsed_hour
             ):  # `put_override` refuses any other hour
                 check_effective(facts.frontier, facts.blocker)
                 _confirm(facts, yes)
-            put_override(database, event_type, asked, reason, by, now_ms)
-            ordered = {event_type: asked}
+            put_override(database, event_type, parsed_hour, reason, by, now_ms)
+            ordered = {event_type: parsed_hour}
         else:
             _confirm_all(database, length_s, yes)
             ordered = put_overrides(database, length_s, reason, by, now_ms)
@@ -167,7 +167,7 @@ def force(
             what = "sealed already, and closes as it is" if name in sealed else "ordered"
             click.echo(
                 f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} "
-                f"{ordered_hour}` says how it goes"
+                f"{ordered_hour}` shows its progress"
             )
     if silent:
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
@@ -199,8 +199,8 @@ def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, A
         seen_ms = last_heartbeat_ms(database)
     now_ms = SystemClock().now_ms()
     silent = describe_missing_driver(seen_ms, now_ms)
-    asked = [f for f in found if event_type in (None, f.event_type)]
-    return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
+    selected = [f for f in found if event_type in (None, f.event_type)]
+    return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in selected]
 
 
 def _frontier_row(
@@ -257,15 +257,15 @@ def _facts(
 def _confirm(facts: HourFacts, yes: bool) -> None:
     answer = explain(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
-    told = {
+    explanations = {
         "open": "closing it by force takes as it is, and names in the manifest:",
         "sealed": "it is sealed already: the override gives up what a lost staged file held of "
         "it, if Kafka no longer has that, "
         "and rows that cannot be written, and nothing else; then it closes as "
         "forced, and names them",
     }
-    if answer.state in told:
-        click.echo(told[answer.state], err=True)
+    if answer.state in explanations:
+        click.echo(explanations[answer.state], err=True)
         no_bucket = answer.state == "open" and facts.missing_driver is not None
         for reason in answer.reasons[no_bucket:]:  # without the first, which is about the driver
             click.echo(f"  {reason.what}", err=True)

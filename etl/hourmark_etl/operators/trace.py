@@ -65,13 +65,13 @@ _CLOCKS_APART_MS = 900_000
     type=click.IntRange(1, 100_000_000),
     default=RECORDS_MAX,
     show_default=True,
-    help="How many records of Kafka a step looks at.",
+    help="Maximum number of Kafka records that one search reads.",
 )
 @click.option(
     "--site",
     help=(
-        "Of several sites (kafka.further_edges), by alias: look at this one alone. Else at "
-        "each in turn."
+        "Of several sites (kafka.further_edges), by alias: search this one only. Otherwise "
+        "all sites are searched in turn."
     ),
 )
 @json_option
@@ -186,7 +186,8 @@ def _at_a_site(
     if not known:
         raise refused[0]
     return next(
-        (of for of in known if summarize_trace(of[1]).verdict is TraceVerdict.UNKNOWN), known[0]
+        (result for result in known if summarize_trace(result[1]).verdict is TraceVerdict.UNKNOWN),
+        known[0],
     )
 
 

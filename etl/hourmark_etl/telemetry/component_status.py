@@ -52,13 +52,13 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     if not polled_ms:
         return ComponentStatus(
             ComponentState.RUNNING,
-            f"answers at {address}, and has not looked yet; {known.detail}",
+            f"responds at {address}, but has not polled yet; {known.detail}",
             heard_at_ms=now_ms,
         )
     state = ComponentState.SILENT if now_ms - polled_ms > HANGS_MS else ComponentState.RUNNING
     return ComponentStatus(
         state,
-        f"looked {format_age(polled_ms, now_ms)} ago ({address}); {known.detail}",
+        f"polled {format_age(polled_ms, now_ms)} ago ({address}); {known.detail}",
         heard_at_ms=polled_ms,
     )
 
@@ -76,11 +76,11 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
             ComponentState.UNKNOWN,
             f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
         )
-    said = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
+    detail = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
     return ComponentStatus(
         ComponentState.NOT_RUNNING
         if describe_missing_driver(seen_ms, now_ms)
         else ComponentState.RUNNING,
-        said,
+        detail,
         heard_at_ms=seen_ms,
     )

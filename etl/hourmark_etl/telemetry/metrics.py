@@ -270,7 +270,7 @@ class EtlMetrics:
         )
         self.unknown_losses = gauge(
             "hourmark_etl_host_unknown_losses",
-            "Occasions of loss on hosts that nobody can measure.",
+            "Losses on hosts whose size is unknown.",
         )
         self.watermark_lag = gauge(
             "hourmark_etl_watermark_lag_seconds",

@@ -134,12 +134,12 @@ class DriverProgress:
         return frontiers(self._database, self._bucket_seconds)
 
     def _poll(self, now_s: float) -> None:
-        now_ms, found, said = self._clock.now_ms(), self._frontiers(), reporters(self._database)
-        lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, said, now_ms).values()]
+        now_ms, found, reports = self._clock.now_ms(), self._frontiers(), reporters(self._database)
+        lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, reports, now_ms).values()]
         self._metrics.set_gauges(
             compute_gauges(
                 found,
-                said,
+                reports,
                 set_aside=unreviewed_records(self._database),
                 unreadable=len(read_errors(self._database)),
                 buckets_in_conflict=len(
@@ -161,10 +161,10 @@ class DriverProgress:
         quiet = totals == self._logged_totals and oldest is None and not closing_error
         if quiet and now_s - self._logged_at_s < QUIET_SECONDS:
             return
-        said = reporters(self._database)
+        reports = reporters(self._database)
         behind = (
-            format_caught_up(slowest_source(found, said), now_ms)
-            if said
+            format_caught_up(slowest_source(found, reports), now_ms)
+            if reports
             else "no source has reported yet"
         )
         _LOG.info(
@@ -222,12 +222,12 @@ def format_progress(
         closing_error: Readable reason why no bucket can be closed; empty if there is none.
     """
     events = increase.timely + increase.late
-    said = [
+    parts = [
         f"{format_count(events, 'event')} staged in {format_duration(interval_s)} "
         f"({events / interval_s:,.0f}/s)"
     ]
     if increase.late:
-        said.append(
+        parts.append(
             f"{increase.late:,.0f} of them late, by {format_duration(increase.late_seconds / increase.late)} "
             "on average"
         )
@@ -236,22 +236,22 @@ def format_progress(
             format_count(increase.batches, "batch", "batches"),
             increase.batch_seconds / increase.batches,
         )
-        said.append(f"{format_count(increase.files, 'file')} in {batches} of {each_s:.1f} s")
+        parts.append(f"{format_count(increase.files, 'file')} in {batches} of {each_s:.1f} s")
     closed = f"{format_count(increase.buckets, 'bucket')} closed"
-    said.append(
+    parts.append(
         f"{closed}, {increase.not_proved:,.0f} not as proved" if increase.not_proved else closed
     )
-    said.append(catch_up)
+    parts.append(catch_up)
     if overdue is not None:
         what = "; ".join(overdue.causes[:3]) or "the closer's next poll"
-        said.append(
+        parts.append(
             f"oldest open bucket {overdue.event_type} {overdue.hour}, ended "
             f"{format_duration(overdue.age_s)} ago, waits for: {what} "
             f"(`hourmark bucket why {overdue.event_type} {overdue.hour}`)"
         )
     if closing_error:
-        said.append(f"closing waits: {closing_error}")
-    return "; ".join(said)
+        parts.append(f"closing waits: {closing_error}")
+    return "; ".join(parts)
 
 
 class BatchListener(StreamingQueryListener):

@@ -95,11 +95,11 @@ def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path:
     metrics, port = EtlMetrics(), free_port()
     stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
-        assert "has not looked yet" in ask(tmp_path, port).detail
+        assert "has not polled yet" in ask(tmp_path, port).detail
         metrics.last_poll.set(NOW_MS / 1000 - 3)
         looked = ask(tmp_path, port)
         assert looked.state is ComponentState.RUNNING and looked.heard_at_ms == NOW_MS - 3000
-        assert looked.detail.startswith(f"looked 3 s ago (127.0.0.1:{port}); ")
+        assert looked.detail.startswith(f"polled 3 s ago (127.0.0.1:{port}); ")
         assert f"commit {lease.epoch}" in looked.detail
         assert ask(tmp_path, port, NOW_MS + HANGS_MS).state is ComponentState.SILENT
     finally:

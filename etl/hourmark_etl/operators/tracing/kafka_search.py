@@ -321,13 +321,13 @@ class KafkaSearch:
         return self._query_cluster(ClusterRole.CENTRAL, "the mirror's positions", search)
 
     def _query_cluster(
-        self, site: ClusterRole, what: str, ask: Callable[[], SearchResult[T]]
+        self, site: ClusterRole, what: str, search: Callable[[], SearchResult[T]]
     ) -> SearchResult[T]:
         def known() -> SearchResult[T]:
             if site in self._unavailable:
                 raise Unavailable(self._unavailable[site])
             try:
-                return ask()
+                return search()
             except Unavailable as error:
                 self._unavailable[site] = str(error)
                 raise
@@ -523,7 +523,7 @@ def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
     left = (
         ""
         if spans.is_complete
-        else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
+        else "; some are no longer in the log, or were not read (--since, --until, --records-max)"
     )
     return f"{topic}: {format_count(spans.records, 'record')} {span}{left}"
 

@@ -149,15 +149,15 @@ def parse_host_trace(
     """
     try:
         fields: Any = json.loads(output)
-        says = HostTrace(
+        host = HostTrace(
             str(fields["stage"]), str(fields["path"]), str(fields["next"]), int(fields["losses"])
         )
         if fields["offset"] is None or fields["file_id"] is None:
-            return None, says
+            return None, host
         file = str(fields["host_id"]), str(fields["file_id"])
         return FilePositionQuery(
             *file, int(fields["offset"]), int(fields["generation"]), event_type
-        ), says
+        ), host
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(
             "--from: this is not what `hourmark tail trace FILE:LINE --json` prints "

@@ -240,7 +240,10 @@ class StorageSearch:
         except HourmarkError as error:
             manifest = find_manifest(self._storage, event_type, hour)
             own = () if manifest is None else (_closed(event_type, hour, manifest),)
-            return own, f"; later ones were not looked into, which may hold it as late: {error}"
+            return (
+                own,
+                f"; later buckets, which may have it as a late event, were not searched: {error}",
+            )
 
     def _staged_in(
         self,

@@ -100,11 +100,11 @@ class TraceSummary:
 
 _SUMMARY: Final = {
     TraceVerdict.NOT_FOUND: (
-        "not found in what is still held, or was looked at; that is not to say that it is lost"
+        "not found in the data that still exists and was searched; this does not mean that it is lost"
     ),
-    TraceVerdict.UNKNOWN: "unknown: a server that may know did not answer",
+    TraceVerdict.UNKNOWN: "unknown: a server that may have it did not respond",
     TraceVerdict.ON_HOST: "on its host: no server has acknowledged it",
-    TraceVerdict.ACKNOWLEDGED: "acknowledged, and its record is not found in what is still held, or was looked at",
+    TraceVerdict.ACKNOWLEDGED: "acknowledged, but its record was not found in the data that still exists and was searched",
     TraceVerdict.IN_KAFKA: "in Kafka, at the edge",
     TraceVerdict.MIRRORED: "in Kafka, on the central cluster, and not staged yet",
     TraceVerdict.STAGED: "staged, and in no closed bucket yet",
@@ -221,14 +221,14 @@ def _next_step(verdict: TraceVerdict, results: TraceResults, host: HostTrace | N
     if verdict is TraceVerdict.LOST:
         return (
             "`hourmark mirror verify`, `hourmark ledger check` and `hourmark audit --ranges` "
-            "say what else is missing; report it"
+            "show what else is missing; report it"
         )
     if (
         verdict is TraceVerdict.STAGED
         and (standing := found_value(results.oldest_open_hour)) is not None
     ):
         return (
-            f"`hourmark bucket why {event_type} {standing.hour}` says what the type's next "
+            f"`hourmark bucket why {event_type} {standing.hour}` shows what the type's next "
             "hour waits for"
         )
     if host is not None and (
@@ -242,19 +242,19 @@ def _next_step(verdict: TraceVerdict, results: TraceResults, host: HostTrace | N
             "names files and times"
         )
     return {
-        TraceVerdict.STAGED: "`hourmark bucket ls` says what the type's next hour waits for",
+        TraceVerdict.STAGED: "`hourmark bucket ls` shows what the type's next hour waits for",
         TraceVerdict.MIRRORED: "see in the log of `hourmark etl run` that batches are staged",
         TraceVerdict.IN_KAFKA: (
-            "`hourmark mirror lag` says whether the mirror copies; `hourmark etl run` stages "
+            "`hourmark mirror lag` shows whether the mirror copies; `hourmark etl run` stages "
             "what it has copied"
         ),
         TraceVerdict.ACKNOWLEDGED: (
             "is the byte where a line begins? A blank line makes no record; then `hourmark "
             "audit --ranges`"
         ),
-        TraceVerdict.NOT_FOUND: "see what each step looked at; --since, --until and --records-max "
-        "look further. On the line's host, "
-        "`hourmark tail trace FILE:LINE` says whether it was sent",
+        TraceVerdict.NOT_FOUND: "see what each step searched; --since, --until and --records-max "
+        "extend the search. On the line's host, "
+        "`hourmark tail trace FILE:LINE` shows whether it was sent",
     }.get(verdict, "see that the servers named are up and can be reached from here, and ask again")
 
 
@@ -275,7 +275,7 @@ def _steps(results: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]
         "acknowledged",
         results.audit_record,
         _acknowledged,
-        "no audit record: nobody was told that it is in Kafka",
+        "no audit record: it was never acknowledged",
     )
     yield _step("edge", results.edge_record, _record)
     if results.is_mirrored:
@@ -286,7 +286,7 @@ def _steps(results: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]
             _behind(results.mirror_offset, "the mirror copies"),
         )
     yield _step(
-        "staged", results.staged_row, _staged, _behind(results.staging_offset, "staging goes on")
+        "staged", results.staged_row, _staged, _behind(results.staging_offset, "staging continues")
     )
     yield _step("bucket", results.bucket_record, _in_bucket, _frontier(results))
     if (
@@ -303,18 +303,18 @@ def _steps(results: TraceResults, host: HostTrace | None) -> Iterator[TraceStep]
         yield TraceStep("lost", StepState.YES, what)
 
 
-def _step(name: str, step: SearchResult[Any] | None, tell: Any, why: str = "") -> TraceStep:
+def _step(name: str, step: SearchResult[Any] | None, describe: Any, why: str = "") -> TraceStep:
     if step is None:
-        return TraceStep(name, StepState.NOT_ASKED, "what it is asked by is not known")
+        return TraceStep(name, StepState.NOT_ASKED, "the input of this search is not known")
     if step.error is not None:
         return TraceStep(name, StepState.UNREACHABLE, step.error)
     if step.value is not None:
-        return TraceStep(name, StepState.YES, tell(step.value))
+        return TraceStep(name, StepState.YES, describe(step.value))
     more = f"; {why}" if why else ""
     return TraceStep(
         name,
         StepState.NO if step.is_complete else StepState.NOT_FOUND,
-        f"looked at {step.searched}{more}",
+        f"searched {step.searched}{more}",
     )
 
 

@@ -221,13 +221,13 @@ class EventTracer:
         r = audit.record
         last: tuple[int, str, SearchResult[FoundKafkaRecord]] | None = None
         for event_type, _ in self._promised(r):
-            looked = self.kafka.find_last_event_before(
+            last_event = self.kafka.find_last_event_before(
                 events_topic(event_type), r.range_id, place.offset, audit.at_ms
             )
-            if looked.value is not None and (
-                last is None or looked.value.event["position"] > last[0]
+            if last_event.value is not None and (
+                last is None or last_event.value.event["position"] > last[0]
             ):
-                last = looked.value.event["position"], event_type, looked
+                last = last_event.value.event["position"], event_type, last_event
         if last is None or last[2].value is None:
             return results
         begins_at, event_type, edge = last
@@ -329,7 +329,7 @@ class EventTracer:
         ):  # the topic was recreated since
             record = SearchResult(
                 None,
-                f"{record.searched}, where another event stands: the topic is not the one "
+                f"{record.searched}, which has another event: the topic is not the one "
                 "that was staged",
             )
         return (

@@ -69,7 +69,8 @@ def test_ls_counts_by_reason_type_and_source(run: Run) -> None:
         ("unknown_source", "-", "mistyped", "1"),
     }
     assert (
-        "4 of 4 dead letters that were looked at, back to 2026-11-21T01:40:00.000Z" in result.stderr
+        "4 of 4 dead letters that were read match, back to 2026-11-21T01:40:00.000Z"
+        in result.stderr
     )
 
 

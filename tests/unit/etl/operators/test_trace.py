@@ -106,14 +106,14 @@ def test_each_place_of_its_way_is_told_with_what_comes_next() -> None:
         TraceVerdict.IN_KAFKA,
         StepState.NO,
     )
-    assert "nobody was told" in step(found, "acknowledged").what
+    assert "it was never acknowledged" in step(found, "acknowledged").what
     assert "the mirror copies from offset 0" in step(found, "mirrored").what
     servers.acknowledge()
     servers.copy()
     found = story(servers)
     assert (
         found.verdict is TraceVerdict.MIRRORED
-        and "staging goes on from offset 0" in step(found, "staged").what
+        and "staging continues from offset 0" in step(found, "staged").what
     )
     servers.stage()
     found = story(servers)
@@ -195,7 +195,7 @@ def test_what_retention_took_is_not_found_and_not_lost(servers: Servers) -> None
         TraceVerdict.NOT_FOUND,
         StepState.NOT_FOUND,
     )
-    assert "not to say that it is lost" in found.summary
+    assert "does not mean that it is lost" in found.summary
 
 
 def test_a_bucket_is_told_when_kafka_holds_nothing_any_more(servers: Servers) -> None:
