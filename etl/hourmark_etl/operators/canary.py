@@ -70,7 +70,7 @@ class CanaryMonitor:
         """Return the aliases of all configured sites."""
         return [*self._edges]
 
-    def last_passed_ms(self, site: str) -> LastPassedMs:
+    def last_passed_ms(self, site: str) -> dict[CanaryStep, int | None]:
         """Return, for each pipeline step, the write time of the last canary event that passed it.
 
         Args:

@@ -44,12 +44,12 @@ class DeadLetterFilter(NamedTuple):
     since_ms: int = 0
     until_ms: int = 1 << 62
 
-    def matches(self, letter: Event) -> bool:
+    def matches(self, dead_letter: Event) -> bool:
         """Return whether a dead letter matches all conditions of the filter."""
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
-        return self.since_ms <= unix_ms(letter["event_time"]) < self.until_ms and all(
-            not wanted or letter.get(field) in wanted
+        return self.since_ms <= unix_ms(dead_letter["event_time"]) < self.until_ms and all(
+            not wanted or dead_letter.get(field) in wanted
             for wanted, field in zip(named, fields, strict=True)
         )
 
@@ -156,40 +156,40 @@ def count_by(
     return counts
 
 
-def observation_order(letter: Event) -> tuple[Any, ...]:
+def observation_order(dead_letter: Event) -> tuple[Any, ...]:
     """Return the sort key of a dead letter: time of observation, then source and position."""
-    return letter["event_time"], letter["source"], letter["position"]
+    return dead_letter["event_time"], dead_letter["source"], dead_letter["position"]
 
 
-def format_dead_letter(letter: Event) -> Iterator[str]:
+def format_dead_letter(dead_letter: Event) -> Iterator[str]:
     """Yield lines of text that describe a dead letter: reason, raw line, origin, position in its file.
 
     Characters that are not printable are escaped, so that none controls the terminal.
 
     Args:
-        letter: The decoded dead letter.
+        dead_letter: The decoded dead letter.
     """
-    file = letter["file"]
-    yield f"{format_iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
-    yield f"  line    {_shown(letter['raw'])}"
+    file = dead_letter["file"]
+    yield f"{format_iso(unix_ms(dead_letter['event_time']))} {dead_letter['reason']}: {_printable(dead_letter['detail'])}"
+    yield f"  line    {_shown(dead_letter['raw'])}"
     yield (
-        f"  of      host {_printable(letter['host'])}, source "
-        f"{_printable(letter['declared_source'])}, "
-        f"type {_printable(letter['claimed_type'] or '-')}, rules {letter['rules']}"
+        f"  of      host {_printable(dead_letter['host'])}, source "
+        f"{_printable(dead_letter['declared_source'])}, "
+        f"type {_printable(dead_letter['claimed_type'] or '-')}, rules {dead_letter['rules']}"
     )
-    yield f"  range   {letter['range_id'].hex()} [{letter['range_start']}, {letter['range_end']})"
+    yield f"  range   {dead_letter['range_id'].hex()} [{dead_letter['range_start']}, {dead_letter['range_end']})"
     if file is None:
-        yield f"  place   line {letter['position']} of a batch of {_printable(letter['source'])}"
+        yield f"  place   line {dead_letter['position']} of a batch of {_printable(dead_letter['source'])}"
         return
-    path = _printable(letter["source"])
+    path = _printable(dead_letter["source"])
     yield (
-        f"  place   {path} at byte {letter['position']}, file {file['id']} generation "
+        f"  place   {path} at byte {dead_letter['position']}, file {file['id']} generation "
         f"{file['generation']}"
     )
-    size = len(letter["raw"]) + 1
-    if path == letter["source"]:
+    size = len(dead_letter["raw"]) + 1
+    if path == dead_letter["source"]:
         yield (
-            f"  there   tail -c +{letter['position'] + 1} {shlex.quote(path)} | head -c "
+            f"  there   tail -c +{dead_letter['position'] + 1} {shlex.quote(path)} | head -c "
             f"{size}    (while it has that name)"
         )
 

@@ -89,14 +89,14 @@ class DriverProgress:
         self._logged_totals = metrics.totals()
         self._lock = threading.Lock()
 
-    def record_batch(self, batch: StagedBatch, seconds: float) -> None:
+    def record_batch(self, batch: StagedBatch, duration_s: float) -> None:
         """Count a committed micro-batch in the metrics.
 
         If the ledger cannot be read, a warning is logged and the batch is not counted.
 
         Args:
             batch: The committed batch.
-            seconds: Duration of the batch, in seconds.
+            duration_s: Duration of the batch, in seconds.
         """
         try:
             fixed = overview.fixed_hours(self._database, self._bucket_seconds)
@@ -105,7 +105,7 @@ class DriverProgress:
             return
         now_ms = self._clock.now_ms()
         self._metrics.count_batch(
-            count_batch_events(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms
+            count_batch_events(batch, fixed, self._bucket_seconds, duration_s, now_ms), now_ms
         )
 
     def record_poll(self, closing_error: str = "") -> None:
