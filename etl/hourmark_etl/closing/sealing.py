@@ -272,7 +272,7 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of a decision that are the same for all hours of a round.
+    """The inputs of seal decisions that are the same for all hours of a round.
 
     Attributes:
         cut: The cut.
@@ -298,7 +298,7 @@ def decide_seal(
     override: Override | None,
     context: DecisionContext,
 ) -> Seal | None:
-    """Decide whether an hour is sealed and with which grade. It performs no I/O.
+    """Decide whether an hour can be sealed, and with which grade, without I/O.
 
     The grade is `proved`, `timed_out` past the deadline, or `forced` with an override. The deadline
     is compared with the time of the cut, and never waives a conflict.
@@ -406,7 +406,7 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, Hour]:
-    """Choose the last hour of each type in the next round.
+    """Choose the hours that the next round closes: the last hour of each type.
 
     Args:
         ready: Open frontiers that may close.

@@ -303,7 +303,7 @@ def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
 
 
 def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
-    """Pack bucket rows of whole days that ended at least `KEPT_DAYS` days ago.
+    """Pack the bucket rows of whole days that ended at least 8 days ago, to save space.
 
     A day is not packed while a staged file has rows listed for one of its hours, or while one of
     its rows is damaged (`hourmark ledger check` reports it); later days of the type wait.

@@ -24,7 +24,7 @@ _KEY: Final = "driver_seen_ms"
 
 
 class Heartbeat:
-    """A background thread that writes a heartbeat to the ledger every `BEAT_SECONDS`.
+    """A background thread that writes a heartbeat to the ledger every 15 seconds.
 
     It ends when it is stopped, or when the lease was taken over. If the database does not respond,
     the next heartbeat is written at its usual time.

@@ -109,7 +109,7 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
     """Store read errors in the caller's transaction, with the time of each partition's next retry.
 
-    The pause before a retry doubles with each failure, up to `PAUSE_MS_MAX`.
+    The pause before a retry doubles with each failure, up to 5 minutes.
 
     Args:
         connection: The transaction.

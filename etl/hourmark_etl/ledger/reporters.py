@@ -103,12 +103,12 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 
 
 def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
-    """Return whether a host's report is older than the report known.
+    """Return whether a host's report is older than the latest known report of the host.
 
-    Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
-    later is not older: the known number must be false, and must not suppress the host's reports.
-        Reports of
-    different incarnations are ordered by the services' clocks, within their tolerance.
+    Reports of one incarnation (one start of a tailer or service) are ordered by sequence number. A
+    lower number that arrives minutes later is not older: the known number must be wrong, and must
+    not suppress the host's reports. Reports of different incarnations are ordered by the services'
+    clocks, within the clock tolerance.
 
     Args:
         report: The report that arrived, for one of its sources.

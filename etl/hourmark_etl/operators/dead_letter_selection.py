@@ -143,7 +143,7 @@ def count_by(
 
     Returns:
         Counts by tuple of values in the order of `fields`; a missing value is "-". After
-        `GROUPS_MAX` distinct tuples, all further ones are counted together under "(other)".
+        `GROUPS_MAX` (10,000) distinct tuples, all others are counted together as "(other)".
     """
     counts: dict[tuple[str, ...], DeadLetterCount] = {}
     for letter in dead_letters:

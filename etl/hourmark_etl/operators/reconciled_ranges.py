@@ -50,9 +50,9 @@ def unmet_ranges(
         unit_bytes_max: Maximum size of the rows that are read at once, in bytes.
 
     Returns:
-        One readable line per range with host, path and bytes, at most `NAMED_MAX`, and a last line
-        with the number of further ranges. Empty if all promises are kept. None if some of the
-        staged rows are in files that were already deleted.
+        One readable line per range with host, path and bytes, at most 20, and a last line with the
+        number of other ranges. Empty if all promises are kept. None if some of the staged rows were
+        in files that are already deleted.
 
     Raises:
         Unreadable: A staged file is missing or damaged.

@@ -107,7 +107,7 @@ def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Seconds since the end of the hour for at most `OLDEST_SHOWN` types, the oldest hour first.
+        Seconds since the end of the hour, for at most 10 types, the oldest hour first.
         Types whose hour has not ended, or whose ledger row is damaged, are omitted.
     """
     ended = sorted(

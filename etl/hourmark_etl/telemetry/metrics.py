@@ -86,7 +86,7 @@ class GaugeValues:
     Attributes:
         types: Number of event types by the state of their oldest open hour.
         open_bucket_age: Seconds since the end of the oldest open hour; 0 if none has ended.
-        oldest_open: The same age by event type, for the `OLDEST_SHOWN` oldest hours.
+        oldest_open: Seconds since the end of the open hour by event type, for the 10 oldest.
         types_in_alarm: Number of types whose last proof failed.
         records_set_aside: Number of records that were set aside and not reviewed.
         partitions_unreadable: Number of partitions that cannot be read.

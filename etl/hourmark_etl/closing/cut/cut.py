@@ -519,7 +519,7 @@ def describe_not_staged(
 
 
 def limit_lines(lines: Sequence[str]) -> What:
-    """Return at most 20 lines, followed by `and N more` if there are others."""
+    """Return the first 20 lines, followed by "and N more" if there are others."""
     return (
         tuple(lines)
         if len(lines) <= NAMED_MAX
