@@ -37,17 +37,17 @@ from hourmark_etl.ledger.bucket_rows import (
     KEPT_DAYS,
     BucketRow,
     encode_day,
-    late_rows,
+    make_late_hour_rows,
     pack_days,
     put_buckets,
     put_late_hours,
 )
-from hourmark_etl.ledger.closed import closed_buckets, missing_since
+from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
 from hourmark_etl.ledger.overview import closed_manifest
-from hourmark_etl.operators.bucket import known_rows
+from hourmark_etl.operators.bucket import closed_bucket_rows
 
 _HOUR_S: Final = 3600
 
@@ -173,7 +173,7 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
                 [encode_day(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows],
             )
             late = [
-                late_rows(name, hour_at(first, n), [str(hour_at(first, n - 1))])
+                make_late_hour_rows(name, hour_at(first, n), [str(hour_at(first, n - 1))])
                 for n in range(day, day + 24, 10)
                 for name in names
             ]
@@ -212,15 +212,17 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
         ),
         "why: an hour of today": lambda: closed_manifest(database, known[-1].event_type, today),
         "why: a packed hour": lambda: closed_manifest(database, known[-1].event_type, day),
-        "ls: the last 24 hours": lambda: known_rows(config, None, str(today), None),
-        "ls: a packed day": lambda: known_rows(config, None, str(day), str(last)),
+        "ls: the last 24 hours": lambda: closed_bucket_rows(config, None, str(today), None),
+        "ls: a packed day": lambda: closed_bucket_rows(config, None, str(day), str(last)),
         "late events of 2 hours ago, all types": lambda: closed_buckets(
             database, {f.event_type: [newest - 2 * _HOUR_S] for f in known}, _HOUR_S
         ),
         "late events of 30 days ago, all types": lambda: closed_buckets(
             database, {f.event_type: [month] for f in known}, _HOUR_S
         ),
-        "what 30 days of a type lack": lambda: missing_since(database, known[-1].event_type, month),
+        "what 30 days of a type lack": lambda: read_missing_ranges(
+            database, known[-1].event_type, month
+        ),
     }
     found = []
     for name, question in questions.items():

@@ -247,7 +247,7 @@ def repair_rules(
 
 
 def _known(targets: ApplyTargets, first_hour: Hour, *, may_adopt: bool) -> tuple[RulesBook, int]:
-    """Return the ledger's rules after adopting revisions from the topics, and the number adopted."""
+    # Return the ledger's rules, after adding revisions that only the topics have, and their number.
     adopted = sum(
         _adopted(targets, topic.read(), first_hour, may_adopt=may_adopt) for topic in targets.topics
     )
@@ -282,10 +282,8 @@ def _adopted(
 
 
 def _publish_missing(targets: ApplyTargets) -> int:
-    """Publish the records that a topic of rules lacks, and return their number.
-
-    Types come before revisions, so that readers of an uncompacted topic need not wait for them.
-    """
+    # Publish the records that a topic of rules lacks, and return their number. Types come before
+    # revisions, so that readers of an uncompacted topic need not wait for them.
     records = sorted(
         targets.ledger.book().records.items(), key=lambda record: record[0].startswith("rules/")
     )
@@ -351,10 +349,8 @@ def _check_known(
     wanted: Sequence[KnownSchema],
     latest: Rules | None,
 ) -> None:
-    """Raise UsageError if the registry does not return the ids that it assigned to known schemas.
-
-    Checks the ids of wanted schemas, of the rules in force, and the highest known id.
-    """
+    # Raise UsageError if the registry does not return the ids that it assigned to known schemas.
+    # Checks the ids of wanted schemas, of the rules in force, and the highest known id.
     ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
     asked = {ids[s.meaning] for s in wanted if s.meaning in ids}
     asked |= {t.schema_id for t in latest.types.values()} if latest is not None else set()

@@ -94,7 +94,7 @@ def _meanings(kind: Any) -> list[Any]:
 
 
 def _with_full_aliases(schema: Any, namespace: str) -> Any:
-    """Return a copy of the schema with full names as aliases, as the Avro checker compares them."""
+    # Return a copy of the schema with full names as aliases, as the Avro checker compares them.
     if isinstance(schema, list):
         return [_with_full_aliases(branch, namespace) for branch in schema]
     if not isinstance(schema, Mapping):

@@ -89,14 +89,22 @@ def check(config: Config, folder: Path | None, live: bool, since: str, as_json: 
 
 def _parsed_again(config: Config, declared: Declarations, since: str) -> list[ReparsedDeadLetters]:
     from hourmark_declare.samples import reparse_dead_letters
-    from hourmark_etl.operators.letters import Letters, Wanted, moment_ms
-    from hourmark_etl.operators.letters_read import RECORDS_MAX, of_topic
+    from hourmark_etl.operators.dead_letter_reader import RECORDS_MAX, read_dead_letters_from_topic
+    from hourmark_etl.operators.dead_letter_selection import (
+        DeadLetterFilter,
+        FilteredDeadLetters,
+        parse_time_ms,
+    )
 
     try:
-        wanted = Wanted(since_ms=moment_ms(since, SystemClock().now_ms()))
+        wanted = DeadLetterFilter(since_ms=parse_time_ms(since, SystemClock().now_ms()))
     except ValueError as error:
         raise UsageError(f"--since: {error}") from error
-    letters = Letters(wanted, of_topic(config.kafka.edge, RECORDS_MAX, _say), whole=False)
+    letters = FilteredDeadLetters(
+        wanted,
+        read_dead_letters_from_topic(config.kafka.edge, RECORDS_MAX, _say),
+        is_complete=False,
+    )
     again = reparse_dead_letters(declared, letters)
     _say(str(letters))
     return again

@@ -115,7 +115,7 @@ def read_sample_lines(declared: Declarations, file: BinaryIO, source: str | None
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield lines without their line feeds, cut shortly after the hard length limit."""
+    # Yield lines without their line feeds, cut shortly after the hard length limit.
     while line := file.readline(LINE_BYTES_MAX + 2):
         yield line.removesuffix(b"\n")
         while not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX + 2:

@@ -44,7 +44,7 @@ class KeyColumns(NamedTuple):
 
 
 def key_columns(keys: pa.Array) -> KeyColumns:
-    """Split a binary array of 24-byte record keys into columns."""
+    """Split a binary array of 24-byte record keys into a byte matrix and columns of 64-bit words."""
     offsets, data = binary_buffers(keys)
     matrix = data[offsets[0] : offsets[-1]].reshape(len(keys), KEY_SIZE)
     return KeyColumns(matrix, *(word.astype(np.uint64) for word in matrix.view(">u8").T))
@@ -62,7 +62,12 @@ def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
 
 
 def schema_ids(values: pa.Array) -> Int32s:
-    """Return the schema id of each framed value of a binary array."""
+    """Return the schema id of each value of a binary array.
+
+    Args:
+        values: Record values in the schema registry's wire format: a zero byte, the schema id as
+            a big-endian 32-bit integer, then the Avro datum.
+    """
     offsets, data = binary_buffers(values)
     starts = offsets[:-1]
     ids = np.zeros(len(values), np.int32)

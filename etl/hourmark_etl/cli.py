@@ -12,7 +12,7 @@ from hourmark_etl.options import shard_option
 
 @click.group()
 def etl() -> None:
-    """The PySpark job: from the central cluster's topics to closed hourly buckets."""
+    """Run and repair the PySpark job that turns central topics into closed hourly buckets."""
 
 
 @etl.command()

@@ -46,8 +46,8 @@ from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
-from hourmark_etl.telemetry.metrics import Metrics
-from hourmark_etl.telemetry.progress import BatchListener, Progress
+from hourmark_etl.telemetry.metrics import EtlMetrics
+from hourmark_etl.telemetry.progress import BatchListener, DriverProgress
 from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
@@ -82,8 +82,8 @@ class Driver:
         self._database, self._storage, self._recorded = found.database, found.storage, found.types
         spark = spark_session(config, submitted=submitted)
         exit_stack.callback(spark.stop)
-        metrics = Metrics()
-        self._progress = Progress(
+        metrics = EtlMetrics()
+        self._progress = DriverProgress(
             self._database, metrics, config.parsing.bucket_seconds, self._clock
         )
         spark.streams.addListener(BatchListener(metrics))
@@ -112,7 +112,7 @@ class Driver:
             self._database,
             found.cluster_id,
             self._clock,
-            self._progress.staged,
+            self._progress.record_batch,
         )
         self._consumers = Consumers(make, self._database, shards)
         exit_stack.callback(self._consumers.stop)
@@ -153,11 +153,11 @@ class Driver:
                     self._lost_ends.is_done
                 ):  # cleanup must not delete files that are still to be compared
                     self._cleaner.poll(self._closer.lease)
-            self._progress.polled(waits or "")
+            self._progress.record_poll(waits or "")
             if waits is not None:
                 self._stopping.wait(self._config.etl.close_poll_seconds)
 
-    def _ports(self, spark: SparkSession, cluster_id: str, metrics: Metrics) -> Ports:
+    def _ports(self, spark: SparkSession, cluster_id: str, metrics: EtlMetrics) -> Ports:
         config, database, storage = self._config, self._database, self._storage
         return Ports(
             engine=Engine(storage, database, config, SparkRunner(spark)),
@@ -226,7 +226,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
 @shard_option
 @config_option
 def main(config: Config, shards: tuple[str, ...]) -> None:
-    """Run the driver as the main program of spark-submit."""
+    """Run the ETL driver as the main program of `spark-submit`, until SIGTERM or SIGINT."""
     set_up_logging(config.log_level)
     run(config, submitted=True, shards=shards)
 

@@ -18,44 +18,47 @@ from hourmark.errors import Finding, HourmarkError, Unavailable
 
 
 class EtlStop(HourmarkError):
-    """An error after which the driver must not continue."""
+    """Base class of errors after which the driver must not continue."""
 
 
 class StaleDriver(EtlStop):
-    """Another driver has taken over; this driver must not change the ledger or storage any more."""
+    """Raised if another driver has taken over; this driver must no longer change ledger or storage."""
 
 
 class TopicReplaced(EtlStop):
-    """A topic's id differs from the id in the ledger, so the ledger's offsets do not apply to it.
+    """Raised if a topic was deleted and recreated, so that the ledger's offsets do not apply to it.
 
-    The topic was deleted and recreated.
+    The id of the topic differs from the id in the ledger.
     """
 
 
 class DataLoss(EtlStop):
-    """Offsets that must be read no longer exist in Kafka.
+    """Raised if offsets that must be read no longer exist in Kafka.
 
     The ledger records them as an offset gap, and the next staging plan continues after them.
     """
 
 
 class ForeignLedger(EtlStop):
-    """Storage holds buckets that this ledger has not closed.
+    """Raised if storage has buckets that this ledger has not closed.
 
     Either an older copy of the ledger was restored, or the storage root belongs to another ledger.
     """
 
 
 class NoLedger(Unavailable):
-    """The ledger does not exist, was lost, or contains no event types; an operator must act."""
+    """Raised if the ledger does not exist, was lost, or contains no event types.
+
+    The message states the operator's next step.
+    """
 
 
 class OlderLedger(Unavailable):
-    """The ledger has an older schema version, and read-only commands do not migrate it."""
+    """Raised if the ledger has an older schema version; read-only commands do not migrate it."""
 
 
 class BadRecord(EtlStop):
-    """A record of a control topic that cannot be staged. It can be pickled.
+    """Raised if a record of a control topic cannot be staged. It can be pickled.
 
     Attributes:
         topic: Name of the topic.
@@ -78,7 +81,7 @@ class BadRecord(EtlStop):
 
 
 class DamagedRow(Unavailable):
-    """A row of the ledger that does not match its digest.
+    """Raised if a row of the ledger does not match its digest.
 
     Attributes:
         table: Name of the table.
@@ -101,7 +104,7 @@ class DamagedRow(Unavailable):
 
 
 class Unreadable(Finding):
-    """A staged file that the ledger lists but that is missing or damaged. It can be pickled.
+    """Raised if a staged file that the ledger lists is missing or damaged. It can be pickled.
 
     Attributes:
         path: Path of the file, relative to the storage root.

@@ -38,7 +38,7 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
     """Create a dataclass instance from values in the order of its fields.
 
     Args:
-        kind: The dataclass.
+        kind: The class to instantiate; it must be a dataclass.
         values: One value per field, for example a query's row or a JSON list.
 
     Raises:
@@ -281,7 +281,7 @@ class AuditOffsets:
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """Create limits from offsets by site.
+        """Create a limit from offsets by site.
 
         Args:
             offsets: Offsets by site, or one offset for the first site. Older ledgers stored a
@@ -299,7 +299,7 @@ class AuditOffsets:
         """
         return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
-    def in_marker(self) -> dict[str, int]:
+    def to_marker_json(self) -> dict[str, int]:
         """Return the limits by site for the manifest's field `audit_next`.
 
         The first site is always present; its key "0" is also its audit topic's only partition.
@@ -470,7 +470,7 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """Totals over a set of staged rows or of audit records.
+    """Totals of a set of staged rows or of audit records, which a proof compares.
 
     Attributes:
         records: Number of audit records.
@@ -631,7 +631,7 @@ class Frontier:
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Return one frontier per sealed hour in order; empty if the frontier is not sealed."""
+        """Return one frontier for each sealed hour of a backlog, in order; empty if none is sealed."""
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(
             dataclasses.replace(

@@ -55,7 +55,7 @@ class CentralTopics:
 
     @property
     def audits(self) -> dict[str, str]:
-        """Return the site of each topic with audit records, by topic name."""
+        """Return the site of each audit topic, by topic name."""
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
     @property

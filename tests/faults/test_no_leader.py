@@ -147,7 +147,7 @@ def test_cuts_are_whole_or_unavailable_while_nobody_leads(
         nonlocal unavailable
         try:
             cut = sites.edge_ends(topics)
-            behind = sites.not_mirrored(cut)
+            behind = sites.find_unmirrored_topics(cut)
         except Unavailable:
             unavailable += 1
             return False

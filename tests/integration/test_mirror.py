@@ -42,11 +42,11 @@ from hourmark.kafka.clients import Cluster, Partition, client_settings
 from hourmark.records.event_id import LineIds
 from hourmark.records.hours import Hour
 from hourmark.records.record_key import RecordKey
-from hourmark_etl.operators.tracing.found import found
-from hourmark_etl.operators.tracing.question import OfEvent, OfRecord
-from hourmark_etl.operators.tracing.story import told
-from hourmark_etl.operators.tracing.topics import Topics
-from hourmark_etl.operators.tracing.walk import Walk, Window
+from hourmark_etl.operators.tracing.kafka_search import KafkaSearch
+from hourmark_etl.operators.tracing.query import EventQuery, KafkaRecordQuery
+from hourmark_etl.operators.tracing.results import found_value
+from hourmark_etl.operators.tracing.summary import summarize_trace
+from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 from hourmark_infra.stack import LocalStack
 from hourmark_mirror.verify.verification import VerificationResult
 
@@ -94,16 +94,16 @@ def read_all(cluster: KafkaCluster, name: str) -> list[Message]:
         )
     )
     consumer.assign([TopicPartition(name, p.partition, OFFSET_BEGINNING) for p in partitions])
-    found, at_end, give_up = [], set[int | None](), time.monotonic() + 30
+    messages, at_end, give_up = [], set[int | None](), time.monotonic() + 30
     while len(at_end) < len(ends):
         assert time.monotonic() < give_up, f"{name} could not be read to its end"
         message = consumer.poll(0.5)
         if message is not None and message.error():
             at_end.add(message.partition())
         elif message is not None:
-            found.append(message)
+            messages.append(message)
     consumer.close()
-    return found
+    return messages
 
 
 def faults(verdict: VerificationResult) -> list[tuple[str, Partition, int | None, int | None, int]]:
@@ -136,26 +136,39 @@ def test_an_event_is_traced_from_either_side_of_the_mirror_and_by_its_id(sites: 
     ]
     sites.produce("traced", records, partition=1)
     sites.verified("traced")
-    topics = Topics(sites.config.kafka, print, now_ms=now_ms)
+    topics = KafkaSearch(sites.config.kafka, print, now_ms=now_ms)
     kept = tracing.Servers(event_type=event_type, frontier=Hour.containing(now_ms, 60))
-    walk = Walk(topics, kept, 60, Window(since_ms=0, until_ms=now_ms + 900_000))
-    facts = walk.of(OfRecord(topic("traced"), 1, 7))
-    copy = found(facts.central)
+    walk = EventTracer(topics, kept, 60, SendWindow(since_ms=0, until_ms=now_ms + 900_000))
+    facts = walk.trace(KafkaRecordQuery(topic("traced"), 1, 7))
+    copy = found_value(facts.central_record)
     assert facts.event_id == ids[7] and copy is not None
     assert (copy.topic, copy.partition, copy.event_id) == (sites.remote("traced"), 1, ids[7])
-    for question in (OfRecord(copy.topic, 1, copy.offset), OfEvent(ids[7], event_type)):
-        again = walk.of(question)
-        at_edge = found(again.edge)
-        assert at_edge is not None and (at_edge.offset, found(again.central)) == (7, copy)
-    assert told(facts).verdict == "mirrored"
+    for question in (KafkaRecordQuery(copy.topic, 1, copy.offset), EventQuery(ids[7], event_type)):
+        again = walk.trace(question)
+        at_edge = found_value(again.edge_record)
+        assert at_edge is not None and (at_edge.offset, found_value(again.central_record)) == (
+            7,
+            copy,
+        )
+    assert summarize_trace(facts).verdict == "mirrored"
     assert (
-        topics.mirrored_to(topic("traced"), 1).found,
-        topics.mirrored_to(topic("traced"), 0).found,
+        topics.mirror_offset(topic("traced"), 1).value,
+        topics.mirror_offset(topic("traced"), 0).value,
     ) == (20, 0)
-    marker = walk.of(OfRecord(copy.topic, 1, copy.offset + 1000))
-    assert marker.central is not None and marker.central.found is None and marker.central.whole
-    never = walk.of(OfEvent(LineIds("a" * 32, "b" * 32, 0).make(now_ms, 99, b"line"), event_type))
-    assert never.edge is not None and never.edge.found is None and never.edge.whole
+    marker = walk.trace(KafkaRecordQuery(copy.topic, 1, copy.offset + 1000))
+    assert (
+        marker.central_record is not None
+        and marker.central_record.value is None
+        and marker.central_record.is_complete
+    )
+    never = walk.trace(
+        EventQuery(LineIds("a" * 32, "b" * 32, 0).make(now_ms, 99, b"line"), event_type)
+    )
+    assert (
+        never.edge_record is not None
+        and never.edge_record.value is None
+        and never.edge_record.is_complete
+    )
 
 
 def test_a_record_of_seven_mebibytes_passes(sites: Sites) -> None:
@@ -266,7 +279,7 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
     stand still.
     """
     log = stack.layout.logs / "mirror.log"
-    told = log.stat().st_size
+    size = log.stat().st_size
     remote = sites.remote("refused")
     set_topic(sites.central, remote, "max.message.bytes", str(64 * 1024))
     try:
@@ -277,11 +290,11 @@ def test_a_task_that_failed_is_named_and_goes_on_once_its_cause_is_gone(
         )
         # its state is told once its producer is closed, which may take 30 s
         wait_for(
-            lambda: b"has stalled: MirrorSourceConnector-" in log.read_bytes()[told:],
+            lambda: b"has stalled: MirrorSourceConnector-" in log.read_bytes()[size:],
             "the failed task is named",
             90,
         )
-        assert b"RecordTooLargeException" in log.read_bytes()[told:]
+        assert b"RecordTooLargeException" in log.read_bytes()[size:]
         assert sites.verify("refused", timeout_s=0).behind
     finally:
         set_topic(

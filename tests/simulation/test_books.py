@@ -18,11 +18,15 @@ from tests.support.simulator.world import World
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import put_override
-from hourmark_etl.operators.reconciled_sources import Window, facts_of, origins_of
-from hourmark_etl.operators.reconciliation import Stage, books_of
+from hourmark_etl.operators.reconciled_sources import (
+    ReconciliationWindow,
+    known_origin_hours,
+    read_type_facts,
+)
+from hourmark_etl.operators.reconciliation import ReconciliationStage, reconcile_type
 
 HISTORIES = max(12, int(os.environ.get("HOURMARK_HISTORIES", "120")) // 10)
-ALL = Window(None, 0, 1 << 62)
+ALL = ReconciliationWindow(None, 0, 1 << 62)
 
 
 def check(world: World) -> int:
@@ -36,18 +40,18 @@ def check(world: World) -> int:
         if x.otherwise
         for e in (*x.events, *x.otherwise)
     }
-    facts, files = facts_of(world.database, FIRST_HOUR.length_s, ALL)
+    facts, files = read_type_facts(world.database, FIRST_HOUR.length_s, ALL)
     given_up = [
         gap.what for gap in accepted_gaps(world.database)
     ]  # of a staged file: in no group any more, and named
     assert [file for file in files if not any(file.path in what for what in given_up)] == []
     hours = 0
     for of_type in facts:
-        books = books_of(of_type, origins_of(of_type, ALL))
+        books = reconcile_type(of_type, known_origin_hours(of_type, ALL))
         wrong = [
             d
             for d in books.differences
-            if (d.event_type, d.hour) not in in_two_ways or d.stage is not Stage.PROOF
+            if (d.event_type, d.hour) not in in_two_ways or d.stage is not ReconciliationStage.PROOF
         ]
         assert wrong == [], "\n".join(map(str, wrong))
         for book in books.hours:
@@ -102,14 +106,16 @@ def test_a_late_second_reading_that_never_got_its_record_is_named(
         )
         settle(world)
         assert manifest(world, "click", hour(1)).grade.value == "forced"
-        facts, _ = facts_of(world.database, FIRST_HOUR.length_s, ALL)
+        facts, _ = read_type_facts(world.database, FIRST_HOUR.length_s, ALL)
         (named,) = [
-            d for of_type in facts for d in books_of(of_type, origins_of(of_type, ALL)).differences
+            d
+            for of_type in facts
+            for d in reconcile_type(of_type, known_origin_hours(of_type, ALL)).differences
         ]
         assert (named.event_type, named.hour, named.stage) == (
             "click",
             str(FIRST_HOUR),
-            Stage.PROOF,
+            ReconciliationStage.PROOF,
         )
         assert (
             "2 events are in closed buckets, 1 are promised and 0 named as unaudited"

@@ -43,7 +43,7 @@ from hourmark_etl.ledger import frontiers
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.staging import files
-from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.staging.verified import compute_digest
 
 KINDS = ("events", "audit", "unaudited", "index", "bucket")
 BITS = int(os.environ.get("HOURMARK_BITS", "60"))
@@ -305,7 +305,7 @@ def test_the_checker_finds_an_index_that_believes_itself(
         content = file.read()
         number = int.from_bytes(content[-8:], "little")
         table = content[-8 - number * ids_module._BLOCK.itemsize :]
-        return real(io.BytesIO(content), f"x-{digest_of(table).hex()}.ids")
+        return real(io.BytesIO(content), f"x-{compute_digest(table).hex()}.ids")
 
     moment.freeze()
     monkeypatch.setattr(ids_module, "_blocks", believed)

@@ -63,7 +63,8 @@ def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, to
         (error,) = read_errors(world.database).values()
         central = Partition(central_topic(topic, world.pipeline.mirror.alias), 0)
         assert (
-            error.of == central and world.pipeline.positions()[central].next_offset == error.offset
+            error.topic_partition == central
+            and world.pipeline.positions()[central].next_offset == error.offset
         )
         assert open_gaps(world.database) == []
 
@@ -80,7 +81,7 @@ def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every
     for _ in range(9):
         writes(world, "click")
     world.pipeline.mirror_all(0)
-    log = world.pipeline.central.logs[error.of]
+    log = world.pipeline.central.logs[error.topic_partition]
     world.check = lambda: None  # type: ignore[method-assign]  # it knows of no bad record
     assert len(log.records) > error.offset, "its length tells nothing"
     polls(world, hour(1))

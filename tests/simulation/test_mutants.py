@@ -115,7 +115,8 @@ def zombie_closer(patch: pytest.MonkeyPatch) -> None:
 def cut_by_time(patch: pytest.MonkeyPatch) -> None:
     """The closer does not wait until the ledger reaches the central ends taken after the mirror."""
     patch.setattr(
-        "hourmark_etl.closing.cut.clusters.LedgerProgress.not_staged", lambda self, ends: {}
+        "hourmark_etl.closing.cut.clusters.LedgerProgress.find_unstaged_partitions",
+        lambda self, ends: {},
     )
 
 

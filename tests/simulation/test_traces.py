@@ -28,11 +28,11 @@ from hourmark.kafka.partitions_reader import RecordRun
 from hourmark.kafka.topic_names import events_topic
 from hourmark.records.event_id import EventId
 from hourmark_etl.buckets.reader import find_manifest, list_hours, read_events
-from hourmark_etl.operators.tracing import topics
-from hourmark_etl.operators.tracing.kept import Kept
-from hourmark_etl.operators.tracing.question import OfEvent
-from hourmark_etl.operators.tracing.story import Story, Verdict, told
-from hourmark_etl.operators.tracing.walk import Walk, Window
+from hourmark_etl.operators.tracing import kafka_search
+from hourmark_etl.operators.tracing.query import EventQuery
+from hourmark_etl.operators.tracing.storage_search import StorageSearch
+from hourmark_etl.operators.tracing.summary import TraceSummary, TraceVerdict, summarize_trace
+from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 
 LENGTH_S = FIRST_HOUR.length_s
 # Not those in which a ledger, a file or a topic's records are lost on purpose: then things may be
@@ -51,7 +51,7 @@ ODD = (
 )
 CALM = {name: weight for name, weight in WEIGHTS.items() if name not in ODD}
 HISTORIES = 6
-ON_ITS_WAY = (Verdict.IN_KAFKA, Verdict.MIRRORED, Verdict.STAGED)
+ON_ITS_WAY = (TraceVerdict.IN_KAFKA, TraceVerdict.MIRRORED, TraceVerdict.STAGED)
 
 
 class Read:
@@ -104,22 +104,22 @@ class Positions:
 
 
 @contextlib.contextmanager
-def tracing(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[Walk]:
+def tracing(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[EventTracer]:
     clusters = {"edge": Read(world.producers.edge), "central": Read(world.pipeline.central)}
-    monkeypatch.setattr(topics, "Cluster", lambda _, name: clusters[name])
-    monkeypatch.setattr(topics, "CommittedReader", lambda _, name, **__: clusters[name])
-    monkeypatch.setattr(topics, "MirrorPositions", lambda *_: Positions(world))
+    monkeypatch.setattr(kafka_search, "Cluster", lambda _, name: clusters[name])
+    monkeypatch.setattr(kafka_search, "CommittedReader", lambda _, name, **__: clusters[name])
+    monkeypatch.setattr(kafka_search, "MirrorPositions", lambda *_: Positions(world))
     now_ms = world.clock.now_ms()
-    kafka = topics.Topics(
+    kafka = kafka_search.KafkaSearch(
         KafkaSettings(central=KafkaCluster(), edge_alias=ALIAS), lambda _: None, now_ms=now_ms
     )
-    kept = Kept(lambda: world.database, world.storage, LENGTH_S, lambda _: None)
-    yield Walk(kafka, kept, LENGTH_S, Window(since_ms=0, until_ms=now_ms + 900_000))
+    kept = StorageSearch(lambda: world.database, world.storage, LENGTH_S, lambda _: None)
+    yield EventTracer(kafka, kept, LENGTH_S, SendWindow(since_ms=0, until_ms=now_ms + 900_000))
 
 
-def traced(world: World, event: Event, monkeypatch: pytest.MonkeyPatch) -> Story:
+def traced(world: World, event: Event, monkeypatch: pytest.MonkeyPatch) -> TraceSummary:
     with tracing(world, monkeypatch) as walk:
-        return told(walk.of(OfEvent(event.id, event.event_type)))
+        return summarize_trace(walk.trace(EventQuery(event.id, event.event_type)))
 
 
 def in_buckets(world: World) -> set[EventId]:
@@ -148,14 +148,14 @@ def written(world: World) -> dict[EventId, Event]:
 
 
 def check(
-    world: World, r: random.Random, monkeypatch: pytest.MonkeyPatch, seen: Counter[Verdict]
+    world: World, r: random.Random, monkeypatch: pytest.MonkeyPatch, seen: Counter[TraceVerdict]
 ) -> None:
     closed, known = in_buckets(world), written(world)
     for event_id in r.sample(sorted(known), min(6, len(known))):
         story = traced(world, known[event_id], monkeypatch)
         seen[story.verdict] += 1
         if event_id in closed:
-            assert story.verdict is Verdict.IN_BUCKET, story
+            assert story.verdict is TraceVerdict.IN_BUCKET, story
         else:
             assert story.verdict in ON_ITS_WAY, story
 
@@ -163,7 +163,7 @@ def check(
 def test_what_is_told_of_an_event_is_where_it_is(
     ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = Counter[Verdict]()
+    seen = Counter[TraceVerdict]()
     for seed in range(HISTORIES):
         r, world = random.Random(seed), World(ledgers, template)
         try:
@@ -174,7 +174,7 @@ def test_what_is_told_of_an_event_is_where_it_is(
                     check(world, r, monkeypatch, seen)
         finally:
             world.end()
-    assert set(seen) == set(ON_ITS_WAY) | {Verdict.IN_BUCKET}, "the histories cover too little"
+    assert set(seen) == set(ON_ITS_WAY) | {TraceVerdict.IN_BUCKET}, "the histories cover too little"
 
 
 def test_what_a_faulty_mirror_dropped_is_called_lost(
@@ -201,10 +201,10 @@ def test_what_a_faulty_mirror_dropped_is_called_lost(
         world.pipeline.mirror.copy(place, 3, drop=2)
         found = traced(world, dropped, monkeypatch)
         assert (
-            found.verdict is Verdict.LOST
+            found.verdict is TraceVerdict.LOST
             and "the mirror has passed its record" in found.steps[-1].what
         )
         kept = traced(world, first.events[0], monkeypatch)
-        assert kept.verdict is Verdict.MIRRORED
+        assert kept.verdict is TraceVerdict.MIRRORED
     finally:
         world.end()

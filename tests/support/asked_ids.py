@@ -9,7 +9,7 @@ from tests.support.bucket_world import World, hour_at
 from tests.support.memory_storage import MemoryStorage
 
 from hourmark.errors import Finding
-from hourmark_etl.ids.lookups import IdQuery, find_held_ids
+from hourmark_etl.ids.lookups import IdQuery, find_contained_ids
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.storage import Storage
 
@@ -20,7 +20,7 @@ def bucket_of(world: World, number: int = 0) -> ClosedBucket:
 
 
 def asked(storage: Storage, bucket: ClosedBucket, ids: list[bytes]) -> list[bool]:
-    (found,) = find_held_ids(storage, [IdQuery([bucket], np.array(ids, "S16"))])
+    (found,) = find_contained_ids(storage, [IdQuery([bucket], np.array(ids, "S16"))])
     if isinstance(found, Finding):
         raise found
     return list(found)

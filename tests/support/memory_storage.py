@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from hourmark_etl.storage import AlreadyExists, NotFound, StorageEntry, StorageError
-from hourmark_etl.storage.paths import SCRATCH, checked, parent
+from hourmark_etl.storage.paths import SCRATCH, check_path, parent_folder
 
 _BY_NAME: dict[str, MemoryStorage] = {}
 
@@ -60,7 +60,7 @@ class MemoryStorage:
     def read(self, path: str, *, size: int | None = None) -> bytes:
         with self._lock:
             try:
-                return self._files[checked(path)]
+                return self._files[check_path(path)]
             except KeyError:
                 raise NotFound(path, self.url(path), "there is no such file") from None
 
@@ -72,11 +72,11 @@ class MemoryStorage:
 
     def exists(self, path: str) -> bool:
         with self._lock:
-            return self._stands(checked(path, root_allowed=True))
+            return self._stands(check_path(path, root_allowed=True))
 
     def list(self, folder: str) -> builtins.list[StorageEntry]:
         with self._lock:
-            if checked(folder, root_allowed=True) not in self._folders or (
+            if check_path(folder, root_allowed=True) not in self._folders or (
                 folder == "" and len(self._folders) == 1 and not self._files
             ):
                 raise NotFound(folder, self.url(folder), "there is no such folder")
@@ -86,25 +86,25 @@ class MemoryStorage:
             files = [
                 StorageEntry(p.rpartition("/")[2], len(c), False, now_ms)
                 for p, c in self._files.items()
-                if parent(p) == folder
+                if parent_folder(p) == folder
             ]
             folders = [
                 StorageEntry(p.rpartition("/")[2], 0, True, now_ms)
                 for p in self._folders
-                if p and parent(p) == folder
+                if p and parent_folder(p) == folder
             ]
             return sorted(files + folders)
 
     def make_folder(self, path: str) -> None:
         with self._lock:
-            if checked(path) in self._files:
+            if check_path(path) in self._files:
                 raise AlreadyExists(path, self.url(path), "a file stands there")
             self._make_parents(path)
             self._folders.add(path)
 
     def rename_new(self, source: str, target: str) -> None:
         with self._lock:
-            if not self._stands(checked(source)):
+            if not self._stands(check_path(source)):
                 raise NotFound(source, self.url(source), "there is nothing to rename")
             self._refuse_standing(target)
             if target.startswith(f"{source}/"):
@@ -118,13 +118,13 @@ class MemoryStorage:
 
     def delete(self, path: str) -> None:
         with self._lock:
-            doomed = checked(path)
+            doomed = check_path(path)
             for p in [p for p in self._files if p == doomed or p.startswith(f"{doomed}/")]:
                 del self._files[p]
             self._folders -= {p for p in self._folders if p == doomed or p.startswith(f"{doomed}/")}
 
     def url(self, path: str) -> str:
-        return f"memory://{self.name}/{checked(path, root_allowed=True)}"
+        return f"memory://{self.name}/{check_path(path, root_allowed=True)}"
 
     def content(self, folder: str) -> dict[str, bytes]:
         """All files below the folder, by path: for checks."""
@@ -140,18 +140,18 @@ class MemoryStorage:
         return path in self._files or path in self._folders
 
     def _refuse_standing(self, path: str) -> None:
-        if self._stands(checked(path)):
+        if self._stands(check_path(path)):
             raise AlreadyExists(path, self.url(path), "exists already")
 
     def _make_parents(self, path: str) -> None:
-        folder = parent(path)
+        folder = parent_folder(path)
         while folder:
             if folder in self._files:
                 raise AlreadyExists(
                     folder, self.url(folder), "a file stands where a folder is needed"
                 )
             self._folders.add(folder)
-            folder = parent(folder)
+            folder = parent_folder(folder)
 
 
 def _by_name(name: str) -> MemoryStorage:

@@ -18,20 +18,20 @@ from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.hours import Hour
 from hourmark.records.ranges import RangeId
 from hourmark_etl.model import HourState, ReportedSource
-from hourmark_etl.operators.tracing.found import (
-    Acknowledged,
-    ById,
-    ByPlace,
-    ByPosition,
-    InBucket,
-    Looked,
-    Record,
-    Site,
-    Sought,
-    Staged,
-    Standing,
+from hourmark_etl.operators.tracing.query import FilePositionQuery
+from hourmark_etl.operators.tracing.results import (
+    ByEventId,
+    ByFilePosition,
+    ByRangePosition,
+    ClusterRole,
+    FoundAuditRecord,
+    FoundBucketRecord,
+    FoundKafkaRecord,
+    FoundStagedRow,
+    OldestOpenHour,
+    SearchCriterion,
+    SearchResult,
 )
-from hourmark_etl.operators.tracing.question import OfPlace
 
 TYPE = "click"
 POSITION = 5
@@ -63,9 +63,9 @@ def datum(event: dict[str, Any]) -> bytes:
     return buffer.getvalue()
 
 
-def record(offset: int, topic: str = events_topic(TYPE), **more: Any) -> Record:
+def record(offset: int, topic: str = events_topic(TYPE), **more: Any) -> FoundKafkaRecord:
     """Of the event."""
-    return Record(
+    return FoundKafkaRecord(
         topic=topic,
         partition=0,
         offset=offset,
@@ -84,13 +84,13 @@ class Servers:
 
     alias: str | None = "edge"
     event_type: str = TYPE
-    audit: Acknowledged | None = None
-    edge: Record | None = None
-    central: Record | None = None
+    audit: FoundAuditRecord | None = None
+    edge: FoundKafkaRecord | None = None
+    central: FoundKafkaRecord | None = None
     mirror: int = 0
     next_staged: int = 0
-    row: Staged | None = None
-    in_bucket: InBucket | None = None
+    row: FoundStagedRow | None = None
+    in_bucket: FoundBucketRecord | None = None
     frontier: Hour = HOUR
     reports: tuple[ReportedSource, ...] = ()
     away: frozenset[str] = frozenset()
@@ -104,7 +104,7 @@ class Servers:
             Promise("view", HOUR.start_s, 1, 1),
         )
         told = audit_record(range_id=RANGE, promised=promised, blanks=blanks)
-        self.audit = Acknowledged(
+        self.audit = FoundAuditRecord(
             record=told, at_ms=AT_MS + 1, topic="hourmark.audit", partition=0, offset=3
         )
 
@@ -124,7 +124,7 @@ class Servers:
         last = self.central or self.edge
         assert last is not None
         self.next_staged = last.offset + 1
-        self.row = Staged(
+        self.row = FoundStagedRow(
             path="_staging/one.parquet",
             event_id=EVENT,
             range_id=RANGE,
@@ -138,21 +138,27 @@ class Servers:
         """The bucket that has it."""
         self.frontier = bucket.next()
         path = f"{bucket.bucket_path(self.event_type)}/part-00000.avro"
-        self.in_bucket = InBucket(
+        self.in_bucket = FoundBucketRecord(
             hour=bucket, file=path, row=4, event=event(), grade="proved", closed_at_ms=AT_MS + 9
         )
 
-    def topic_of(self, site: Site, event_type: str) -> str:
+    def topic_name(self, cluster: ClusterRole, event_type: str) -> str:
         topic = events_topic(event_type)
-        return topic if site is Site.EDGE else central_topic(topic, self.alias)
+        return topic if cluster is ClusterRole.EDGE else central_topic(topic, self.alias)
 
-    def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+    def find_audit_record_of_line(
+        self, place: FilePositionQuery, from_ms: int, to_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         return self._looked(
             "audit",
-            self.audit if self.audit is not None and place.is_in(self.audit.record) else None,
+            self.audit
+            if self.audit is not None and place.matches_range(self.audit.record)
+            else None,
         )
 
-    def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
+    def find_audit_record_of_range(
+        self, range_id: RangeId, near_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         assert near_ms == AT_MS
         return self._looked(
             "audit",
@@ -161,92 +167,100 @@ class Servers:
             else None,
         )
 
-    def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
-        held = self._held(site, topic)
+    def read_record(
+        self, cluster: ClusterRole, topic: str, partition: int, offset: int
+    ) -> SearchResult[FoundKafkaRecord]:
+        held = self._held(cluster, topic)
         return self._looked(
-            site.value, held if held is not None and held.offset == offset else None
+            cluster.value, held if held is not None and held.offset == offset else None
         )
 
-    def find(
+    def find_event(
         self,
-        site: Site,
+        cluster: ClusterRole,
         topic: str,
-        sought: ById | ByPosition,
+        criterion: ByEventId | ByRangePosition,
         from_ms: int,
         to_ms: int | None,
         partition: int | None = None,
-    ) -> Looked[Record]:
-        held = self._held(site, topic)
+    ) -> SearchResult[FoundKafkaRecord]:
+        held = self._held(cluster, topic)
         return self._looked(
-            site.value,
+            cluster.value,
             held
             if held is not None
             and from_ms <= held.at_ms <= (to_ms or held.at_ms)
-            and _is(sought, held.event_id)
+            and _is(criterion, held.event_id)
             else None,
         )
 
-    def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
-        held = self._held(Site.EDGE, topic)
-        return self._looked("edge", held if _is(sought) else None)
+    def find_event_near_audit(
+        self, topic: str, criterion: ByEventId | ByRangePosition, audit_written_at_ms: int
+    ) -> SearchResult[FoundKafkaRecord]:
+        held = self._held(ClusterRole.EDGE, topic)
+        return self._looked("edge", held if _is(criterion) else None)
 
-    def last_of_request(
-        self, topic: str, range_id: RangeId, position: int, audited_ms: int
-    ) -> Looked[Record]:
-        held = self._held(Site.EDGE, topic)
+    def find_last_event_before(
+        self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
+    ) -> SearchResult[FoundKafkaRecord]:
+        held = self._held(ClusterRole.EDGE, topic)
         return self._looked(
             "edge", held if held is not None and held.event["position"] <= position else None
         )
 
-    def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
+    def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]:
         return self._looked("mirror", self.mirror)
 
-    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]:
+    def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
         return self._looked(
             "ledger", tuple(r for r in self.reports if host in (r.host_id, r.host_name)) or None
         )
 
-    def standing(self, event_type: str) -> Looked[Standing]:
+    def oldest_open_hour(self, event_type: str) -> SearchResult[OldestOpenHour]:
         return self._looked(
             "ledger",
-            Standing(hour=self.frontier, state=HourState.OPEN)
+            OldestOpenHour(hour=self.frontier, state=HourState.OPEN)
             if event_type == self.event_type
             else None,
         )
 
-    def staging(self, central: Partition) -> Looked[int]:
+    def staging_offset(self, central: Partition) -> SearchResult[int]:
         return self._looked("ledger", self.next_staged)
 
-    def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
+    def find_staged_row(
+        self, event_type: str, hour: Hour, criterion: ByEventId | ByRangePosition
+    ) -> SearchResult[FoundStagedRow]:
         return self._looked(
             "ledger",
-            self.row if (event_type, hour) == (self.event_type, HOUR) and _is(sought) else None,
+            self.row if (event_type, hour) == (self.event_type, HOUR) and _is(criterion) else None,
         )
 
-    def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
+    def find_bucket_record(
+        self, event_type: str, hour: Hour, criterion: SearchCriterion
+    ) -> SearchResult[FoundBucketRecord]:
         held = (
             self.in_bucket
-            if (event_type, hour) == (self.event_type, HOUR) and _is(sought)
+            if (event_type, hour) == (self.event_type, HOUR) and _is(criterion)
             else None
         )
         return self._looked("buckets", held)
 
-    def _held(self, site: Site, topic: str) -> Record | None:
-        held = self.edge if site is Site.EDGE else self.central
+    def _held(self, site: ClusterRole, topic: str) -> FoundKafkaRecord | None:
+        held = self.edge if site is ClusterRole.EDGE else self.central
         return held if held is not None and held.topic == topic else None
 
-    def _looked(self, server: str, held: _T | None) -> Looked[_T]:
+    def _looked(self, server: str, held: _T | None) -> SearchResult[_T]:
         self.asked.append(server)
         if server in self.away:
-            return Looked(None, server, failed=f"{server} did not answer")
-        return Looked(held, server, whole=server not in self.partly)
+            return SearchResult(None, server, error=f"{server} did not answer")
+        return SearchResult(held, server, is_complete=server not in self.partly)
 
 
-def _is(sought: Sought, held: EventId = EVENT) -> bool:
+def _is(sought: SearchCriterion, held: EventId = EVENT) -> bool:
     """Whether this event is meant."""
-    if isinstance(sought, ById):
+    if isinstance(sought, ByEventId):
         return sought.event_id == held
-    if isinstance(sought, ByPlace):
-        return sought == ByPlace("web", "/log", None, POSITION)
-    assert isinstance(sought, ByPosition)
-    return sought == ByPosition(RANGE, "b" * 32, 0, POSITION)
+    if isinstance(sought, ByFilePosition):
+        return sought == ByFilePosition("web", "/log", None, POSITION)
+    assert isinstance(sought, ByRangePosition)
+    return sought == ByRangePosition(RANGE, "b" * 32, 0, POSITION)

@@ -33,7 +33,7 @@ COMPONENTS: Final[Mapping[str, str]] = {
     # component: module:function
     "service": "hourmark_delivery_service.component_status:service",
     "mirror": "hourmark_mirror.component_status:mirror_status",
-    "etl": "hourmark_etl.telemetry.component_status:driver",
+    "etl": "hourmark_etl.telemetry.component_status:driver_status",
     "tailers": "hourmark_delivery_service.component_status:tailers",
 }
 

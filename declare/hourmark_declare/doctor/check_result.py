@@ -7,10 +7,10 @@ from enum import StrEnum
 
 
 class CheckStatus(StrEnum):
-    """Outcome of one check.
+    """The outcome of one check of `hourmark doctor`.
 
-    `SKIPPED` means that nothing depends on it here, or that a server it needs is down, which is a
-    finding of its own.
+    `SKIPPED` means that this configuration does not need the check, or that a server is down, which
+    another check reports as a finding.
     """
 
     PASSED = "well"
@@ -19,7 +19,7 @@ class CheckStatus(StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CheckResult:
+class DoctorCheckResult:
     """Result of one check of a server, topic, folder or setting.
 
     Attributes:
@@ -42,7 +42,7 @@ class CheckResult:
         return f"{mark:<10} {self.check}: {self.subject}: {self.seen}{do}"
 
 
-def passed_result(check: str, subject: str, seen: str) -> CheckResult:
+def passed_result(check: str, subject: str, seen: str) -> DoctorCheckResult:
     """Return a result for a check that found no problem.
 
     Args:
@@ -50,10 +50,10 @@ def passed_result(check: str, subject: str, seen: str) -> CheckResult:
         subject: Server, topic, folder or setting that was checked.
         seen: What was observed.
     """
-    return CheckResult(check, subject, CheckStatus.PASSED, seen)
+    return DoctorCheckResult(check, subject, CheckStatus.PASSED, seen)
 
 
-def finding_result(check: str, subject: str, seen: str, to_do: str) -> CheckResult:
+def finding_result(check: str, subject: str, seen: str, to_do: str) -> DoctorCheckResult:
     """Return a result for a problem that violates a guarantee or soon will.
 
     Args:
@@ -62,15 +62,15 @@ def finding_result(check: str, subject: str, seen: str, to_do: str) -> CheckResu
         seen: What was observed.
         to_do: Remedy.
     """
-    return CheckResult(check, subject, CheckStatus.FINDING, seen, to_do)
+    return DoctorCheckResult(check, subject, CheckStatus.FINDING, seen, to_do)
 
 
-def skipped_result(check: str, subject: str, why: str) -> CheckResult:
-    """Return a result for something that was not checked.
+def skipped_result(check: str, subject: str, why: str) -> DoctorCheckResult:
+    """Return a result for a check that was skipped.
 
     Args:
         check: Name of the check, as in `--only`.
-        subject: Server, topic, folder or setting.
+        subject: Server, topic, folder or setting that was not checked.
         why: Reason why it was not checked.
     """
-    return CheckResult(check, subject, CheckStatus.SKIPPED, why)
+    return DoctorCheckResult(check, subject, CheckStatus.SKIPPED, why)

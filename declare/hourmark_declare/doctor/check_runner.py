@@ -21,9 +21,9 @@ from hourmark_declare.doctor import (
     services_check,
     storage_check,
 )
-from hourmark_declare.doctor.check_result import CheckResult, finding_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result
 
-CheckFunction = Callable[[Config], Iterator[CheckResult]]
+CheckFunction = Callable[[Config], Iterator[DoctorCheckResult]]
 ANSWER_SECONDS: Final = 60.0  # a request of the Kafka client takes up to 15 s
 CHECKS: Final[Mapping[str, CheckFunction]] = {
     "machine": machine_check.check_machine,
@@ -42,7 +42,7 @@ def run_checks(
     only: Sequence[str] = (),
     table: Mapping[str, CheckFunction] = CHECKS,
     seconds: float = ANSWER_SECONDS,
-) -> list[CheckResult]:
+) -> list[DoctorCheckResult]:
     """Run checks concurrently and return their results in the order of the table.
 
     A check that raises an error, or does not finish in time, yields a finding. Secrets are
@@ -63,7 +63,7 @@ def run_checks(
     return [answer for kind in kinds for answer in found.get(kind, [_timed_out(kind, seconds)])]
 
 
-def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[CheckResult]:
+def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[DoctorCheckResult]:
     answers = []
     try:
         for answer in ask(config):
@@ -90,13 +90,13 @@ def _run_check(kind: str, ask: CheckFunction, config: Config) -> list[CheckResul
     return answers
 
 
-def _redacted(answer: CheckResult) -> CheckResult:
+def _redacted(answer: DoctorCheckResult) -> DoctorCheckResult:
     return dataclasses.replace(
         answer, subject=redact(answer.subject), seen=redact(answer.seen), to_do=redact(answer.to_do)
     )
 
 
-def _timed_out(kind: str, seconds: float) -> CheckResult:
+def _timed_out(kind: str, seconds: float) -> DoctorCheckResult:
     return finding_result(
         kind,
         "server",

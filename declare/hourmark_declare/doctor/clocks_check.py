@@ -18,7 +18,7 @@ from hourmark.errors import HourmarkError
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
 from hourmark_declare.doctor import http_request
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
+    DoctorCheckResult,
     finding_result,
     passed_result,
     skipped_result,
@@ -32,7 +32,7 @@ APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops 
 
 def evaluate_clock(
     subject: str, clock_ms: int, begun_ms: int, ended_ms: int, *, tick_ms: int
-) -> CheckResult:
+) -> DoctorCheckResult:
     """Evaluate a server's clock reading against this machine's clock.
 
     Args:
@@ -65,7 +65,7 @@ def evaluate_clock(
     )
 
 
-def check_clocks(config: Config) -> Iterator[CheckResult]:
+def check_clocks(config: Config) -> Iterator[DoctorCheckResult]:
     """Compare this machine's clock with the clock of each configured server.
 
     Covers the schema registry, WebHDFS, delivery services and PostgreSQL. Kafka does not report its
@@ -119,7 +119,7 @@ def _http_servers(config: Config) -> Iterator[tuple[str, str, ssl.SSLContext | N
             )
 
 
-def _of_postgresql(url: str) -> CheckResult:
+def _of_postgresql(url: str) -> DoctorCheckResult:
     begun_ms = time.time_ns() // 1_000_000
     try:
         found = read_database_status(url)

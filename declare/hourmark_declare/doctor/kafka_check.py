@@ -26,7 +26,7 @@ from hourmark.kafka.topic_names import (
 from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import EventType
 from hourmark.rules.rules_topic import read_rules
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, skipped_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, skipped_result
 from hourmark_declare.doctor.kafka_evaluation import (
     CHECK,
     TopicFacts,
@@ -41,7 +41,7 @@ _OF_HOURMARK: Final = (AUDIT, HOSTS, TYPES, TOKENS)
 Facts = Mapping[str, TopicFacts]
 
 
-def check_kafka(config: Config) -> Iterator[CheckResult]:
+def check_kafka(config: Config) -> Iterator[DoctorCheckResult]:
     """Check brokers, access rights and topics of each edge cluster and its central cluster.
 
     Args:
@@ -54,7 +54,7 @@ def check_kafka(config: Config) -> Iterator[CheckResult]:
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")
 
 
-def _site(kafka: KafkaSettings, name: str) -> Iterator[CheckResult]:
+def _site(kafka: KafkaSettings, name: str) -> Iterator[DoctorCheckResult]:
     edge: Facts = {}
     types: Sequence[EventType] | None = None
     try:
@@ -91,7 +91,7 @@ def _site(kafka: KafkaSettings, name: str) -> Iterator[CheckResult]:
 
 def _central(
     kafka: KafkaSettings, settings: KafkaCluster, edge: Facts, types: Sequence[EventType] | None
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     alias = kafka.edge_alias
     brokers, central = _read_cluster(settings, "central", lambda name: edge_topic(name, alias))
     yield from evaluate_brokers("central", settings, brokers)
@@ -107,7 +107,7 @@ def _central(
 def _read_cluster(
     settings: KafkaCluster, name: str, at_edge: Callable[[str], str]
 ) -> tuple[int, Facts]:
-    """Return the number of running brokers, and Hourmark's topics by their edge names."""
+    # Return the number of running brokers, and Hourmark's topics by their edge names.
     check_listening(settings, name)
     cluster = Cluster(settings, name)
     metadata = _metadata(cluster)
@@ -154,7 +154,7 @@ def _types_in_force(edge: KafkaCluster) -> list[EventType] | None:
 def _wanted(
     all_topics: Sequence[TopicSpec], types: Sequence[EventType] | None, there: Facts
 ) -> dict[str, TopicSpec]:
-    """Return the expected topics to compare with; without rules in force, no topic must exist."""
+    # Return the expected topics to compare with; without rules in force, no topic must exist.
     return {t.name: t for t in all_topics if types is not None or t.name in there}
 
 
@@ -167,7 +167,7 @@ def _edge_topics(
     return wanted
 
 
-def _unavailable(cluster: str, error: Unavailable) -> CheckResult:
+def _unavailable(cluster: str, error: Unavailable) -> DoctorCheckResult:
     return finding_result(
         CHECK,
         cluster,

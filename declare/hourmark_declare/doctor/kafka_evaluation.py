@@ -9,7 +9,7 @@ from typing import Final
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_setup import TopicSpec
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 
 CHECK: Final = "kafka"
 _APPLY: Final = "`hourmark types apply` makes it"
@@ -52,7 +52,9 @@ class TopicFacts:
     access: TopicAccess = _UNTOLD
 
 
-def evaluate_brokers(cluster: str, settings: KafkaCluster, brokers: int) -> Iterator[CheckResult]:
+def evaluate_brokers(
+    cluster: str, settings: KafkaCluster, brokers: int
+) -> Iterator[DoctorCheckResult]:
     """Evaluate whether enough brokers run for the configured replication.
 
     Also yields a finding if acknowledgments require more in-sync replicas than topics have.
@@ -91,7 +93,7 @@ def evaluate_topics(
     settings: KafkaCluster,
     topics: Mapping[str, TopicFacts],
     wanted: Mapping[str, TopicSpec],
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     """Evaluate all topics of a cluster, including expected topics that are missing.
 
     Args:
@@ -119,7 +121,7 @@ def evaluate_topics(
 
 def evaluate_topic(
     cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: TopicSpec | None
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     """Yield the findings of one topic: replication, settings, partitions and availability.
 
     Args:
@@ -160,7 +162,7 @@ def evaluate_topic(
     yield from _partitions_served(subject, facts)
 
 
-def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[CheckResult]:
+def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[DoctorCheckResult]:
     """Evaluate whether this user has the rights that components need, and whether topics have ids.
 
     Without topic ids, a recreated topic cannot be distinguished from its predecessor.
@@ -214,7 +216,7 @@ def _named(topics: Sequence[str]) -> str:
 
 def evaluate_mirrored_topics(
     edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     """Yield a finding for each remote topic that cannot hold what its edge topic holds.
 
     Compares partitions, message size and retention. Topics missing on either side are ignored.
@@ -245,7 +247,7 @@ def evaluate_mirrored_topics(
                 )
 
 
-def _election(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
+def _election(subject: str, facts: TopicFacts) -> Iterator[DoctorCheckResult]:
     if facts.settings.get("unclean.leader.election.enable") == "true":
         yield finding_result(
             CHECK,
@@ -257,7 +259,7 @@ def _election(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
         )
 
 
-def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
+def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[DoctorCheckResult]:
     in_sync = facts.settings.get("min.insync.replicas", "1")
     if _less(str(facts.replicas), in_sync):
         yield finding_result(
@@ -270,7 +272,9 @@ def _in_sync_possible(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
         )
 
 
-def _cleanup(subject: str, facts: TopicFacts, wanted: TopicSpec | None) -> Iterator[CheckResult]:
+def _cleanup(
+    subject: str, facts: TopicFacts, wanted: TopicSpec | None
+) -> Iterator[DoctorCheckResult]:
     policies = facts.settings.get("cleanup.policy", "delete").split(",")
     needed = wanted.settings.get("cleanup.policy", "delete") if wanted else "delete"
     if policies != [needed]:
@@ -294,7 +298,7 @@ def _cleanup(subject: str, facts: TopicFacts, wanted: TopicSpec | None) -> Itera
         )
 
 
-def _as_wanted(subject: str, facts: TopicFacts, wanted: TopicSpec) -> Iterator[CheckResult]:
+def _as_wanted(subject: str, facts: TopicFacts, wanted: TopicSpec) -> Iterator[DoctorCheckResult]:
     if facts.partitions < wanted.partitions:
         yield finding_result(
             CHECK,
@@ -314,7 +318,7 @@ def _as_wanted(subject: str, facts: TopicFacts, wanted: TopicSpec) -> Iterator[C
         )
 
 
-def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[CheckResult]:
+def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[DoctorCheckResult]:
     if facts.leaderless:
         yield finding_result(
             CHECK,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 from hourmark_declare.doctor.ledger_evaluation import (
     CHECK,
     RIGHTS,
@@ -19,7 +19,7 @@ from hourmark_etl.ledger.database_status import read_database_status
 from hourmark_etl.ledger.existing import open_existing_ledger
 
 
-def check_ledger(config: Config) -> Iterator[CheckResult]:
+def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether the ledger exists, answers and has a current version.
 
     For PostgreSQL, also checks durability settings and privileges.
@@ -53,7 +53,7 @@ def check_ledger(config: Config) -> Iterator[CheckResult]:
         yield passed_result(CHECK, "etl.ledger", f"ledger {identity}, commit {commit}")
 
 
-def _other_version(older: bool) -> CheckResult:
+def _other_version(older: bool) -> DoctorCheckResult:
     if older:
         return passed_result(
             CHECK,

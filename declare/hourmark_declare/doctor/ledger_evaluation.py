@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 
 CHECK: Final = "ledger"
 SETTINGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -49,7 +49,7 @@ RIGHTS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[CheckResult]:
+def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[DoctorCheckResult]:
     """Evaluate whether PostgreSQL is recent enough, commits durably and detects disk corruption.
 
     Args:
@@ -75,7 +75,7 @@ def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[CheckResult]:
         yield passed_result(CHECK, "PostgreSQL", f"version {major}; {', '.join(SETTINGS)} are on")
 
 
-def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[CheckResult]:
+def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[DoctorCheckResult]:
     """Evaluate whether the ledger's user can create tables and schemas.
 
     Args:

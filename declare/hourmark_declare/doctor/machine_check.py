@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hourmark.config.loading import Config
 from hourmark.java_version import ALLOWED, java_major_version
-from hourmark_declare.doctor.check_result import CheckResult, skipped_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, skipped_result
 from hourmark_declare.doctor.machine_evaluation import (
     CHECK,
     FreeSpace,
@@ -23,7 +23,7 @@ from hourmark_delivery_service.limits.connections import OTHER_FILES
 from hourmark_etl.ledger.engines import sqlite_file
 
 
-def check_machine(config: Config) -> Iterator[CheckResult]:
+def check_machine(config: Config) -> Iterator[DoctorCheckResult]:
     """Check Python, open file limit, disk space and Java of this machine.
 
     Args:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
+    DoctorCheckResult,
     finding_result,
     passed_result,
     skipped_result,
@@ -32,7 +32,7 @@ class FreeSpace:
     inodes: int | None
 
 
-def evaluate_python(version: Sequence[int]) -> CheckResult:
+def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
     """Evaluate whether a Python version is supported.
 
     Args:
@@ -49,7 +49,7 @@ def evaluate_python(version: Sequence[int]) -> CheckResult:
     return passed_result(CHECK, "Python", f"version {given}")
 
 
-def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> CheckResult:
+def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> DoctorCheckResult:
     """Evaluate whether a delivery service may open as many files as its connections need.
 
     Only the hard limit matters, because the service raises its soft limit itself.
@@ -78,7 +78,7 @@ def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> 
     )
 
 
-def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> CheckResult:
+def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> DoctorCheckResult:
     """Evaluate whether the disk of a state folder has enough free space and inodes.
 
     Args:
@@ -112,7 +112,7 @@ def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> C
 
 def evaluate_java(
     setting: str, executable: str, version: int | None, allowed: Sequence[int]
-) -> CheckResult:
+) -> DoctorCheckResult:
     """Evaluate whether a Java executable runs and has a supported version.
 
     Args:

@@ -12,7 +12,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.rules.revision import KnownSchema
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
+    DoctorCheckResult,
     finding_result,
     passed_result,
     skipped_result,
@@ -24,7 +24,7 @@ from hourmark_etl.ledger.rules import LedgerRules
 CHECK: Final = "registry"
 
 
-def check_registry(config: Config) -> Iterator[CheckResult]:
+def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether the schema registry answers and has the schemas that the ledger knows.
 
     Args:
@@ -52,7 +52,7 @@ def check_registry(config: Config) -> Iterator[CheckResult]:
 
 def evaluate_schemas(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     """Evaluate whether the registry has each schema of the ledger under its id and subject.
 
     Args:

@@ -19,7 +19,7 @@ from hourmark.kafka.clients import Cluster
 from hourmark.kafka.topic_names import central_topic, events_topic
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
+    DoctorCheckResult,
     finding_result,
     passed_result,
     skipped_result,
@@ -34,7 +34,7 @@ _H_MS: Final = 3_600_000
 
 def evaluate_retention(
     cluster: str, open_hours: Mapping[str, Hour], retention_ms: Mapping[str, int], now_ms: int
-) -> Iterator[CheckResult]:
+) -> Iterator[DoctorCheckResult]:
     """Evaluate whether each type's oldest open hour is younger than half of its topic's retention.
 
     Args:
@@ -79,7 +79,7 @@ def evaluate_retention(
         )
 
 
-def check_retention(config: Config) -> Iterator[CheckResult]:
+def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether topics keep records long enough for the oldest open hour of each type.
 
     Args:
@@ -120,7 +120,7 @@ def check_retention(config: Config) -> Iterator[CheckResult]:
 
 
 def _retention_ms(settings: KafkaCluster, name: str, types: dict[str, str]) -> dict[str, int]:
-    """Return `retention.ms` of each type whose topic exists."""
+    # Return `retention.ms` of each type whose topic exists.
     check_listening(settings, name)
     cluster = Cluster(settings, name)
     there = [topic for topic in cluster.names() if topic in types]

@@ -13,7 +13,7 @@ from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark_declare.doctor import http_request
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
+    DoctorCheckResult,
     finding_result,
     passed_result,
     skipped_result,
@@ -22,7 +22,7 @@ from hourmark_declare.doctor.check_result import (
 CHECK: Final = "services"
 
 
-def check_services(config: Config) -> Iterator[CheckResult]:
+def check_services(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether each delivery service in `tailer.service_urls` is ready.
 
     Args:
@@ -47,7 +47,7 @@ def check_services(config: Config) -> Iterator[CheckResult]:
             yield evaluate_service(redact_setting(url), answered.status, answered.body)
 
 
-def evaluate_service(url: str, status: int, body: bytes) -> CheckResult:
+def evaluate_service(url: str, status: int, body: bytes) -> DoctorCheckResult:
     """Evaluate the response of a delivery service to GET /readyz.
 
     Args:
@@ -71,7 +71,7 @@ def evaluate_service(url: str, status: int, body: bytes) -> CheckResult:
     )
 
 
-def _away(url: str, error: OSError) -> CheckResult:
+def _away(url: str, error: OSError) -> DoctorCheckResult:
     why = str(getattr(error, "reason", error))
     if _is_here(url) and "refused" in why:
         return skipped_result(

@@ -12,7 +12,7 @@ from urllib.request import ProxyHandler, build_opener
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
+    DoctorCheckResult,
     finding_result,
     passed_result,
     skipped_result,
@@ -28,7 +28,7 @@ _DIRECT: Final = build_opener(
 )  # no proxy, as in storage: cluster addresses are internal
 
 
-def check_storage(config: Config) -> Iterator[CheckResult]:
+def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether the storage root can be listed and refuses overwrites.
 
     For HDFS, also checks the state of the NameNode. Creates and deletes a temporary folder.
@@ -70,7 +70,7 @@ def check_storage(config: Config) -> Iterator[CheckResult]:
             yield from evaluate_namenode(bean, config.storage.replication)
 
 
-def _left_behind(entries: Iterable[StorageEntry], root: str) -> Iterator[CheckResult]:
+def _left_behind(entries: Iterable[StorageEntry], root: str) -> Iterator[DoctorCheckResult]:
     until_ms = SystemClock().now_ms() - _ENDED_MS
     if old := [
         entry.name

@@ -6,13 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 
 CHECK: Final = "storage"
 FREE_PERCENT_MIN: Final = 5.0  # a NameNode does not distribute blocks well on fuller disks
 
 
-def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[CheckResult]:
+def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[DoctorCheckResult]:
     """Evaluate safe mode, missing blocks, free space and datanodes of an HDFS NameNode.
 
     Args:

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from hourmark_declare.doctor.check_result import CheckResult, finding_result, passed_result
+from hourmark_declare.doctor.check_result import DoctorCheckResult, finding_result, passed_result
 from hourmark_declare.doctor.storage_evaluation import CHECK
 from hourmark_etl.storage import AlreadyExists, Storage, StorageError
 
@@ -22,7 +22,7 @@ _USE_ANOTHER: Final = (
 )
 
 
-def probe_storage(storage: Storage) -> Iterator[CheckResult]:
+def probe_storage(storage: Storage) -> Iterator[DoctorCheckResult]:
     """Test whether storage refuses to overwrite files and folders, in a temporary folder.
 
     Writes and reads files, tries to overwrite and rename over existing ones, and deletes the
@@ -43,7 +43,7 @@ def probe_storage(storage: Storage) -> Iterator[CheckResult]:
     yield from (*answers, *left)
 
 
-def _delete(storage: Storage, folder: str) -> Iterator[CheckResult]:
+def _delete(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
     try:
         storage.delete(folder)
     except StorageError as error:  # such as safe mode: report the earlier results nevertheless
@@ -55,7 +55,7 @@ def _delete(storage: Storage, folder: str) -> Iterator[CheckResult]:
         )
 
 
-def _probe(storage: Storage, folder: str) -> Iterator[CheckResult]:
+def _probe(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
     try:
         storage.write_new(f"{folder}/one/file", b"one")
         storage.write_new(f"{folder}/two/file", b"two")
@@ -78,7 +78,7 @@ def _probe(storage: Storage, folder: str) -> Iterator[CheckResult]:
             )
 
 
-def _accepted_overwrites(storage: Storage, folder: str) -> Iterator[CheckResult]:
+def _accepted_overwrites(storage: Storage, folder: str) -> Iterator[DoctorCheckResult]:
     one, two = f"{folder}/one", f"{folder}/two"
     if (
         not _refused(lambda: storage.write_new(f"{one}/file", b"another"))

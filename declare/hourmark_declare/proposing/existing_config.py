@@ -85,16 +85,15 @@ class ExistingConfig:
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
     def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:
-        """Return the first hour of types that are added.
+        """Return the first hour for types that are added to this configuration.
 
         Args:
-            wanted: First hour that their lines need.
+            wanted: First hour that the lines of the new types need.
             now_ms: Current time, Unix milliseconds.
 
         Returns:
-            None if the settings have no first hour that can be changed: buckets then begin when the
-                types
-            are applied.
+            The first hour; None if the settings have no first hour that can be changed. The buckets
+            then begin when the types are applied.
 
         Raises:
             UsageError: `types.first_hour` in the settings is invalid.

@@ -112,7 +112,7 @@ def _timestamped(found: CommonTimestamp, behind: str, *, records: bool) -> Candi
 
 
 def _separator_pattern(rests: Sequence[bytes]) -> str:
-    """Return the pattern between timestamp and message: level and dash, if most lines have them."""
+    # Return the pattern between timestamp and message: level and dash, if most lines have them.
     rests = _without(_CLOSED, rests)
     dash, rests = _dash(rests)
     level = _level(rests)

@@ -29,15 +29,15 @@ Event = dict[str, Any]
 
 
 class NotClosed(HourmarkError):
-    """The bucket does not exist; its hour may still be open."""
+    """Raised if a bucket does not exist; its hour may still be open."""
 
 
 class BadMarker(Finding):
-    """A bucket's `_SUCCESS` file is not a manifest of this bucket in a supported format."""
+    """Raised if a bucket's `_SUCCESS` file is not a valid manifest of this bucket."""
 
 
 class DamagedBucketFile(Finding):
-    """A file that the manifest lists is missing or cannot be decoded."""
+    """Raised if a file that a bucket's manifest lists is missing or cannot be decoded."""
 
 
 def list_types(storage: Storage) -> list[str]:

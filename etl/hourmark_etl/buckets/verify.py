@@ -115,7 +115,7 @@ class BucketReport:
 
 
 def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
-    """Return a finding for each gap between consecutive hours; hours must close without gaps.
+    """Return a finding for each gap in the hours of closed buckets, which must be contiguous.
 
     Args:
         event_type: Event type for the findings.

@@ -38,7 +38,7 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.offset_gaps import all_gaps, has_lost_end
 from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.ledger.set_aside import forget_set_aside
+from hourmark_etl.ledger.set_aside import delete_old_set_aside_rows
 from hourmark_etl.ledger.staged_files import UnneededFile
 from hourmark_etl.model import EARLIEST_MS, HourState
 from hourmark_etl.storage import Storage, delete_all, list_if_exists
@@ -55,7 +55,7 @@ _FOLDER: Final = re.compile(r"(?P<epoch>\d{12})-(?P<shard>[a-z][a-z0-9-]*)-[0-9a
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Cleaned:
+class CleanupCounts:
     """The number of files and folders that one cleanup round deleted.
 
     Attributes:
@@ -127,8 +127,8 @@ class Cleaner:
                 *dataclasses.astuple(cleaned),
             )
 
-    def clean(self, lease: Lease, now_ms: int) -> Cleaned:
-        """Run one bounded cleanup round and return what it deleted.
+    def clean(self, lease: Lease, now_ms: int) -> CleanupCounts:
+        """Run one cleanup round of limited size and return the numbers of deleted files.
 
         Args:
             lease: The closer's lease.
@@ -139,22 +139,22 @@ class Cleaner:
             StaleDriver: Another closer has taken over the lease.
         """
         closed_before_ms = now_ms - round(self._etl.staged_keep_seconds * 1000)
-        events, self._events_after = ledger.closed_event_files(
+        events, self._events_after = ledger.find_closed_event_files(
             self._database, self._events_after, closed_before_ms, FILES_AT_ONCE
         )
-        needed_from_ms = ledger.oldest_frontier_ms(self._database) - EARLIEST_MS
-        below = ledger.settled_before(
+        needed_from_ms = ledger.read_oldest_open_hour_ms(self._database) - EARLIEST_MS
+        below = ledger.find_offsets_settled_before(
             self._database, DEAD_LETTERS, min(now_ms - self._audit_keep_ms, needed_from_ms)
         )
         audits: list[UnneededFile] = []
         if below is not None:
-            audits, self._audit_after = ledger.settled_audit_files(
+            audits, self._audit_after = ledger.find_settled_audit_files(
                 self._database, self._audit_after, below, FILES_AT_ONCE
             )
         self._delete(lease, events + audits)
-        forget_set_aside(self._database, lease, now_ms)
+        delete_old_set_aside_rows(self._database, lease, now_ms)
         pack_days(self._database, lease, now_ms, DAYS_AT_ONCE)
-        return Cleaned(
+        return CleanupCounts(
             event_files=len(events),
             audit_files=len(audits),
             folders=self._delete_unfinished(lease, now_ms, needed_from_ms),
@@ -172,7 +172,7 @@ class Cleaner:
     def _delete(self, lease: Lease, files: list[UnneededFile]) -> None:
         if not files:
             return
-        emptied = ledger.forget_files(self._database, lease, files)
+        emptied = ledger.delete_file_rows(self._database, lease, files)
         delete_all(self._storage, [file.path for file in files if file.folder not in emptied])
         delete_all(self._storage, sorted(emptied))
 

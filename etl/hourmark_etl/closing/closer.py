@@ -555,7 +555,7 @@ class Closer:
             f, manifest = closing.frontier, closing.manifest
             for kept in (self._not_before_s, self._pauses_s, self._blocked):
                 kept.pop(f.event_type, None)
-            self._ports.metrics.closed(f.hour, manifest)
+            self._ports.metrics.count_closed_bucket(f.hour, manifest)
         for line in closed_lines(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:

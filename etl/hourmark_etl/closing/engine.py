@@ -63,7 +63,7 @@ class Engine:
         }
 
     def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare the next batch of new audit files with all others.
+        """Compare the next new audit files with all others, to find ranges with differing records.
 
         Args:
             skip_paths: Paths of audit files to skip.

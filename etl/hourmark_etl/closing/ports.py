@@ -18,7 +18,7 @@ from hourmark_etl.storage import Storage
 class ClosingMetrics(Protocol):
     """Receiver of closing metrics, implemented by the ETL's metrics."""
 
-    def closed(self, hour: Hour, manifest: Manifest) -> None:
+    def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record that a bucket was closed.
 
         Args:

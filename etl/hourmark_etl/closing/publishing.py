@@ -55,7 +55,7 @@ from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import PublishedHour
-from hourmark_etl.ledger.listings import listed_groups, listed_sums
+from hourmark_etl.ledger.listings import listed_groups, sum_groups
 from hourmark_etl.ledger.overview import closed_marker
 from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
 from hourmark_etl.ledger.set_aside import listed_set_aside
@@ -115,7 +115,7 @@ def build_manifest(
             cut_at_ms=seal.cut_at_ms,
             audit_records=seal.audit_records,
             promised=seal.promised,
-            audit_next=seal.audit_next.in_marker(),
+            audit_next=seal.audit_next.to_marker_json(),
             waived=[
                 *seal.waived,
                 *_describe_left_out(written_hour),
@@ -317,11 +317,11 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """A sealed hour cannot be written as it was sealed; an override can close it anyway."""
+    """Raised if a sealed hour cannot be written as it was sealed; an override can close it anyway."""
 
 
 class LedgerChanged(Finding):
-    """Ledger rows that a sealed hour needs were changed or deleted after sealing."""
+    """Raised if ledger rows that a sealed hour needs were changed or deleted after sealing."""
 
 
 class PublishFailure(NamedTuple):
@@ -451,10 +451,8 @@ class Publisher:
         return result
 
     def _previous_marker(self, f: Frontier) -> tuple[PreviousMarker | None, tuple[str, ...]]:
-        """Return the previous hour's marker, and readable problems with it.
-
-        If the marker is unreadable and an override gives it up, the ledger's copy is used.
-        """
+        # Return the previous hour's marker, and readable problems with it. If the marker is
+        # unreadable and an override gives it up, the ledger's copy is used.
         try:
             return read_previous_marker(self.storage, f), ()
         except Finding as error:
@@ -477,10 +475,8 @@ class Publisher:
         chains: Sequence[Sequence[Frontier]],
         manifest_there: Callable[[Frontier], Manifest | None],
     ) -> PublishResult:
-        """Collect each hour's manifest, many types in parallel and each type's hours in order.
-
-        A type ends at the first hour that has no manifest or raises an error.
-        """
+        # Collect each hour's manifest, many types in parallel and each type's hours in order. A
+        # type ends at the first hour that has no manifest or raises an error.
         together, ledger = PublishResult(), self.database.identity()[0]
 
         def close(chain: Sequence[Frontier]) -> None:
@@ -530,7 +526,7 @@ def _publish_obstacle(
     f: Frontier, hour: SealedHour, schemas: Mapping[int, KnownSchema | DamagedRow]
 ) -> Finding | None:
     assert f.seal is not None
-    listed, sealed = listed_sums(hour.listed), f.seal.listed
+    listed, sealed = sum_groups(hour.listed), f.seal.listed
     if (
         f.seal.checked is None or listed.unchecked or sealed.unchecked
     ):  # the values of some rows are unknown

@@ -44,7 +44,12 @@ from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflict_texts, conflicts, conflicts_holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.host_losses import HostLoss, losses, losses_in_hour, unrepeatable_sources
+from hourmark_etl.ledger.host_losses import (
+    HostLoss,
+    find_unrepeatable_sources,
+    losses,
+    sum_losses_in_hour,
+)
 from hourmark_etl.ledger.listings import listed_schema_ids
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
@@ -193,11 +198,9 @@ class Sealer:
     def _find_unwritable(
         self, frontiers: Sequence[Frontier], overridden: Collection[str]
     ) -> dict[str, tuple[ClosingPhase, tuple[str, ...]]]:
-        """Return the types whose hour has rows with unusable schemas, and the reasons.
-
-        Types with an override close without such rows, unless the ledger's row of the schema is
-        damaged, because that can be repaired.
-        """
+        # Return the types whose hour has rows with unusable schemas, and the reasons. Types with an
+        # override close without such rows, unless the ledger's row of the schema is damaged,
+        # because that can be repaired.
         ids = listed_schema_ids(self.database, frontiers)
         schemas = schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
@@ -244,7 +247,7 @@ class Sealer:
     def _acceptable_gaps(
         self, forced: Sequence[str], overrides: Mapping[str, Override], all_types: set[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the offset gaps that the overrides accept, and new edge checks of their topics."""
+        # Return the offset gaps that the overrides accept, and new edge checks of their topics.
         topics = (
             accepted_topics(forced, all_overridden=all_types <= set(overrides))
             & self.sites.gaps().keys()
@@ -252,7 +255,7 @@ class Sealer:
         if not forced or not topics:
             return [], []
         try:
-            found, checks = self.sites.acceptable(topics)
+            found, checks = self.sites.find_acceptable_gaps(topics)
         except Unavailable as error:  # the gaps remain, and later hours need overrides of their own
             _LOG.error("the gaps of %s are not accepted yet: %s", sorted(topics), error)
             return [], []
@@ -269,7 +272,7 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of a decision that are the same for all hours of a round.
+    """The inputs of seal decisions that are the same for all hours of a round.
 
     Attributes:
         cut: The cut.
@@ -295,7 +298,7 @@ def decide_seal(
     override: Override | None,
     context: DecisionContext,
 ) -> Seal | None:
-    """Decide whether an hour is sealed and with which grade. It performs no I/O.
+    """Decide whether an hour can be sealed, and with which grade, without I/O.
 
     The grade is `proved`, `timed_out` past the deadline, or `forced` with an override. The deadline
     is compared with the time of the cut, and never waives a conflict.
@@ -348,7 +351,7 @@ def decide_seal(
         range_id for range_id, _ in proof.second_readings
     ]
     lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))
-    lost, unknown = losses_in_hour(frontier.hour, frontier.sources, context.losses)
+    lost, unknown = sum_losses_in_hour(frontier.hour, frontier.sources, context.losses)
     return Seal(
         grade=grade.value,
         method=proof.method,
@@ -364,7 +367,7 @@ def decide_seal(
         books=proof.books,
         lost=lost,
         unknown=unknown,
-        unrepeatable=unrepeatable_sources(frontier.hour, frontier.sources, context.reporters),
+        unrepeatable=find_unrepeatable_sources(frontier.hour, frontier.sources, context.reporters),
         leaves_out=override is not None,
         lacks=None if grade is Grade.PROVED else lacks,
     )
@@ -380,12 +383,10 @@ def _why_waived(r: ReportedSource, hour: Hour) -> str:
 
 
 def _must_be_named(gap: OffsetGap, f: Frontier, proof: Proof, override: Override | None) -> bool:
-    """Return whether an accepted gap must be named in the seal of this hour.
-
-    Missing audit records or reports concern every hour that had begun by then. Missing events
-    matter only if promises are not kept, or if an override closes the hour: a second version of
-    them may satisfy the promise.
-    """
+    # Return whether an accepted gap must be named in the seal of this hour. Missing audit records
+    # or reports concern every hour that had begun by then. Missing events matter only if promises
+    # are not kept, or if an override closes the hour: a second version of them may satisfy the
+    # promise.
     assert gap.accepted_at_ms is not None
     if (
         gap.type not in (None, f.event_type)
@@ -405,7 +406,7 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, Hour]:
-    """Choose the last hour of each type in the next round.
+    """Choose the hours that the next round closes: the last hour of each type.
 
     Args:
         ready: Open frontiers that may close.

@@ -40,7 +40,7 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its ow
 
 
 class Listing(NamedTuple):
-    """The staged rows that are selected for one bucket, as groups of staged files.
+    """The staged rows that belong to one bucket, as groups of rows in staged files.
 
     Attributes:
         event_type: The bucket's event type.
@@ -59,7 +59,7 @@ class Listing(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """The input of one task: the rows of several buckets, or one id range of a large one.
+    """The input of one task: the rows of several small buckets, or an id range of a large one.
 
     It can be pickled.
 
@@ -105,10 +105,10 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
     return [*units, Unit(tuple(taken))] if taken else units
 
 
-class Overfull(Exception):  # control flow, not an error
-    """An id range contains far more bytes than planned and must be read in two parts.
+class OversizedUnit(Exception):  # control flow, not an error
+    """Signals that an id range has far more bytes than planned and must be read in two parts.
 
-    This is control flow, not an error.
+    The caller reads the parts instead; it is not an error.
 
     Attributes:
         parts: The two units to read instead, in order.
@@ -120,7 +120,7 @@ class Overfull(Exception):  # control flow, not an error
 
 
 class UnitRows(NamedTuple):
-    """The rows that a task has read.
+    """The staged rows that a task has read, with the totals of each group.
 
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, the row's own
@@ -172,7 +172,7 @@ def read_unit(
         if unit.slot is not None and datum_bytes_max is not None:
             datum_bytes += pc.sum(pc.binary_length(table.column("datum"))).as_py() or 0
             if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
-                raise Overfull(parts)
+                raise OversizedUnit(parts)
     if unit.slot is None:
         verify_read_rows((g for x in unit.listings for g in x.groups), read)
     return UnitRows(pa.concat_tables(tables), read)
@@ -311,7 +311,7 @@ def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
 
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
-    """Split a unit at the median of the ids that were read; None if there is only one id."""
+    # Split a unit at the median of the ids that were read; None if there is only one id.
     ids = np.unique(np.concatenate([id_array(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
@@ -330,10 +330,8 @@ def _slots(listing: Listing, parts: int) -> list[Unit]:
 
 
 def _cuts(groups: Collection[StagedGroup], parts: int) -> Iterator[int]:
-    """Yield the ids that split the groups into `parts` of about equal bytes.
-
-    It sweeps over the first and last ids of all groups; between two of them, bytes grow evenly.
-    """
+    # Yield the ids that split the groups into `parts` of about equal bytes. It sweeps over the
+    # first and last ids of all groups; between two of them, bytes grow evenly.
     steps = defaultdict[int, tuple[float, int]](
         lambda: (0.0, 0)
     )  # id → change of bytes per id, and of groups, from there on

@@ -34,7 +34,7 @@ from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, UInt8s, to_single_array
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun
-from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, StorageError
 
 _ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
@@ -71,8 +71,8 @@ class IdQuery(NamedTuple):
     ids: Ids
 
 
-def find_held_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
-    """Return for each query which of its ids at least one of its buckets contains.
+def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
+    """Determine for each query which of its ids are in at least one of its buckets.
 
     An index file covers many types, so each file is opened once for all queries.
 
@@ -92,7 +92,7 @@ def find_held_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | 
 
 
 class IndexWriter:
-    """Writes the id index of one task.
+    """Writes an index file with the event ids of the buckets that one task has written.
 
     Attributes:
         path: Path of the file.
@@ -127,19 +127,22 @@ class IndexWriter:
                     len(block),
                     content[:SIZE],
                     content[-SIZE:],
-                    digest_of(content),
+                    compute_digest(content),
                 )
             )
         self._rows += len(ids)
         return first
 
     def finish(self) -> None:
-        """Write the table of blocks and set `digest`. The caller closes the file."""
+        """Write the index's table of blocks at the end of the file, and set `digest`.
+
+        The caller closes the file.
+        """
         table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(
             _NUMBER_BYTES, "little"
         )
         self._file.write(table)
-        self.digest = digest_of(table).hex()
+        self.digest = compute_digest(table).hex()
 
 
 class WrittenRun(NamedTuple):
@@ -193,7 +196,7 @@ def bucket_key(event_type: str, hour_s: int) -> bytes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
     """
-    return digest_of(f"{event_type} {hour_s}".encode())
+    return compute_digest(f"{event_type} {hour_s}".encode())
 
 
 @dataclasses.dataclass
@@ -225,15 +228,15 @@ class _Lookup:
 
 def _create_lookups(asked: IdQuery) -> list[_Lookup]:
     ordered = np.sort(asked.ids)
-    lookups = (_Lookup(bucket, _ids_of_hours(ordered, bucket.holds)) for bucket in asked.buckets)
+    lookups = (
+        _Lookup(bucket, _ids_of_hours(ordered, bucket.origin_hours)) for bucket in asked.buckets
+    )
     return [lookup for lookup in lookups if len(lookup.ordered)]
 
 
 def _ids_of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
-    """Return the ids of events of the given hours, ascending.
-
-    An id begins with its event's time (`hourmark.records.event_id`), so each hour is one range.
-    """
+    # Return the ids of events of the given hours, ascending. An id begins with its event's time
+    # (`hourmark.records.event_id`), so each hour is one range.
     bounds = [
         [of_ms.to_bytes(SIZE, "big") for of_ms in (h.start_s * 1000 << 80, h.end_ms << 80)]
         for h in sorted(hours)
@@ -265,11 +268,8 @@ def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
 
 
 def _search_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
-    """Search one index in the order of its rows.
-
-    A damaged block affects only the buckets that need it. If storage becomes unavailable, all
-    remaining buckets are read from their containers.
-    """
+    # Search one index in the order of its rows. A damaged block affects only the buckets that need
+    # it. If storage becomes unavailable, all remaining buckets are read from their containers.
     ordered = sorted(asked, key=lambda of: of[0].first_row)
     for at, (run, lookup) in enumerate(ordered):
         if lookup.found is not None:
@@ -339,7 +339,7 @@ class _Index:
             if len(candidates):
                 content = _read_at(self._file, start * SIZE, int(block["rows"]) * SIZE)
                 if (
-                    digest_of(content) != block["digest"].tobytes()
+                    compute_digest(content) != block["digest"].tobytes()
                 ):  # numpy would strip trailing zero bytes of a string
                     raise ValueError(f"the ids from row {start} on are not those that were written")
                 ids = np.frombuffer(content, f"S{SIZE}")
@@ -348,17 +348,15 @@ class _Index:
 
 
 def _blocks(file: BinaryIO, path: str) -> npt.NDArray[np.void]:
-    """Read the table of blocks at the end of an index file.
-
-    The table of most files fits into the first read; each read costs two requests on HDFS.
-    """
+    # Read the table of blocks at the end of an index file. The table of most files fits into the
+    # first read; each read costs two requests on HDFS.
     size = file.seek(0, io.SEEK_END)
     end = _read_at(file, max(0, size - _TAIL_BYTES), min(size, _TAIL_BYTES))
     length = int.from_bytes(end[-_NUMBER_BYTES:], "little") * _BLOCK.itemsize + _NUMBER_BYTES
     if length > len(end):
         end = _read_at(file, size - length, length) if length <= size else b""
     table = end[-length:]
-    if not path.endswith(f"-{digest_of(table).hex()}.ids"):
+    if not path.endswith(f"-{compute_digest(table).hex()}.ids"):
         raise ValueError("its end is not the one of its name")
     return np.frombuffer(table[:-_NUMBER_BYTES], _BLOCK)
 

@@ -19,7 +19,12 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
-from hourmark_etl.ledger.read_errors import ReadError, clear_passed_errors, forget_error, put_errors
+from hourmark_etl.ledger.read_errors import (
+    ReadError,
+    clear_passed_errors,
+    delete_read_error,
+    put_errors,
+)
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.set_aside import put_set_aside
 from hourmark_etl.model import (
@@ -39,9 +44,9 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
-    """Return the position of every partition of a cluster, or an empty list.
+    """Return the staging position of every partition of a cluster, or an empty list.
 
-    A position is the next offset to stage of a topic-partition.
+    A position is the next offset of a topic-partition to stage.
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -72,14 +77,14 @@ def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
     return from_columns(StagingPosition, row)
 
 
-def put_positions(connection: Connection, new: Iterable[StagingPosition]) -> None:
+def put_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
     """Insert positions of partitions that are new to the ledger.
 
     Args:
         connection: The transaction.
-        new: Positions to insert; none of their partitions may be in the ledger.
+        new_positions: Positions to insert; none of their partitions may be in the ledger.
     """
-    if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new]:
+    if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new_positions]:
         connection.execute(insert(tables.positions), rows)
 
 
@@ -140,17 +145,17 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
 def skip_expired(
     database: Database,
     lease: Lease,
-    at_edge: Callable[[str], str],
+    to_edge_topic: Callable[[str], str],
     starts: Mapping[StagingPosition, int],
 ) -> None:
-    """Advance positions to the log start where retention deleted records that were not staged.
+    """Advance positions to the log start if retention deleted records before they were staged.
 
     The skipped offsets are recorded as a gap of the topic.
 
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
-        at_edge: Maps a central topic name to its name at the edge.
+        to_edge_topic: Maps a central topic name to its name at the edge.
         starts: Log start offset of each position.
 
     Raises:
@@ -162,14 +167,14 @@ def skip_expired(
             _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
-                [expired_gap(at_edge(p.topic), p, start) for p, start in passed.items()],
+                [expired_gap(to_edge_topic(p.topic), p, start) for p, start in passed.items()],
             )
 
 
 def restart_truncated_logs(
     database: Database,
     lease: Lease,
-    at_edge: Callable[[str], str],
+    to_edge_topic: Callable[[str], str],
     starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
@@ -183,14 +188,14 @@ def restart_truncated_logs(
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
-        at_edge: Maps a central topic name to its name at the edge.
+        to_edge_topic: Maps a central topic name to its name at the edge.
         starts: Log start offset of each affected position.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
         StaleDriver: The lease was taken over, or a position has moved.
     """
-    again = {p: start for p, start in starts.items() if at_edge(p.topic) != AUDIT}
+    again = {p: start for p, start in starts.items() if to_edge_topic(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
     hold_short_audit_logs(database, lease, held)
     if known := [p for p in held if p.leader_epoch is not None]:
@@ -214,7 +219,9 @@ def restart_truncated_logs(
     with database.transaction(lease) as connection:
         _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
         gaps = [
-            truncated_gap(at_edge(p.topic), p) for p in again if at_edge(p.topic) not in CONTROL
+            truncated_gap(to_edge_topic(p.topic), p)
+            for p in again
+            if to_edge_topic(p.topic) not in CONTROL
         ]
         put_gaps(
             connection,
@@ -226,7 +233,7 @@ def restart_truncated_logs(
 
 
 def hold_short_audit_logs(
-    database: Database, lease: Lease, shorter: Collection[StagingPosition]
+    database: Database, lease: Lease, truncated_positions: Collection[StagingPosition]
 ) -> None:
     """Record a gap for each audit partition whose log ends before its position.
 
@@ -236,10 +243,10 @@ def hold_short_audit_logs(
     Args:
         database: The ledger.
         lease: Lease under which the ledger is changed.
-        shorter: Positions of the audit partitions.
+        truncated_positions: Positions of the audit partitions.
     """
     known = open_gaps(database)
-    if gaps := [gap for p in shorter if (gap := truncated_gap(AUDIT, p)) not in known]:
+    if gaps := [gap for p in truncated_positions if (gap := truncated_gap(AUDIT, p)) not in known]:
         with database.transaction(lease) as connection:
             put_gaps(connection, gaps)
 
@@ -274,7 +281,7 @@ def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
 
 
 def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
-    """Check that central topics have the ids that the ledger stages.
+    """Check that central topics have the topic ids that the ledger knows.
 
     Args:
         database: The ledger.
@@ -330,7 +337,7 @@ def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) 
 
 
 def skip_unreadable(
-    database: Database, at_edge: Callable[[str], str], error: ReadError, end: int
+    database: Database, to_edge_topic: Callable[[str], str], error: ReadError, end: int
 ) -> OffsetGap:
     """Advance a blocked partition to an offset, and return the skipped offsets as a gap.
 
@@ -338,7 +345,7 @@ def skip_unreadable(
 
     Args:
         database: The ledger.
-        at_edge: Maps a central topic name to its name at the edge.
+        to_edge_topic: Maps a central topic name to its name at the edge.
         error: The read error that blocks the partition.
         end: Next offset to stage.
 
@@ -351,9 +358,11 @@ def skip_unreadable(
         "could not be read, and an operator "
         "skipped them"
     )
-    gap = OffsetGap(topic=at_edge(error.topic), accepted_at_ms=None, what=what, lost_end=False)
+    gap = OffsetGap(
+        topic=to_edge_topic(error.topic), accepted_at_ms=None, what=what, lost_end=False
+    )
     with database.transaction() as connection:
-        forget_error(connection, error)
+        delete_read_error(connection, error)
         here = (
             rows.c.topic == error.topic,
             rows.c.partition == error.partition,

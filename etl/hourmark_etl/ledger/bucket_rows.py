@@ -65,7 +65,7 @@ class BucketRow(NamedTuple):
     manifest: str
 
 
-def damaged_bucket(event_type: str, hour_s: int) -> DamagedRow:
+def make_damaged_bucket_error(event_type: str, hour_s: int) -> DamagedRow:
     """Return the error to raise for a bucket row without a valid manifest.
 
     Args:
@@ -86,7 +86,8 @@ def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]])
     if closed:
         connection.execute(insert(_BUCKETS), [_row(hour, manifest) for hour, manifest in closed])
         put_late_hours(
-            connection, [row for hour, m in closed for row in late_rows(m.type, hour, m.late)]
+            connection,
+            [row for hour, m in closed for row in make_late_hour_rows(m.type, hour, m.late)],
         )
 
 
@@ -100,7 +101,7 @@ def _row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def late_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
+def make_late_hour_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
     """Return the rows of the table `late_hours` for one bucket.
 
     Args:
@@ -128,7 +129,7 @@ def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) ->
     replace_rows(connection, _LATE, ("type", "origin", "hour"), rows)
 
 
-def buckets_with_late(
+def find_buckets_with_late_events(
     connection: Connection, origins_s: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, int], set[int]]:
     """Return the buckets that hold late events of the given hours.
@@ -147,7 +148,7 @@ def buckets_with_late(
     pairs = [
         (event_type, origin) for event_type, origins in origins_s.items() for origin in origins
     ]
-    for one in pair_tables(pairs):
+    for one in iterate_pair_tables(pairs):
         same = and_(_LATE.c.type == one.c.type, _LATE.c.origin == one.c.at)
         for row in connection.execute(select(_LATE).join(one, same)).mappings():
             check_digest(_LATE, row, event_type=row["type"])
@@ -155,31 +156,31 @@ def buckets_with_late(
     return found
 
 
-def manifests_of(
-    connection: Connection, wanted: Collection[tuple[str, int]]
+def read_bucket_manifests(
+    connection: Connection, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
     """Return the manifest text of each given bucket that is closed; others are left out.
 
     Args:
         connection: A transaction of the ledger.
-        wanted: Buckets as (type, hour in Unix seconds).
+        buckets: Buckets as (type, hour in Unix seconds).
 
     Raises:
         DamagedRow: A packed row differs from what was written.
     """
     found: dict[tuple[str, int], str] = {}
-    for one in pair_tables(wanted):
+    for one in iterate_pair_tables(buckets):
         query = select(_BUCKETS.c.type, _BUCKETS.c.hour, _BUCKETS.c.manifest)
         same = and_(_BUCKETS.c.type == one.c.type, _BUCKETS.c.hour == one.c.at)
         found |= {
             (event_type, hour_s): manifest
             for event_type, hour_s, manifest in connection.execute(query.join(one, same))
         }
-    missing = set(wanted) - found.keys()
+    missing = set(buckets) - found.keys()
     hours = defaultdict[str, set[int]](set)
     for event_type, hour_s in missing:
         hours[event_type].add(hour_s)
-    for one in pair_tables(
+    for one in iterate_pair_tables(
         {(event_type, hour_s // DAY_S * DAY_S) for event_type, hour_s in missing}
     ):
         days = select(_DAYS).join(one, and_(_DAYS.c.type == one.c.type, _DAYS.c.day == one.c.at))
@@ -240,7 +241,7 @@ def bucket_rows(
         yield BucketRow(*row)
 
 
-def newest_closed_before(
+def find_newest_closed_bucket(
     connection: Connection, event_type: str, closed_before_ms: int
 ) -> BucketRow | None:
     """Return the newest bucket of a type that was closed before a time, or None.
@@ -302,7 +303,7 @@ def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
 
 
 def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
-    """Pack bucket rows of whole days that ended at least `KEPT_DAYS` days ago.
+    """Pack the bucket rows of whole days that ended at least 8 days ago, to save space.
 
     A day is not packed while a staged file has rows listed for one of its hours, or while one of
     its rows is damaged (`hourmark ledger check` reports it); later days of the type wait.
@@ -432,7 +433,7 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
         raise DamagedRow(_DAYS.name, f"type {event_type!r}", event_type) from error
 
 
-def pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
+def iterate_pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
     """Yield SQL tables of up to 1000 pairs, to join with queries.
 
     Args:

@@ -23,10 +23,10 @@ from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
     bucket_rows,
-    buckets_with_late,
-    damaged_bucket,
-    manifests_of,
-    pair_tables,
+    find_buckets_with_late_events,
+    iterate_pair_tables,
+    make_damaged_bucket_error,
+    read_bucket_manifests,
 )
 from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
 from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_further_sites
@@ -60,7 +60,7 @@ class ClosedBucket:
     Attributes:
         event_type: Event type.
         hour_s: Hour of the bucket, Unix seconds.
-        holds: The requested origin hours of which the bucket has events.
+        origin_hours: The requested origin hours of which the bucket has events.
         events: Number of records in all files.
         index: Index runs of the bucket's ids.
         files: Path below the storage root and digest of each file.
@@ -68,14 +68,14 @@ class ClosedBucket:
 
     event_type: str
     hour_s: int
-    holds: tuple[Hour, ...]
+    origin_hours: tuple[Hour, ...]
     events: int
     index: tuple[IdRun, ...]
     files: tuple[tuple[str, str], ...]
 
     @property
     def is_indexed(self) -> bool:
-        """Whether the index covers every event of the bucket."""
+        """Return whether the id index covers every event of the bucket."""
         return sum(run.rows for run in self.index) == self.events
 
 
@@ -96,13 +96,13 @@ def closed_buckets(
     """
     origins = {event_type: set(of) for event_type, of in origin_hours_s.items() if of}
     with database.reading() as connection:
-        holds = buckets_with_late(connection, origins)
+        holds = find_buckets_with_late_events(connection, origins)
         for event_type, of in origins.items():
             for origin in of:
                 holds[event_type, origin].add(origin)
         chosen = {
             key: m
-            for key, text in manifests_of(connection, holds).items()
+            for key, text in read_bucket_manifests(connection, holds).items()
             if (m := _decode_manifest(*key, text)).events
         }
         runs = _runs(connection, chosen)
@@ -115,7 +115,7 @@ def closed_buckets(
             ClosedBucket(
                 event_type=event_type,
                 hour_s=hour_s,
-                holds=tuple(hour for hour in held if str(hour) in labels),
+                origin_hours=tuple(hour for hour in held if str(hour) in labels),
                 events=m.events,
                 index=tuple(runs[event_type, hour_s]),
                 files=tuple((f"{folder}/{name}", digest) for name, digest in m.files),
@@ -130,7 +130,7 @@ def _runs(
     indexes = tables.id_indexes.c
     runs = defaultdict[tuple[str, int], list[IdRun]](list)
     query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
-    for one in pair_tables(buckets):
+    for one in iterate_pair_tables(buckets):
         own = query.join(one, and_(indexes.type == one.c.type, indexes.hour == one.c.at))
         for event_type, hour, *run in connection.execute(
             own.order_by(indexes.path, indexes.first_row)
@@ -151,7 +151,7 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
     )
 
 
-def missing_since(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
+def read_missing_ranges(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
     """Return the ranges that closed buckets of a type lack, from an hour on.
 
     The manifests of the buckets name these ranges.
@@ -208,7 +208,7 @@ def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFi
         files = [(file["name"], file["blake2b"]) for file in m["files"]]
         return _ManifestFields(m["events"], m["late"].keys(), files, _lacks(m))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise damaged_bucket(event_type, hour_s) from error
+        raise make_damaged_bucket_error(event_type, hour_s) from error
 
 
 def replace_index_runs(
@@ -283,7 +283,7 @@ def index_paths(database: Database) -> set[str]:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class UnauditedFile:
+class UnauditedFileRow:
     """A file of unaudited rows of one bucket: rows without a promise when the bucket was sealed.
 
     Attributes:
@@ -305,7 +305,7 @@ class UnauditedFile:
     settled_next: AuditOffsets
 
 
-def unaudited_files(database: Database) -> list[UnauditedFile]:
+def unaudited_files(database: Database) -> list[UnauditedFileRow]:
     """Return all files of unaudited rows, oldest bucket first.
 
     Unaudited rows had no audit record when their bucket was sealed.
@@ -318,7 +318,7 @@ def unaudited_files(database: Database) -> list[UnauditedFile]:
     )
     return [
         from_columns(
-            UnauditedFile,
+            UnauditedFileRow,
             row,
             audit_next=decode_offsets(row["audit_next"], row["audit_further"]),
             settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
@@ -351,7 +351,7 @@ def unaudited_row(
     }
 
 
-def forget_unaudited(database: Database, lease: Lease, paths: Collection[str]) -> None:
+def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[str]) -> None:
     """Delete files of unaudited rows from the ledger; call it before the files are deleted.
 
     A file that the ledger does not name is harmless; a missing file would leave a promise unmet.

@@ -25,7 +25,7 @@ _GROUPS = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A range with two audit records that differ, which holds one hour of one type.
+    """A byte range with two audit records that differ, which keeps one hour of a type open.
 
     Attributes:
         event_type: Event type.
@@ -64,10 +64,10 @@ class AuditFile:
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
-    """Return all conflicts by event type.
+    """Return all conflicts between audit records, by event type.
 
-    A conflict is a pair of differing audit records of one range; it holds an hour open. A damaged
-    row is returned with hour 0, so that it holds the type's next hour to close, whichever it is.
+    A conflict is a pair of differing audit records of one byte range; it keeps an hour open. A
+    damaged row is returned with hour 0, so that it keeps the type's next hour to close open.
     """
     found: dict[str, list[Conflict]] = {}
     for row in database.fetch(
@@ -126,19 +126,21 @@ def conflict_texts(
 
 
 def uncompared_files(
-    database: Database, rows_max: int, without: Collection[str]
+    database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
-    """Return the oldest audit files that were not compared yet, at least one if there is any.
+    """Return the oldest staged audit files that were not compared with the others yet.
+
+    At least one file is returned if there is any.
 
     Args:
         database: The ledger.
         rows_max: Maximum number of rows in all returned files, unless the first has more.
-        without: Paths to leave out.
+        skip_paths: Paths to leave out.
     """
     chosen: list[AuditFile] = []
     rows = 0
     for file in _audit_files(database, _FILES.c.compared.is_(False)):
-        if file.path in without:
+        if file.path in skip_paths:
             continue
         rows += file.rows
         if chosen and rows > rows_max:
@@ -148,7 +150,7 @@ def uncompared_files(
 
 
 def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Return compared audit files that may hold ranges observed between two times.
+    """Return compared audit files that may have byte ranges observed between two times.
 
     Args:
         database: The ledger.

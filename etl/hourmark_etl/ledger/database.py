@@ -303,11 +303,8 @@ def delete_rows(
 
 
 def _count_commit(connection: Connection) -> int:
-    """Increment the commit number and return it.
-
-    The first statement of every change: its row lock serializes transactions at any isolation
-        level.
-    """
+    # Increment the commit number and return it. The first statement of every change: its row lock
+    # serializes transactions at any isolation level.
     number = cast(tables.meta.c.value, BigInteger) + 1
     counted = (
         update(tables.meta)

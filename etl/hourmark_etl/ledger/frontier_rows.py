@@ -102,12 +102,12 @@ def insert_frontier(
         "sources": json.dumps(sorted(sources)),
         "seal": None,
         "alarm": None,
-        **settled_columns(settled_next),
+        **encode_settled_offsets(settled_next),
     }
     return insert(tables.frontiers).values(**with_digest(tables.frontiers, row))
 
 
-def settled_columns(settled_next: AuditOffsets) -> dict[str, Any]:
+def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
     """Return the column values of a frontier row that store the settled audit offsets.
 
     Args:

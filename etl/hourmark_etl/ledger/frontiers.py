@@ -33,9 +33,9 @@ from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, with_digest
-from hourmark_etl.ledger.frontier_rows import decode_offsets, settled_columns
+from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_settled_offsets
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, put_gaps, replace_topic_checks
-from hourmark_etl.ledger.set_aside import list_set_aside
+from hourmark_etl.ledger.set_aside import assign_set_aside_to_buckets
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
     Frontier,
@@ -133,9 +133,9 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
 def freeze(
     database: Database,
     lease: Lease,
-    chosen: Collection[Frontier],
+    open_frontiers: Collection[Frontier],
     topics: Mapping[str, Collection[str]],
-    until: Mapping[str, Hour] | None = None,
+    last_hours: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
     """Freeze hours: assign all staged groups of these hours, and of earlier ones, to their buckets.
 
@@ -144,9 +144,9 @@ def freeze(
     Args:
         database: The ledger.
         lease: Lease of the closer.
-        chosen: Open frontiers, the next hours of their types, to freeze.
+        open_frontiers: Open frontiers, the next hours of their types, to freeze.
         topics: Central topics of each type, one per site.
-        until: Last hour of a backlog to freeze together, by type; the frontier's hour if missing.
+        last_hours: Last hour of a backlog to freeze together, by type; the frontier's hour if missing.
 
     Returns:
         The positions of each type's topics in that transaction: all records of the listed hours
@@ -155,9 +155,9 @@ def freeze(
     Raises:
         StaleDriver: The lease was taken over, or a frontier is not open at its hour.
     """
-    groups, last = tables.groups, until or {}
+    groups, last = tables.groups, last_hours or {}
     with database.transaction(lease) as connection:
-        _move_all(connection, HourState.OPEN, [(f, HourState.FROZEN, {}) for f in chosen])
+        _move_all(connection, HourState.OPEN, [(f, HourState.FROZEN, {}) for f in open_frontiers])
         connection.execute(
             update(groups)
             .where(
@@ -176,10 +176,12 @@ def freeze(
                     "first": f.hour.start_s,
                     "last": last.get(f.event_type, f.hour).start_s,
                 }
-                for f in chosen
+                for f in open_frontiers
             ],
         )
-        return _positions_of(connection, {f.event_type: topics[f.event_type] for f in chosen})
+        return _positions_of(
+            connection, {f.event_type: topics[f.event_type] for f in open_frontiers}
+        )
 
 
 def _positions_of(
@@ -264,7 +266,7 @@ def seal(
             connection,
             {f.event_type: later_hour(f.hour, len(chains[f.event_type])) for f in frozen},
         )
-        list_set_aside(connection, {f.event_type: f.hour.start_s for f in frozen})
+        assign_set_aside_to_buckets(connection, {f.event_type: f.hour.start_s for f in frozen})
         _waive(connection, effects.waived)
         if effects.unaudited:
             connection.execute(insert(tables.unaudited), [dict(row) for row in effects.unaudited])
@@ -372,7 +374,7 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
         connection.execute(update(table).where(*same).values(waived=True), of)
 
 
-def first_unsealed(frontier: Frontier) -> Hour:
+def first_unsealed_hour(frontier: Frontier) -> Hour:
     """Return the first hour of a type that is not sealed, so no bucket of it can be published.
 
     Args:
@@ -431,7 +433,7 @@ def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     return HourState.SEALED if left else HourState.OPEN, {
         "hour": closed.hour.end_s,
         "seal": left,
-        **settled_columns(closed.seal.audit_next),
+        **encode_settled_offsets(closed.seal.audit_next),
     }
 
 

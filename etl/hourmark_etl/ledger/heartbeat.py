@@ -24,7 +24,7 @@ _KEY: Final = "driver_seen_ms"
 
 
 class Heartbeat:
-    """A background thread that writes a heartbeat to the ledger every `BEAT_SECONDS`.
+    """A background thread that writes a heartbeat to the ledger every 15 seconds.
 
     It ends when it is stopped, or when the lease was taken over. If the database does not respond,
     the next heartbeat is written at its usual time.
@@ -79,19 +79,19 @@ def last_heartbeat_ms(database: Database) -> int | None:
     return None if found is None else int(found)
 
 
-def missing_driver_text(seen_ms: int | None, now_ms: int) -> str | None:
+def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
     """Return a human-readable text if no driver runs, or None if its last heartbeat is recent.
 
     Args:
-        seen_ms: Time of the last heartbeat, Unix milliseconds; None if there is none.
+        heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there is none.
         now_ms: Current time, Unix milliseconds.
     """
-    if seen_ms is None:
+    if heartbeat_ms is None:
         return (
             "the ledger has no sign of a driver yet; one that was just started gives it once "
             "Spark is up, in a minute"
         )
-    age_s = (now_ms - seen_ms) / 1000
+    age_s = (now_ms - heartbeat_ms) / 1000
     return (
         f"no driver runs: its last sign in the ledger is {format_duration(age_s)} old"
         if age_s > SILENT_SECONDS

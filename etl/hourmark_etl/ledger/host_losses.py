@@ -51,26 +51,26 @@ class HostLoss(NamedTuple):
         from_ms: Start of the span, Unix milliseconds.
         to_ms: End of the span, Unix milliseconds.
         lost_bytes: Number of bytes lost.
-        unknown: Number of events in which an unknown number of lines may have been lost.
+        unknown_count: Number of events in which an unknown number of lines may have been lost.
     """
 
     source: str
     from_ms: int
     to_ms: int
     lost_bytes: int
-    unknown: int
+    unknown_count: int
 
 
-def added_losses(
-    report: Iterable[ReportedSource], before: Mapping[str, ReportedSource]
+def compute_added_losses(
+    report: Iterable[ReportedSource], previous: Mapping[str, ReportedSource]
 ) -> list[HostLossRow]:
-    """Return the losses that a host's report adds to its previous report.
+    """Compute the data losses that a host's report adds to its previous report.
 
     Args:
         report: The new report, one entry per source.
-        before: The previous report by source; empty for a host's first report.
+        previous: The previous report by source; empty for a host's first report.
     """
-    return [row for s in report if (row := _added(s, before.get(s.source)))]
+    return [row for s in report if (row := _added(s, previous.get(s.source)))]
 
 
 def _added(report: ReportedSource, before: ReportedSource | None) -> HostLossRow | None:
@@ -89,19 +89,19 @@ def _added(report: ReportedSource, before: ReportedSource | None) -> HostLossRow
     }
 
 
-def put_losses(connection: Connection, new: Sequence[HostLossRow]) -> None:
-    """Insert losses, and delete those more than `KEPT_MS` (30 days) older than the newest.
+def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> None:
+    """Insert data losses of hosts, and delete those more than 30 days older than the newest.
 
     Args:
         connection: The transaction.
-        new: Rows to insert; if empty, nothing is changed.
+        new_losses: Rows to insert; if empty, nothing is changed.
     """
-    if new:
-        newest_ms = max(row["to_ms"] for row in new)
+    if new_losses:
+        newest_ms = max(row["to_ms"] for row in new_losses)
         connection.execute(
             delete(tables.host_losses).where(tables.host_losses.c.to_ms < newest_ms - KEPT_MS)
         )
-        connection.execute(insert(tables.host_losses), new)
+        connection.execute(insert(tables.host_losses), new_losses)
 
 
 def losses(database: Database) -> list[HostLoss]:
@@ -111,7 +111,7 @@ def losses(database: Database) -> list[HostLoss]:
     return [HostLoss(*row) for row in database.fetch(query)]
 
 
-def unrepeatable_sources(
+def find_unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[ReportedSource]
 ) -> tuple[str, ...]:
     """Return the sorted sources whose senders cannot send their data again.
@@ -127,10 +127,10 @@ def unrepeatable_sources(
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
 
 
-def losses_in_hour(
+def sum_losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Return the losses that may affect an hour.
+    """Add up the data losses of hosts that may affect an hour.
 
     Args:
         hour: Hour of the bucket.
@@ -149,7 +149,7 @@ def losses_in_hour(
             and loss.to_ms >= hour.start_s * 1000
         ):
             lost[loss.source] = min(lost[loss.source] + loss.lost_bytes, _SUM_MAX)
-            unknown[loss.source] += loss.unknown
+            unknown[loss.source] += loss.unknown_count
     return {s: count for s, count in sorted(lost.items()) if count}, {
         s: count for s, count in sorted(unknown.items()) if count
     }

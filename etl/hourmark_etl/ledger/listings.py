@@ -74,15 +74,15 @@ class RoundSums:
     partially_counted: tuple[AuditGroup, ...]
 
 
-def round_sums(
-    database: Database, frontiers: Sequence[Frontier], below: AuditOffsets
+def read_round_sums(
+    database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[RoundSums]:
     """Return the sums of each frontier, in the order of the frontiers.
 
     Args:
         database: The ledger.
         frontiers: Frontiers.
-        below: Audit offsets of the cut; promises at or after them do not count.
+        below_offsets: Audit offsets of the cut; promises at or after them do not count.
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -90,10 +90,10 @@ def round_sums(
     """
     groups, promises = (
         listed_groups(database, frontiers),
-        counting_promises(database, frontiers, below),
+        counting_promises(database, frontiers, below_offsets),
     )
     return [
-        _summed(f, listed, counting, below)
+        _summed(f, listed, counting, below_offsets)
         for f, listed, counting in zip(frontiers, groups, promises, strict=True)
     ]
 
@@ -104,24 +104,24 @@ def _summed(
     listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
     partially_counted = []
     for g in groups:
-        listed[g.hour_s] += listed_sums([g])
+        listed[g.hour_s] += sum_groups([g])
     for a in promises:
         if a.last_offset >= below.offset_of(a.site) or (
             a.hour_s < f.hour.start_s and a.first_offset < f.settled_next.offset_of(a.site)
         ):
             partially_counted.append(a)
         else:
-            promised[a.hour_s] += promised_sums(a)
+            promised[a.hour_s] += sum_promises(a)
     return RoundSums(listed, promised, tuple(partially_counted))
 
 
-def listed_sums(groups: Iterable[StagedGroup]) -> Sums:
-    """Return the row counts and digest sums over groups of events; zeros if there are no groups."""
-    return sum(map(row_sums, groups), Sums())
+def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
+    """Add up the row counts and digests of groups of events; zeros if there are no groups."""
+    return sum(map(sum_group, groups), Sums())
 
 
-def row_sums(group: StagedGroup) -> Sums:
-    """Return the row count and digest sums of one group of events.
+def sum_group(group: StagedGroup) -> Sums:
+    """Return the row count and digest of one group of events as `Sums`.
 
     Rows count as unchecked if the group has no sum of value hashes.
     """
@@ -130,8 +130,8 @@ def row_sums(group: StagedGroup) -> Sums:
     return Sums(group.rows, group.rows, group.low64_sum, group.value_sum)
 
 
-def promised_sums(group: AuditGroup) -> Sums:
-    """Return the counts and digest sums that one group of audit promises adds up to."""
+def sum_promises(group: AuditGroup) -> Sums:
+    """Return the counts and digest that one group of audit records promises, as `Sums`."""
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
@@ -181,14 +181,14 @@ def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list
 
 
 def counting_promises(
-    database: Database, frontiers: Sequence[Frontier], below: AuditOffsets
+    database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[list[AuditGroup]]:
     """Return the groups of which at least one promise counts for each frontier's hour.
 
     Args:
         database: The ledger.
         frontiers: Frontiers.
-        below: Audit offsets of the cut; promises at or after them do not count.
+        below_offsets: Audit offsets of the cut; promises at or after them do not count.
 
     Returns:
         One list per frontier, in the given order.
@@ -208,14 +208,16 @@ def counting_promises(
     conditions = [
         (
             site,
-            functools.partial(counts, below_of=and_(c.first_offset < offset, _is_of(site, below))),
+            functools.partial(
+                counts, below_of=and_(c.first_offset < offset, _is_of(site, below_offsets))
+            ),
         )
-        for site, offset in below.by_site
+        for site, offset in below_offsets.by_site
         for counts in (of_the_hour, late)
     ]
     found = _select_groups(database, frontiers, _PROMISED, decode_audit_group, conditions)
     if unknown := sorted(
-        {g.site for of in found for g in of} - {site for site, _ in below.by_site}
+        {g.site for of in found for g in of} - {site for site, _ in below_offsets.by_site}
     ):
         raise Finding(
             f"the ledger has promises of {', '.join(unknown)}, of which the cut knows "
@@ -269,8 +271,8 @@ def promises_between(
     database: Database,
     event_type: str,
     hours_s: Collection[int],
-    at_least: AuditOffsets,
-    below: AuditOffsets | None,
+    from_offsets: AuditOffsets,
+    below_offsets: AuditOffsets | None,
 ) -> list[AuditGroup]:
     """Return groups of promises that may have a promise in a range of audit offsets.
 
@@ -278,22 +280,22 @@ def promises_between(
         database: The ledger.
         event_type: Event type.
         hours_s: Hours of the promises, Unix seconds.
-        at_least: Lowest audit offset of each site.
-        below: End of the range of each site, not included; None for no limits at all.
+        from_offsets: Lowest audit offset of each site.
+        below_offsets: End of the range of each site, not included; None for no limits at all.
 
     Raises:
         DamagedRow: A row differs from what was written.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
-    if below is not None:
+    if below_offsets is not None:
         between = (
             and_(
-                _is_of(site, below),
+                _is_of(site, below_offsets),
                 c.first_offset < offset,
-                c.last_offset >= at_least.offset_of(site),
+                c.last_offset >= from_offsets.offset_of(site),
             )
-            for site, offset in below.by_site
+            for site, offset in below_offsets.by_site
         )
         query = query.where(or_(false(), *between))
     return [

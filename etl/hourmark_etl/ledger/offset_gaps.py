@@ -24,7 +24,7 @@ _TABLE = tables.gaps
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCheck:
-    """A partition of the edge cluster at the last check that passed.
+    """The state of an edge partition at its last check for missing records that passed.
 
     Attributes:
         topic: Topic name at the edge.
@@ -42,13 +42,13 @@ class EdgeCheck:
 
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
-    """Return the last check that passed of each partition of the edge cluster."""
+    """Return the last passed check of each partition of the edge clusters."""
     rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
 
 def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck]) -> None:
-    """Store checks that passed, in place of earlier ones of the same partitions.
+    """Store passed checks of edge partitions, and replace earlier checks of the same partitions.
 
     A partition whose check failed keeps its earlier check, so it fails again.
 
@@ -61,7 +61,7 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
 
 def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Replace all stored checks of the topics in `checks`.
+    """Delete all stored checks of the topics in `checks`, and store the given ones.
 
     Args:
         connection: The transaction.
@@ -76,7 +76,7 @@ def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) 
 
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Store checks that passed, in place of earlier ones of the same partitions.
+    """Store checks of edge partitions, and replace earlier checks of the same partitions.
 
     Args:
         connection: The transaction.
@@ -92,9 +92,9 @@ def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGap:
-    """Records of a topic that may never be staged.
+    """A range of offsets of a topic whose records may never be staged.
 
-    Two gaps with the same text are equal, whichever version found them.
+    Two gaps with the same text are equal, even if different software versions found them.
 
     Attributes:
         topic: Topic name at the edge.

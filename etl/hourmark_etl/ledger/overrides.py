@@ -55,12 +55,12 @@ class Override:
 
     @property
     def manifest_text(self) -> str:
-        """The text about the override in the manifest of the bucket that it closes."""
+        """Return the text about the override for the manifest of the bucket that it closes."""
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """Return the pending overrides by event type; a type has at most one."""
+    """Return operators' pending orders to force an hour closed, by event type; one per type."""
     return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
 

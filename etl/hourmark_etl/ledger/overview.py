@@ -10,14 +10,14 @@ from sqlalchemy import select
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import manifests_of
+from hourmark_etl.ledger.bucket_rows import read_bucket_manifests
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import HourState
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """How far the buckets of an event type are closed, and how far their content is fixed.
+    """The hours up to which the buckets of an event type are closed and have fixed content.
 
     Attributes:
         closed_to_s: Buckets of hours before this are closed, Unix seconds.
@@ -29,7 +29,7 @@ class FixedHours:
 
 
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return how far each event type is closed and fixed.
+    """Return, by event type, the hours up to which buckets are closed and have fixed content.
 
     Args:
         database: The ledger.
@@ -78,5 +78,5 @@ def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | No
         DamagedRow: The bucket's row differs from what was written.
     """
     with database.reading() as connection:
-        found = manifests_of(connection, [(event_type, hour.start_s)])
+        found = read_bucket_manifests(connection, [(event_type, hour.start_s)])
     return found[event_type, hour.start_s].encode() if found else None

@@ -46,8 +46,8 @@ class ReadError:
     again_at_ms: int = 0
 
     @property
-    def of(self) -> Partition:
-        """The topic-partition that could not be read."""
+    def topic_partition(self) -> Partition:
+        """Return the topic-partition that could not be read."""
         return Partition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ class ReadError:
 def read_errors(database: Database) -> dict[Partition, ReadError]:
     """Return the read error of each partition that failed at its last attempt."""
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
-    return {error.of: error for error in found}
+    return {error.topic_partition: error for error in found}
 
 
 def record_errors(
@@ -109,7 +109,7 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
     """Store read errors in the caller's transaction, with the time of each partition's next retry.
 
-    The pause before a retry doubles with each failure, up to `PAUSE_MS_MAX`.
+    The pause before a retry doubles with each failure, up to 5 minutes.
 
     Args:
         connection: The transaction.
@@ -158,7 +158,7 @@ def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]
         connection.execute(delete(_TABLE).where(*here))
 
 
-def forget_error(connection: Connection, error: ReadError) -> None:
+def delete_read_error(connection: Connection, error: ReadError) -> None:
     """Delete a read error, identified by topic, partition and offset.
 
     Args:

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, replace_rows, select_by_names
-from hourmark_etl.ledger.host_losses import HostLossRow, added_losses, put_losses
+from hourmark_etl.ledger.host_losses import HostLossRow, compute_added_losses, put_losses
 from hourmark_etl.model import ReportedSource, replace_nul
 
 _LOG = logging.getLogger(__name__)
@@ -75,9 +75,9 @@ def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, 
     for report in told:
         before = known.get(report[0].host_id)
         if before and (last := next(iter(before.values()))):
-            if is_overtaken(report[0], last):
+            if is_outdated_report(report[0], last):
                 continue
-            if why := foreign_reason(report[0], last):
+            if why := explain_foreign_report(report[0], last):
                 _LOG.warning(
                     "a report of host %s (%.32s) was rejected: %s",
                     report[0].host_name,
@@ -85,7 +85,7 @@ def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, 
                     why,
                 )
                 continue
-        lost += added_losses(report, before or {})
+        lost += compute_added_losses(report, before or {})
         known[report[0].host_id] = {s.source: s for s in report}
         changed.add(report[0].host_id)
     put_losses(connection, lost)
@@ -102,27 +102,27 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
     return dict(known)
 
 
-def is_overtaken(report: ReportedSource, known: ReportedSource) -> bool:
-    """Return whether a host's report is older than the report known.
+def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
+    """Return whether a host's report is older than the latest known report of the host.
 
-    Reports of one incarnation are ordered by sequence number. A lower number that arrives minutes
-    later is not older: the known number must be false, and must not suppress the host's reports.
-        Reports of
-    different incarnations are ordered by the services' clocks, within their tolerance.
+    Reports of one incarnation (one start of a tailer or service) are ordered by sequence number. A
+    lower number that arrives minutes later is not older: the known number must be wrong, and must
+    not suppress the host's reports. Reports of different incarnations are ordered by the services'
+    clocks, within the clock tolerance.
 
     Args:
         report: The report that arrived, for one of its sources.
-        known: The last known report of the same host.
+        latest: The last known report of the same host.
     """
-    if report.incarnation == known.incarnation:
+    if report.incarnation == latest.incarnation:
         return (
-            report.sequence < known.sequence
-            and report.received_at_ms - known.received_at_ms < CLOCKS_APART_MS_MAX
+            report.sequence < latest.sequence
+            and report.received_at_ms - latest.received_at_ms < CLOCKS_APART_MS_MAX
         )
-    return 0 < known.received_at_ms - report.received_at_ms < CLOCKS_APART_MS_MAX
+    return 0 < latest.received_at_ms - report.received_at_ms < CLOCKS_APART_MS_MAX
 
 
-def foreign_reason(report: ReportedSource, known: ReportedSource) -> str:
+def explain_foreign_report(report: ReportedSource, latest: ReportedSource) -> str:
     """Return why a report cannot be the host's own, human-readable; "" if it can be.
 
     A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while
@@ -131,13 +131,13 @@ def foreign_reason(report: ReportedSource, known: ReportedSource) -> str:
 
     Args:
         report: The report that arrived, for one of its sources.
-        known: The last known report of the same host.
+        latest: The last known report of the same host.
     """
-    if known.kind == "service" and report.kind != "service":
+    if latest.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"
-    if report.kind != known.kind and report.incarnation == known.incarnation:
+    if report.kind != latest.kind and report.incarnation == latest.incarnation:
         return "this incarnation is a tailer's, and the report is a delivery service's"
-    apart_ms = abs(report.received_at_ms - known.received_at_ms)
-    if report.host_name != known.host_name and not known.goodbye and apart_ms < RENAMED_AFTER_MS:
-        return f"this host id reported as {known.host_name} {apart_ms / 1000:.1f} s before"
+    apart_ms = abs(report.received_at_ms - latest.received_at_ms)
+    if report.host_name != latest.host_name and not latest.goodbye and apart_ms < RENAMED_AFTER_MS:
+        return f"this host id reported as {latest.host_name} {apart_ms / 1000:.1f} s before"
     return ""

@@ -42,14 +42,14 @@ class LedgerRules:
         """
         return known_schemas(self._database)
 
-    def adopt(self, others: RulesBook, first_hour: Hour) -> int:
+    def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
         """Add revisions that only the topic has, as after an older copy of the ledger was restored.
 
         Hours then wait for every source that these revisions let carry a type. If the ledger has no
         rules yet, no frontiers are created; `put` does that for the declared types.
 
         Args:
-            others: Revisions from the topic.
+            topic_rules: Revisions from the topic.
             first_hour: First hour of types that are new.
 
         Returns:
@@ -61,7 +61,7 @@ class LedgerRules:
         with self._database.transaction() as connection:
             book = _book(connection)
             begun, known = book.latest is not None, {r.id for r in book.revisions}
-            added = _add(connection, book, others.records.items())
+            added = _add(connection, book, topic_rules.records.items())
             for rules in (r for r in book.revisions if begun and r.id not in known):
                 put_frontiers(
                     connection,
@@ -74,9 +74,9 @@ class LedgerRules:
     def put(
         self,
         rules: Rules,
-        after: Rules | None,
+        expected: Rules | None,
         first_hour: Hour,
-        own: Mapping[int, KnownSchema] = MappingProxyType({}),
+        control_schemas: Mapping[int, KnownSchema] = MappingProxyType({}),
     ) -> list[str]:
         """Put a revision in force, with its schemas and frontier rows, in one transaction.
 
@@ -84,9 +84,9 @@ class LedgerRules:
 
         Args:
             rules: Revision to put in force.
-            after: Revision that must be in force now; None if there must be none.
+            expected: Revision that must be in force now; None if there must be none.
             first_hour: First hour of types that are new.
-            own: Schemas of control topics, by schema id.
+            control_schemas: Schemas of control topics, by schema id.
 
         Returns:
             The sorted names of the new types.
@@ -100,31 +100,31 @@ class LedgerRules:
             standing = book.latest
             if (
                 standing is not None
-                and standing.id != (after.id if after else None)
+                and standing.id != (expected.id if expected else None)
                 and standing.id != rules.id
             ):
                 raise UsageError(
                     f"another `types apply` came first: revision {standing.id} is in force now "
-                    f"({describe_changes(after, standing)}). "
+                    f"({describe_changes(expected, standing)}). "
                     "Nothing of this one was put in force; bring the declarations together, "
                     "and run it again"
                 )
-            _add(connection, book, rules.records(), own)
+            _add(connection, book, rules.records(), control_schemas)
             types = [t.declaration for t in rules.types.values()]
             return put_frontiers(connection, types, [*rules.sources.values()], first_hour)
 
 
-def merge_rules(connection: Connection, book: RulesBook) -> None:
+def merge_rules(connection: Connection, new_rules: RulesBook) -> None:
     """Add the rules revisions that the ledger lacks.
 
     Args:
         connection: The transaction.
-        book: Revisions to add.
+        new_rules: Revisions to add.
 
     Raises:
         Finding: A schema id has two meanings.
     """
-    _add(connection, _book(connection), book.records.items())
+    _add(connection, _book(connection), new_rules.records.items())
 
 
 def _book(connection: Connection) -> RulesBook:

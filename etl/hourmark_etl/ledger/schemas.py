@@ -20,7 +20,7 @@ from hourmark_etl.ledger.digests import check_digest, with_digest
 
 
 def known_schemas(database: Database) -> dict[int, KnownSchema]:
-    """Return the meaning of all schema ids in the ledger.
+    """Return the event type and the schema of each schema id in the ledger.
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -29,7 +29,7 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
 
 
 def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
-    """Return the meaning of the given schema ids; unknown ids are left out.
+    """Return the event type and the schema of the given schema ids; unknown ids are omitted.
 
     A damaged row is returned as a DamagedRow value instead of being raised, because its type is
     unknown.
@@ -39,7 +39,7 @@ def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSc
         ids: Schema ids.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
-    return {row["schema_id"]: _told(row) for row in database.fetch(query).mappings()}
+    return {row["schema_id"]: _decode_schema(row) for row in database.fetch(query).mappings()}
 
 
 class SchemaCheck(NamedTuple):
@@ -55,20 +55,20 @@ class SchemaCheck(NamedTuple):
     program: bytes
 
 
-def load_schema_checks(database: Database, known: dict[int, SchemaCheck]) -> None:
-    """Add the checks of all schema ids that `known` lacks.
+def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> None:
+    """Add the checks of all schema ids that `checks` lacks.
 
     Known ids are not read again, because their meaning never changes. Ids with a damaged row are
     left out, because their type is unknown.
 
     Args:
         database: The ledger.
-        known: Checks by schema id; updated in place.
+        checks: Checks by schema id; updated in place.
     """
-    if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - known.keys():
+    if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - checks.keys():
         for schema_id, schema in schemas_by_id(database, new).items():
             if isinstance(schema, KnownSchema):
-                known[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
+                checks[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 
 
 def schema_problem(
@@ -99,7 +99,7 @@ def schema_problem(
 
 
 def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema]]) -> None:
-    """Insert the meaning of schema ids that are new.
+    """Insert the event types and schemas of new schema ids.
 
     Raises:
         ValueError: A schema id already has another meaning; the message names it.
@@ -127,14 +127,14 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
 def _checked(rows: Result[Any]) -> dict[int, KnownSchema]:
     known = {}
     for row in rows.mappings():
-        told = _told(row)
+        told = _decode_schema(row)
         if isinstance(told, DamagedRow):
             raise told
         known[row["schema_id"]] = told
     return known
 
 
-def _told(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
+def _decode_schema(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
     try:
         check_digest(tables.schemas, row)
     except DamagedRow as damaged:

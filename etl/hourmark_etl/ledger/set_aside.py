@@ -30,10 +30,10 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """Records that were set aside together.
+    """Kafka records that cannot be in a bucket and were set aside together, with their review.
 
     Attributes:
-        of: The records.
+        set_aside: Topic, partition, offsets and reason.
         found_at_ms: Time of detection, Unix milliseconds.
         listed_hour: Hour (Unix seconds) of the bucket whose manifest counts the records; None if no
             bucket does yet.
@@ -41,34 +41,34 @@ class SetAsideRow:
             None.
     """
 
-    of: SetAside
+    set_aside: SetAside
     found_at_ms: int
     listed_hour: int | None = None
     reviewed_at_ms: int | None = None
 
     @property
-    def records(self) -> int:
-        """The number of records."""
-        return len(self.of.offsets)
+    def record_count(self) -> int:
+        """Return the number of records that were set aside together."""
+        return len(self.set_aside.offsets)
 
 
 def put_set_aside(
     connection: Connection,
-    found: Iterable[SetAside],
+    records: Iterable[SetAside],
     now_ms: int,
     *,
     listed_hour: int | None = None,
 ) -> list[SetAside]:
-    """Insert records that are not known yet, and return those inserted.
+    """Insert records that were set aside, except known ones, and return those inserted.
 
     Args:
         connection: The transaction that advances the positions past them, or seals without them.
-        found: The records.
+        records: The records.
         now_ms: Current time, Unix milliseconds.
         listed_hour: Hour (Unix seconds) of the bucket that counts them, if it is known.
     """
     added = []
-    for of in found:
+    for of in records:
         known = _known_offsets(connection, of)
         if left := tuple(offset for offset in of.offsets if offset not in known):
             added.append(dataclasses.replace(of, offsets=left))
@@ -77,8 +77,8 @@ def put_set_aside(
     return added
 
 
-def list_set_aside(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """Assign all records that no bucket counts yet to buckets.
+def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
+    """Assign all set-aside records that no bucket counts yet to the given buckets.
 
     Args:
         connection: The transaction that seals the buckets.
@@ -100,7 +100,9 @@ def set_aside_rows(
     listed_hour: int | None = None,
     reviewed: bool | None = None,
 ) -> list[SetAsideRow]:
-    """Return rows by type, topic, partition and offset; a filter that is None matches all rows.
+    """Return set-aside records, sorted by type, topic, partition and offset.
+
+    A filter that is None matches all rows.
 
     Args:
         database: The ledger.
@@ -122,13 +124,15 @@ def set_aside_rows(
         query = query.where(
             _TABLE.c.reviewed_at_ms.is_not(None) if reviewed else _TABLE.c.reviewed_at_ms.is_(None)
         )
-    return [_told(row) for row in database.fetch(query).mappings()]
+    return [_decode_row(row) for row in database.fetch(query).mappings()]
 
 
 def listed_set_aside(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
-    """Return the records that each of the given buckets counts; buckets without any are left out.
+    """Return the set-aside records that the manifests of buckets count.
+
+    Buckets without such records are omitted.
 
     Args:
         database: The ledger.
@@ -147,7 +151,7 @@ def listed_set_aside(
             query.order_by(_TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset)
         ).mappings():
             if (key := (row["type"], row["listed_hour"])) in buckets:
-                found[key].append(_told(row).of)
+                found[key].append(_decode_row(row).set_aside)
     return found
 
 
@@ -167,7 +171,7 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
 
 
 def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
-    """Return the records in the spans that were set aside, as (topic, partition, offset).
+    """Return the set-aside records in offset spans, as tuples (topic, partition, offset).
 
     Raises:
         DamagedRow: A row differs from what was written.
@@ -182,7 +186,9 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
             _TABLE.c.last_offset >= s.start,
         )
         for row in database.fetch(query).mappings():
-            found |= {(s.topic, s.partition, offset) for offset in _told(row).of.offsets}
+            found |= {
+                (s.topic, s.partition, offset) for offset in _decode_row(row).set_aside.offsets
+            }
     return found
 
 
@@ -209,10 +215,10 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
         here.append(_TABLE.c.type == event_type)
     with database.transaction() as connection:
         connection.execute(update(_TABLE).where(*here).values(reviewed_at_ms=now_ms))
-    return sum(row.records for row in open_rows)
+    return sum(row.record_count for row in open_rows)
 
 
-def forget_set_aside(database: Database, lease: Lease, now_ms: int) -> None:
+def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> None:
     """Delete old rows of set-aside records that a bucket already counts.
 
     Args:
@@ -239,7 +245,9 @@ def _known_offsets(connection: Connection, of: SetAside) -> Collection[int]:
         _TABLE.c.last_offset >= of.offsets[0],
     )
     return {
-        offset for row in connection.execute(query).mappings() for offset in _told(row).of.offsets
+        offset
+        for row in connection.execute(query).mappings()
+        for offset in _decode_row(row).set_aside.offsets
     }
 
 
@@ -254,10 +262,10 @@ def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
     )
 
 
-def _told(row: Mapping[Any, Any]) -> SetAsideRow:
+def _decode_row(row: Mapping[Any, Any]) -> SetAsideRow:
     check_digest(_TABLE, row, event_type=row["type"])
     return SetAsideRow(
-        of=SetAside(
+        set_aside=SetAside(
             topic=row["topic"],
             topic_id=row["topic_id"],
             partition=row["partition"],

@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import newest_closed_before
+from hourmark_etl.ledger.bucket_rows import find_newest_closed_bucket
 from hourmark_etl.ledger.database import Database, Lease, delete_rows
 from hourmark_etl.ledger.digests import check_digest, update_rows
 from hourmark_etl.ledger.frontier_rows import decode_offsets
@@ -68,7 +68,7 @@ class UnneededFile:
     folder: str
 
 
-def closed_event_files(
+def find_closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
 ) -> tuple[list[UnneededFile], int]:
     """Return event files whose groups are all in buckets that were closed before a time.
@@ -102,8 +102,8 @@ def closed_event_files(
     return _unneeded(database, EVENTS, after_id, limit, needed, groups.c.file_id)
 
 
-def settled_audit_files(
-    database: Database, after_id: int, below: AuditOffsets, limit: int
+def find_settled_audit_files(
+    database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
     """Return audit files whose promises are all of closed hours and below the given audit offsets.
 
@@ -112,7 +112,7 @@ def settled_audit_files(
     Args:
         database: The ledger.
         after_id: Row id after which the page starts.
-        below: Audit offset of each site.
+        below_offsets: Audit offset of each site.
         limit: Number of files in a page.
 
     Returns:
@@ -124,7 +124,9 @@ def settled_audit_files(
         .join(frontiers, frontiers.c.type == groups.c.type)
         .where(
             or_(
-                _at_or_past(groups.c.last_offset, below.offset_of(FIRST_SITE), below),
+                _at_or_past(
+                    groups.c.last_offset, below_offsets.offset_of(FIRST_SITE), below_offsets
+                ),
                 _needed(database)[groups],
             )
         )
@@ -187,7 +189,7 @@ def _at_or_past(
     )
 
 
-def oldest_frontier_ms(database: Database) -> int:
+def read_oldest_open_hour_ms(database: Database) -> int:
     """Return the start of the oldest hour that is not closed, over all types.
 
     Returns:
@@ -196,7 +198,7 @@ def oldest_frontier_ms(database: Database) -> int:
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
 
-def settled_before(
+def find_offsets_settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
     """Return the audit offsets of a type's newest bucket that was closed before a time, or None.
@@ -207,7 +209,7 @@ def settled_before(
         closed_before_ms: Unix milliseconds.
     """
     with database.reading() as connection:
-        found = newest_closed_before(connection, event_type, closed_before_ms)
+        found = find_newest_closed_bucket(connection, event_type, closed_before_ms)
     return (
         None
         if found is None
@@ -215,7 +217,7 @@ def settled_before(
     )
 
 
-def forget_files(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
+def delete_file_rows(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
     """Delete files and their groups from the ledger, before the files are deleted on storage.
 
     Args:

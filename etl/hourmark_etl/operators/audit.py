@@ -24,19 +24,24 @@ from hourmark_etl.humanize import format_count
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.listings import FileDifference
-from hourmark_etl.operators.bucket_text import table
+from hourmark_etl.operators.bucket_text import format_table
 from hourmark_etl.operators.reconciled_ranges import unmet_ranges
-from hourmark_etl.operators.reconciled_sources import Window, facts_of, oldest_bucket_s, origins_of
+from hourmark_etl.operators.reconciled_sources import (
+    ReconciliationWindow,
+    known_origin_hours,
+    oldest_bucket_s,
+    read_type_facts,
+)
 from hourmark_etl.operators.reconciliation import (
-    Books,
-    Difference,
+    CountDifference,
     HourAccount,
-    Stage,
+    ReconciliationStage,
     TypeFacts,
-    books_of,
-    difference,
-    total,
-    waives,
+    TypeReconciliation,
+    make_difference,
+    may_have_waived,
+    reconcile_type,
+    sum_accounts,
 )
 from hourmark_etl.options import parse_hour, print_lines
 from hourmark_etl.storage import open_storage
@@ -58,79 +63,79 @@ _NO_END: Final = 1 << 62
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class LookedAt:
-    """The extent and the result of one reconciliation (`hourmark audit`).
+class ReconciliationSummary:
+    """The scope and the result of one reconciliation of promised, staged and closed events.
 
     Attributes:
         event_type: The only event type that was examined; None if all types were.
-        first: First hour, as text.
-        last: Last hour, as text; None if there was no limit.
-        types: Number of event types examined.
-        hours: Number of hours for which anything is known, summed over types.
-        closed: Number of these hours that have a closed bucket, or events in one.
-        oldest: The oldest closed bucket in the ledger, as text; None if there is none.
-        differences: Number of differences found.
+        first_hour: First hour, as text.
+        last_hour: Last hour, as text; None if there was no limit.
+        type_count: Number of event types examined.
+        hour_count: Number of hours for which anything is known, summed over types.
+        closed_count: Number of these hours that have a closed bucket, or events in one.
+        oldest_bucket: The oldest closed bucket in the ledger, as text; None if there is none.
+        difference_count: Number of differences found.
     """
 
     event_type: str | None
-    first: str
-    last: str | None
-    types: int
-    hours: int
-    closed: int
-    oldest: str | None
-    differences: int
+    first_hour: str
+    last_hour: str | None
+    type_count: int
+    hour_count: int
+    closed_count: int
+    oldest_bucket: str | None
+    difference_count: int
 
     @property
     def verdict(self) -> str:
-        """Return `differences`, `adds up`, or `nothing to compare` if no hour is closed."""
+        """Return "differences", "adds up", or "nothing to compare" if no hour is closed."""
         return (
             "differences"
-            if self.differences
+            if self.difference_count
             else "adds up"
-            if self.closed
+            if self.closed_count
             else "nothing to compare"
         )
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that `hourmark audit --json` prints under `looked_at`."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object that `hourmark audit --json` prints under the key `looked_at`."""
         return {
             "type": self.event_type,
-            "from": self.first,
-            "to": self.last,
-            "types": self.types,
-            "hours": self.hours,
-            "closed": self.closed,
+            "from": self.first_hour,
+            "to": self.last_hour,
+            "types": self.type_count,
+            "hours": self.hour_count,
+            "closed": self.closed_count,
             "verdict": self.verdict,
         }
 
     def __str__(self) -> str:
         of, to = (
             (f" of {self.event_type}" if self.event_type else ""),
-            (f"to {self.last}" if self.last else "on"),
+            (f"to {self.last_hour}" if self.last_hour else "on"),
         )
-        span = f"{of} from {self.first} {to}"
-        are = "is" if self.closed == 1 else "are"
-        if self.closed:
+        span = f"{of} from {self.first_hour} {to}"
+        are = "is" if self.closed_count == 1 else "are"
+        if self.closed_count:
             return (
-                f"the books add up: of {format_count(self.hours, 'hour')}{span}, {self.closed:,} "
+                f"the books add up: of {format_count(self.hour_count, 'hour')}{span}, {self.closed_count:,} "
                 f"{are} closed"
             )
         known = f"of hours{span}, no event, promise or bucket is known"
-        if self.hours:
+        if self.hour_count:
             known = (
-                f"{format_count(self.hours, 'hour')}{span} {'is' if self.hours == 1 else 'are'} "
+                f"{format_count(self.hour_count, 'hour')}{span} {'is' if self.hour_count == 1 else 'are'} "
                 "open, and none is closed"
             )
-        if self.oldest is None:
+        if self.oldest_bucket is None:
             return (
-                f"nothing to compare yet: {known}; `hourmark bucket ls` says what each type's "
+                f"nothing to compare yet: {known}; `hourmark bucket ls` shows what each type's "
                 "next hour waits for"
             )
         named = f"{self.event_type} " if self.event_type else ""
         more = (
-            f"the oldest bucket is of {self.oldest}: `hourmark audit {named}--from "
-            f"{self.oldest}` looks at all"
+            f"the oldest bucket is of {self.oldest_bucket}: `hourmark audit {named}--from "
+            f"{self.oldest_bucket}` compares all buckets"
         )
         return f"nothing to compare: {known}; {more}"
 
@@ -159,21 +164,24 @@ def audit(
     as_json: bool,
     config: Config,
 ) -> None:
-    """Show the books: per type and hour of event time, what was promised and what became of it. Exit 1 on a difference.
+    """Compare promised, staged and closed events, per type and hour of event time.
+
+    The exit code is 1 if the counts do not add up.
 
     \b
-    promised            events that audit records promise (a range that was retried may count each time)
-    staged              rows staged = closed + open + duplicates removed
-    closed              events in closed buckets; `late` of them in later hours' buckets
-    open                rows staged that no closed bucket holds yet
-    duplicates removed  rows dropped because their id stood in a bucket already
-    unaudited             events in closed buckets that no audit record had promised
-    waived             at least so many events a bucket was closed without (timed_out, forced)
-    on its way          at least so many events promised and not staged yet
+    promised            events that audit records promise (a retried range may count once per retry)
+    staged              staged rows = closed + open + duplicates removed
+    closed              events in closed buckets; `late` of them in the buckets of later hours
+    open                staged rows that are in no closed bucket yet
+    duplicates removed  rows dropped because a bucket already has their event id
+    unaudited           events in closed buckets that no audit record had promised
+    waived              minimum number of events that a bucket was closed without (timed_out, forced)
+    on its way          minimum number of promised events that are not staged yet
     set aside           records that cannot be in a bucket (`hourmark etl set-aside ls`)
 
-    Without TYPE one line a type, with TYPE one line an hour. A difference names the stage, and hosts and ranges where it can.
-    Where no hour of the span is closed, there is nothing to compare, and it says so (exit 0; `looked_at` of --json).
+    Prints one line per type, or with TYPE one line per hour. Each difference is printed with the
+    pipeline stage, and with hosts and byte ranges if they are known. If no hour in the time span is
+    closed, there is nothing to compare, and the exit code is 0.
 
     \b
     Examples:
@@ -187,7 +195,7 @@ def audit(
         oldest_s = oldest_bucket_s(database, event_type)
     differences = [*(d for books in found.values() for d in books.differences)]
     count = len(differences) + len(files)
-    seen = _looked_at(window, config.parsing.bucket_seconds, found, oldest_s, count)
+    seen = _summarize(window, config.parsing.bucket_seconds, found, oldest_s, count)
     print_lines(
         _printed(found, differences, files, seen, by_hour=event_type is not None, as_json=as_json)
     )
@@ -200,7 +208,7 @@ def audit(
 
 def _window(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
-) -> Window:
+) -> ReconciliationWindow:
     length_s = config.parsing.bucket_seconds
     kept_ms = (config.kafka.retention_hours * 3600 + _MARGIN_SECONDS) * 1000
     first = (
@@ -211,36 +219,36 @@ def _window(
     last_s = parse_hour(to_hour, config).start_s if to_hour else _NO_END
     if last_s < first.start_s:
         raise UsageError(f"--to {to_hour} lies before --from {first}")
-    return Window(event_type, first.start_s, last_s)
+    return ReconciliationWindow(event_type, first.start_s, last_s)
 
 
-def _looked_at(
-    window: Window,
+def _summarize(
+    window: ReconciliationWindow,
     length_s: int,
-    found: Mapping[str, Books],
+    found: Mapping[str, TypeReconciliation],
     oldest_s: int | None,
     differences: int,
-) -> LookedAt:
+) -> ReconciliationSummary:
     hours = [book for books in found.values() for book in books.hours]
-    return LookedAt(
+    return ReconciliationSummary(
         event_type=window.event_type,
-        first=str(Hour(window.from_s, length_s)),
-        last=str(Hour(window.to_s, length_s)) if window.to_s != _NO_END else None,
-        types=len(found),
-        hours=len(hours),
-        closed=sum(book.state != "open" or book.closed > 0 for book in hours),
-        oldest=str(Hour(oldest_s, length_s)) if oldest_s is not None else None,
-        differences=differences,
+        first_hour=str(Hour(window.from_s, length_s)),
+        last_hour=str(Hour(window.to_s, length_s)) if window.to_s != _NO_END else None,
+        type_count=len(found),
+        hour_count=len(hours),
+        closed_count=sum(book.state != "open" or book.closed > 0 for book in hours),
+        oldest_bucket=str(Hour(oldest_s, length_s)) if oldest_s is not None else None,
+        difference_count=differences,
     )
 
 
 def _books(
-    database: Database, config: Config, window: Window, ranges: bool
-) -> tuple[dict[str, Books], list[FileDifference]]:
-    found: dict[str, Books] = {}
-    of_types, files = facts_of(database, config.parsing.bucket_seconds, window)
+    database: Database, config: Config, window: ReconciliationWindow, ranges: bool
+) -> tuple[dict[str, TypeReconciliation], list[FileDifference]]:
+    found: dict[str, TypeReconciliation] = {}
+    of_types, files = read_type_facts(database, config.parsing.bucket_seconds, window)
     for facts in of_types:
-        books = books_of(facts, origins_of(facts, window))
+        books = reconcile_type(facts, known_origin_hours(facts, window))
         found[facts.event_type] = _with_ranges(database, config, facts, books, deep=ranges)
     if window.event_type is not None and not found:
         raise UsageError(
@@ -251,38 +259,44 @@ def _books(
 
 
 def _with_ranges(
-    database: Database, config: Config, facts: TypeFacts, books: Books, *, deep: bool
-) -> Books:
+    database: Database, config: Config, facts: TypeFacts, books: TypeReconciliation, *, deep: bool
+) -> TypeReconciliation:
     # `deep` also compares the ranges of proved hours whose counts show no difference, because
     # duplicates can hide a loss from counts.
     by_label = {book.hour: book for book in books.hours}
     ranges_of = functools.partial(_ranges, database, config, facts)
     differences = []
     for d in books.differences:
-        concerned = d.stage in (Stage.PROOF, Stage.ARRIVAL) and d.hour in by_label
+        concerned = (
+            d.stage in (ReconciliationStage.PROOF, ReconciliationStage.ARRIVAL)
+            and d.hour in by_label
+        )
         named = ranges_of(by_label[d.hour]) if concerned else None
         differences.append(dataclasses.replace(d, ranges=named or ()))
-    told = {d.hour for d in differences if d.stage is Stage.PROOF}
+    reported_hours = {d.hour for d in differences if d.stage is ReconciliationStage.PROOF}
     for label, book in by_label.items() if deep else ():
-        hour_s = Hour.parse(label, facts.length_s).start_s
-        proved = book.state == Grade.PROVED.value and not waives(facts, hour_s)
-        if proved and label not in told and (named := ranges_of(book)):
-            found = difference(
+        hour_s = Hour.parse(label, facts.bucket_seconds).start_s
+        proved = book.state == Grade.PROVED.value and not may_have_waived(facts, hour_s)
+        if proved and label not in reported_hours and (named := ranges_of(book)):
+            found = make_difference(
                 facts,
                 hour_s,
-                Stage.PROOF,
+                ReconciliationStage.PROOF,
                 "promises of a proved bucket are not kept by what is staged",
             )
             differences.append(dataclasses.replace(found, ranges=named))
-    return Books(books.hours, tuple(differences))
+    return TypeReconciliation(books.hours, tuple(differences))
 
 
 def _ranges(
     database: Database, config: Config, facts: TypeFacts, book: HourAccount
 ) -> tuple[str, ...] | None:
     # None if staged files were already deleted: the ranges cannot be determined then.
-    below = None if book.state == "open" else facts.settled_next
-    storage, hour_s = open_storage(config.storage), Hour.parse(book.hour, facts.length_s).start_s
+    below = None if book.state == "open" else facts.settled_below
+    storage, hour_s = (
+        open_storage(config.storage),
+        Hour.parse(book.hour, facts.bucket_seconds).start_s,
+    )
     try:
         return unmet_ranges(
             storage,
@@ -294,42 +308,42 @@ def _ranges(
             config.etl.unit_bytes_max,
         )
     except Unreadable as error:
-        return (f"ranges cannot be told: {error}",)
+        return (f"the byte ranges cannot be determined: {error}",)
 
 
 def _printed(
-    found: Mapping[str, Books],
-    differences: Collection[Difference],
+    found: Mapping[str, TypeReconciliation],
+    differences: Collection[CountDifference],
     files: Collection[FileDifference],
-    seen: LookedAt,
+    seen: ReconciliationSummary,
     *,
     by_hour: bool,
     as_json: bool,
 ) -> Iterator[str]:
     hours = [dataclasses.asdict(book) for books in found.values() for book in books.hours]
     if as_json:
-        told = {
-            "types": {name: total(books.hours) for name, books in found.items()},
+        document = {
+            "types": {name: sum_accounts(books.hours) for name, books in found.items()},
             "hours": hours,
             "differences": [dataclasses.asdict(d) for d in differences],
             "files": [dataclasses.asdict(f) for f in files],
-            "looked_at": seen.as_json(),
+            "looked_at": seen.to_json(),
         }
-        yield json.dumps(told, indent=1)
+        yield json.dumps(document, indent=1)
         return
     if by_hour:
-        yield from table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))
+        yield from format_table(hours, ("hour", "state", *_COUNTS), ("hour", "state"))
     else:
         rows = [
-            {"type": name, "hours": len(books.hours), **total(books.hours)}
+            {"type": name, "hours": len(books.hours), **sum_accounts(books.hours)}
             for name, books in sorted(found.items())
         ]
-        yield from table(rows, ("type", "hours", *_COUNTS), ("type",))
+        yield from format_table(rows, ("type", "hours", *_COUNTS), ("type",))
     yield from map(str, differences)
     for f in files:
         yield (
             f"{f.path} [staging] the file holds {f.rows} rows of {f.kind}, the ledger's "
             f"groups of it {f.in_groups}"
         )
-    if not seen.differences:
+    if not seen.difference_count:
         yield str(seen)

@@ -27,10 +27,16 @@ from hourmark_etl.buckets.reader import (
     read_events,
     read_manifest,
 )
-from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, damaged_bucket
+from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, make_damaged_bucket_error
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.bucket_text import described, event_lines, report, table, verdict_line
-from hourmark_etl.operators.override import force, frontier_rows, why
+from hourmark_etl.operators.bucket_text import (
+    format_bucket_report,
+    format_events,
+    format_manifest,
+    format_table,
+    format_verification_summary,
+)
+from hourmark_etl.operators.override import force, next_bucket_rows, why
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import Storage, open_storage
 
@@ -52,9 +58,9 @@ _LEFT: Final = ("type", "hour", "grade", "waits_for")
 
 @click.group()
 def bucket() -> None:
-    """Hourly buckets: list, show, verify, print; why one is not closed, and force it.
+    """List, show, verify and print hourly buckets; explain why one is not closed, or force it.
 
-    HOUR is written 2026-11-21T05, or 2026-11-21T05:07 where buckets are minutes; always UTC.
+    HOUR is in UTC: 2026-11-21T05, or 2026-11-21T05:07 if a bucket is shorter than an hour.
 
     \b
     Examples:
@@ -86,10 +92,11 @@ def ls(
     as_json: bool,
     config: Config,
 ) -> None:
-    """List closed buckets of all types, or of TYPE; and, where the ledger can be read, each type's next hour to close.
+    """List the closed buckets of TYPE or of all types, and the next hour of each type to close.
 
-    That hour's grade is its state: open, frozen (being proved), sealed (being written). With --from or --to, closed buckets of
-    these hours are listed as the ledger remembers them, which is fast also where there are years of them.
+    The next hour to close is shown if the ledger can be read. Its state is shown as its grade: open,
+    frozen (being proved) or sealed (being written). With --from or --to, only closed buckets of these
+    hours are listed, from the ledger, which is fast even for several years of buckets.
 
     \b
     Examples:
@@ -99,13 +106,13 @@ def ls(
     """
     if from_hour or to_hour:
         _show_rows(
-            known_rows(config, event_type, from_hour, to_hour),
+            closed_bucket_rows(config, event_type, from_hour, to_hour),
             as_json,
             "the ledger knows no closed bucket of these hours",
         )
         return
     storage = open_storage(config.storage)
-    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in frontier_rows(config, event_type)]
+    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in next_bucket_rows(config, event_type)]
     names = _types(storage, event_type) if event_type is None or not opened else [event_type]
     rows = [
         _row(storage, name, hour)
@@ -122,7 +129,7 @@ def ls(
 @json_option
 @config_option
 def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
-    """Show a bucket's manifest: grade and evidence, files, late events, offsets.
+    """Show the manifest of a bucket: grade, evidence, files, late events and offsets.
 
     \b
     Example:
@@ -131,7 +138,9 @@ def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     storage = open_storage(config.storage)
     parsed = parse_hour(hour, config)
     manifest = read_manifest(storage, event_type, parsed)
-    click.echo(manifest.encode().decode() if as_json else described(storage, parsed, manifest))
+    click.echo(
+        manifest.encode().decode() if as_json else format_manifest(storage, parsed, manifest)
+    )
 
 
 @bucket.command()
@@ -140,11 +149,16 @@ def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
 @json_option
 @config_option
 def verify(event_type: str | None, hour: str | None, as_json: bool, config: Config) -> None:
-    """Read every byte of closed buckets and name whatever is not as their manifests say. Exit 1 on findings.
+    """Read closed buckets completely and report every difference from their manifests.
 
-    Checked: the marker and that it follows the one before, exactly the listed files, sizes, digests, counts, schemas, every id
-    once, the sum of ids, hours of on-time and late events, late events once over all buckets; and, without HOUR, that no hour is
-    left out.
+    The exit code is 1 if there are findings. The following is checked:
+
+    \b
+    - the marker is valid and refers to the marker of the previous bucket
+    - the bucket has exactly the listed files, with their sizes, digests, counts and schemas
+    - each event id occurs once, and the sum of the ids is correct
+    - events have the hours that the manifest states, and each late event is in one bucket only
+    - without HOUR: no hour is missing
 
     \b
     Examples:
@@ -173,10 +187,10 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
         for verdict in (verify_bucket(storage, name, each) for each in hours):
             checked.append(verdict)
             findings += verdict.findings
-            click.echo(verdict_line(verdict), err=as_json)
+            click.echo(format_bucket_report(verdict), err=as_json)
         findings += find_late_clashes(storage, name, checked)
         verdicts += checked
-    print_lines(report(verdicts, findings, as_json))
+    print_lines(format_verification_summary(verdicts, findings, as_json))
     if findings:
         raise Finding(
             f"{len(findings)} findings in closed buckets, which Hourmark never changes: find "
@@ -194,10 +208,10 @@ def verify(event_type: str | None, hour: str | None, as_json: bool, config: Conf
 @json_option
 @config_option
 def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Config) -> None:
-    """Print a bucket's events, one a line.
+    """Print the events of a bucket, one per line.
 
-    Without --json: time, host, source:position, and the type's own fields. With it: each event whole, as a JSON object; bytes
-    that are not UTF-8 become {"base64": "…"}.
+    A line has the time, host, source:position and the fields of the event type. With --json, it is
+    the complete event as a JSON object; bytes that are not UTF-8 become {"base64": "…"}.
 
     \b
     Examples:
@@ -207,7 +221,7 @@ def cat(event_type: str, hour: str, limit: int | None, as_json: bool, config: Co
     storage = open_storage(config.storage)
     parsed = parse_hour(hour, config)
     events = read_events(storage, event_type, parsed, read_manifest(storage, event_type, parsed))
-    print_lines(event_lines(itertools.islice(events, limit), as_json))
+    print_lines(format_events(itertools.islice(events, limit), as_json))
 
 
 def _types(storage: Storage, event_type: str | None) -> list[str]:
@@ -245,10 +259,10 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
     }
 
 
-def known_rows(
+def closed_bucket_rows(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
 ) -> list[dict[str, Any]]:
-    """Return rows of `hourmark bucket ls` for closed buckets, read from the ledger only.
+    """Return table rows about closed buckets, read from the ledger only, not from storage.
 
     Args:
         config: Selects the ledger (`etl.ledger`).
@@ -297,7 +311,7 @@ def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, AttributeError):
         return known | {
             "state": "damaged",
-            "problem": str(damaged_bucket(row.event_type, row.hour_s)),
+            "problem": str(make_damaged_bucket_error(row.event_type, row.hour_s)),
         }
 
 
@@ -316,7 +330,7 @@ def _print_table(rows: Sequence[dict[str, Any]]) -> None:
         for row in rows
     ]
     columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
-    print_lines(table(shown, columns, _LEFT))
+    print_lines(format_table(shown, columns, _LEFT))
     for row in rows:
         if problem := row.get("problem"):
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)

@@ -24,15 +24,15 @@ if TYPE_CHECKING:  # it loads numpy, which printing does not need
     from hourmark_etl.buckets.verify import BucketFinding, BucketReport
 
 
-def table(
-    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left: Sequence[str]
+def format_table(
+    rows: Sequence[Mapping[str, Any]], columns: Sequence[str], left_aligned: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a header line and one line per row, with aligned columns.
+    """Yield a table as text: a header line and one line per row, with aligned columns.
 
     Args:
         rows: Values by column name; other keys are ignored.
         columns: Names of the columns to show, in order; `_` is printed as a space.
-        left: Names of the columns that are left-aligned; all others are right-aligned.
+        left_aligned: Names of the columns that are left-aligned; all others are right-aligned.
 
     Yields:
         Lines without trailing spaces. A value that is missing or None is shown as "-".
@@ -45,17 +45,17 @@ def table(
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     for line in cells:
         text = [
-            value.ljust(width) if column in left else value.rjust(width)
+            value.ljust(width) if column in left_aligned else value.rjust(width)
             for column, value, width in zip(columns, line, widths, strict=True)
         ]
         yield "  ".join(text).rstrip()
 
 
-def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
-    """Return a readable description of a bucket's manifest, over several lines.
+def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
+    """Return a readable description of a bucket's manifest, as text of several lines.
 
     Args:
-        storage: Used only to format the folder's URL.
+        storage: Storage of the bucket; used only to format the URL of the bucket's folder.
         hour: Hour of the bucket.
         manifest: Manifest of the bucket.
     """
@@ -89,14 +89,14 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         *(
             (
                 f"  unknown     source {source} may have lost more, on {count} occasions: its "
-                "hosts' tailers say of which files"
+                "hosts' tailers report the files"
             )
             for source, count in manifest.unknown.items()
         ),
         *(
             (
                 f"  received    source {source}: what never reached a disk of its hosts "
-                "cannot be asked for again"
+                "cannot be sent again"
             )
             for source in manifest.unrepeatable
         ),
@@ -116,45 +116,43 @@ def described(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     return "\n".join(lines)
 
 
-def verdict_line(verdict: BucketReport) -> str:
-    """Return one line about a verified bucket: `ok` or `FAULT`, type, hour, events and bytes."""
-    word = "FAULT" if verdict.findings else "ok   "
-    return (
-        f"{word} {verdict.type} {verdict.hour}: {verdict.events} events, {verdict.size} bytes read"
-    )
+def format_bucket_report(report: BucketReport) -> str:
+    """Return one line about a verified bucket: "ok" or "FAULT", type, hour, events and bytes."""
+    word = "FAULT" if report.findings else "ok   "
+    return f"{word} {report.type} {report.hour}: {report.events} events, {report.size} bytes read"
 
 
-def report(
-    verdicts: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
+def format_verification_summary(
+    reports: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
 ) -> Iterator[str]:
     """Yield the summary of a verification of several buckets.
 
     Args:
-        verdicts: Results of all verified buckets.
-        findings: All faults found.
-        as_json: Whether to yield one JSON object instead of readable lines.
+        reports: Results of all verified buckets.
+        findings: All faults that were found, of these buckets and between them.
+        as_json: Whether to yield one JSON document instead of readable lines.
 
     Yields:
-        The faults and a line with totals, or a single JSON document with the same content.
+        One line per fault and a line with totals, or a single JSON document with the same content.
     """
     if as_json:
         result = {
-            "buckets": len(verdicts),
-            "events": sum(verdict.events for verdict in verdicts),
-            "bytes": sum(verdict.size for verdict in verdicts),
+            "buckets": len(reports),
+            "events": sum(verdict.events for verdict in reports),
+            "bytes": sum(verdict.size for verdict in reports),
             "findings": [dataclasses.asdict(f) for f in findings],
         }
         yield json.dumps(result, indent=1)
     else:
         yield from map(str, findings)
         yield (
-            f"{len(verdicts)} buckets, {sum(v.events for v in verdicts)} events, "
+            f"{len(reports)} buckets, {sum(v.events for v in reports)} events, "
             f"{len(findings)} findings"
         )
 
 
-def event_lines(events: Iterator[Event], as_json: bool) -> Iterator[str]:
-    """Yield one line per event.
+def format_events(events: Iterator[Event], as_json: bool) -> Iterator[str]:
+    """Yield one line of text per event.
 
     Args:
         events: Decoded events of one type.

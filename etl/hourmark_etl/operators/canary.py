@@ -37,11 +37,11 @@ _NEAR: Final = (
     50  # the last record before a position is within this many offsets; the rest are markers
 )
 _TOPIC: Final = events_topic(CANARY)
-Passed = dict[CanaryStep, int | None]
+LastPassedMs = dict[CanaryStep, int | None]
 
 
-class Canaries:
-    """A reader of how far canary events have come at each site, from the clusters and the ledger.
+class CanaryMonitor:
+    """Monitors how far canary events have come at each site, from the clusters and the ledger.
 
     A canary is a test event that each site sends once a minute.
 
@@ -50,8 +50,8 @@ class Canaries:
         database: The ledger.
 
     Attributes:
-        since_ms: Unix milliseconds at the start of the first bucket of the canary's event type; 0
-            before the first call of `passed`.
+        first_bucket_ms: Unix milliseconds at the start of the first bucket of the canary's event type; 0
+            before the first call of `last_passed_ms`.
     """
 
     def __init__(self, config: Config, database: Database) -> None:
@@ -63,22 +63,22 @@ class Canaries:
             config.kafka.mirrored,
         )
         self._database, self._length_s = database, config.parsing.bucket_seconds
-        self.since_ms = 0  # set by `passed`
+        self.first_bucket_ms = 0  # set by `passed`
 
     @property
     def sites(self) -> list[str]:
-        """Return the aliases of all sites."""
+        """Return the aliases of all configured sites."""
         return [*self._edges]
 
-    def passed(self, site: str) -> Passed:
-        """Return for each step when the last canary event that passed it was written.
+    def last_passed_ms(self, site: str) -> dict[CanaryStep, int | None]:
+        """Return, for each pipeline step, the write time of the last canary event that passed it.
 
         Args:
             site: Alias of the site.
 
         Returns:
-            Unix milliseconds by step, in the order of the steps; None if no canary has passed the
-            step. For `CLOSED`, the time is the end of the last closed bucket. Without a mirror
+            Unix milliseconds by step, in the order of the steps; None if no canary event has passed
+            the step. For `CLOSED`, the time is the end of the last closed bucket. Without a mirror
             there is no `MIRRORED`.
 
         Raises:
@@ -95,7 +95,7 @@ class Canaries:
                 f"types/{CANARY}.toml`, and "
                 "`hourmark types apply --dir types`"
             )
-        self.since_ms = frontier.first_hour.start_s * 1000
+        self.first_bucket_ms = frontier.first_hour.start_s * 1000
         copy = central_topic(_TOPIC, site if self._is_mirrored else None)
         at_edge = _newest_ms(self._edges[site], _TOPIC)
         copied = {CanaryStep.MIRRORED: _newest_ms(self._central, copy)} if self._is_mirrored else {}
@@ -146,28 +146,28 @@ def _newest_ms(cluster: Cluster, topic: str) -> int | None:
     "--every",
     "every_s",
     type=click.FloatRange(min=1),
-    help="Go on, and check so often (seconds), until SIGTERM.",
+    help="Check repeatedly, with this interval in seconds, until SIGTERM.",
 )
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="With --every: Prometheus' text there, on loopback.",
+    help="With --every: serve Prometheus metrics on this port, on loopback.",
 )
 @json_option
 def check(config: Config, every_s: float | None, metrics_port: int, as_json: bool) -> None:
-    """Show for each step when the last canary passed it. Exit code 1 where the first late one is an
-    alarm.
+    """Show for each pipeline step when the last canary event passed it.
 
-    A step is late after two minutes, the closed bucket after its length and two minutes. With
-    --every, the log has a line where the alarm begins and one where it is over.
+    The exit code is 1 if a site has an alarm. A step is late after two minutes, the closed bucket
+    after its length plus two minutes; the first late step of a site raises an alarm. With --every,
+    the begin and the end of an alarm are logged.
     """
     clock = SystemClock()
     with contextlib.closing(open_existing_ledger(config)) as database:
-        canaries = Canaries(config, database)
+        canaries = CanaryMonitor(config, database)
         if every_s is None:
-            passed = {site: canaries.passed(site) for site in canaries.sites}
-            alarms = _alarms(config, passed, clock, canaries.since_ms)
+            passed = {site: canaries.last_passed_ms(site) for site in canaries.sites}
+            alarms = _alarms(config, passed, clock, canaries.first_bucket_ms)
             _say(passed, alarms, clock.now_ms(), as_json=as_json)
             sys.exit(1 if alarms else 0)
         set_up_logging(config.log_level)
@@ -175,7 +175,7 @@ def check(config: Config, every_s: float | None, metrics_port: int, as_json: boo
 
 
 def _alarms(
-    config: Config, passed: Mapping[str, Passed], clock: Clock, since_ms: int
+    config: Config, passed: Mapping[str, LastPassedMs], clock: Clock, since_ms: int
 ) -> list[Alarm]:
     length_s, now_ms = config.parsing.bucket_seconds, clock.now_ms()
     return [
@@ -186,7 +186,7 @@ def _alarms(
 
 
 def _say(
-    passed: Mapping[str, Passed], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool
+    passed: Mapping[str, LastPassedMs], alarms: Sequence[Alarm], now_ms: int, *, as_json: bool
 ) -> None:
     if as_json:
         ages = {
@@ -221,7 +221,9 @@ def _say(
         click.echo(f"ALARM {alarm}")
 
 
-def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, port: int) -> None:
+def _watch(
+    config: Config, canaries: CanaryMonitor, clock: Clock, every_s: float, port: int
+) -> None:
     from prometheus_client import (
         CollectorRegistry,
         Gauge,
@@ -229,7 +231,7 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
 
     from hourmark.process.metrics_server import serve_metrics
 
-    passed: dict[str, Passed] = {}
+    passed: dict[str, LastPassedMs] = {}
     began_ms = clock.now_ms()  # the type may have been declared long before
     stopping, log, registry = threading.Event(), AlarmLog(), CollectorRegistry()
     passed_at = Gauge(
@@ -240,7 +242,10 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
         registry=registry,
     )
     alarmed = Gauge(
-        "hourmark_canary_late", "1 where canary-late stands.", ["site"], registry=registry
+        "hourmark_canary_late",
+        "1 while the alarm canary-late is active.",
+        ["site"],
+        registry=registry,
     )
     stop_on_signals(lambda _: stopping.set())
     stop = serve_metrics(registry, "canary", "127.0.0.1", port)
@@ -248,12 +253,10 @@ def _watch(config: Config, canaries: Canaries, clock: Clock, every_s: float, por
         while not stopping.is_set():
             for site in canaries.sites:
                 try:
-                    passed[site] = canaries.passed(site)
+                    passed[site] = canaries.last_passed_ms(site)
                 except Unavailable as error:  # the last known times are kept and become older
-                    _LOG.warning(
-                        "how far the canary of site %s came cannot be told for now: %s", site, error
-                    )
-            alarms = _alarms(config, passed, clock, max(canaries.since_ms, began_ms))
+                    _LOG.warning("the canary of site %s cannot be checked for now: %s", site, error)
+            alarms = _alarms(config, passed, clock, max(canaries.first_bucket_ms, began_ms))
             for site, of in passed.items():
                 for step, at_ms in of.items():
                     passed_at.labels(site=site, step=step).set((at_ms or 0) / 1000)

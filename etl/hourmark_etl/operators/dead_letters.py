@@ -16,18 +16,22 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json
-from hourmark_etl.operators.bucket_text import event_lines, table
-from hourmark_etl.operators.letters import (
-    GROUPS,
-    Count,
-    Letters,
-    Wanted,
-    counted_by,
-    described,
-    moment_ms,
-    order_of,
+from hourmark_etl.operators.bucket_text import format_events, format_table
+from hourmark_etl.operators.dead_letter_reader import (
+    RECORDS_MAX,
+    read_dead_letters_from_buckets,
+    read_dead_letters_from_topic,
 )
-from hourmark_etl.operators.letters_read import RECORDS_MAX, of_buckets, of_topic
+from hourmark_etl.operators.dead_letter_selection import (
+    GROUPS,
+    DeadLetterCount,
+    DeadLetterFilter,
+    FilteredDeadLetters,
+    count_by,
+    format_dead_letter,
+    observation_order,
+    parse_time_ms,
+)
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
@@ -37,10 +41,11 @@ _Command = Callable[..., Any]
 
 @click.group(name="dead-letters")
 def dead_letters() -> None:
-    """Lines that could not become events: counted, and one by one.
+    """Count or show lines that could not become events.
 
-    Read from the end of the topic at the edge, or with --from buckets from closed buckets. Times are when a line was observed,
-    in UTC. In the topic, a range that was sent again may count again.
+    They are read from the end of the edge topic, or with `--from buckets` from closed buckets. Times
+    are those at which a line was observed, in UTC. In the topic, the lines of a byte range that was
+    sent again may occur again.
 
     \b
     Examples:
@@ -87,7 +92,7 @@ def _options(command: _Command) -> _Command:
                 type=click.IntRange(1, 100_000_000),
                 default=RECORDS_MAX,
                 show_default=True,
-                help="How many of the topic's newest records are looked at.",
+                help="Maximum number of the topic's newest records to read.",
             ),
         )
     ):
@@ -117,7 +122,7 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
     """
     found = _letters(config, **options)
     groups = by or _BY
-    counts = counted_by(groups, found)
+    counts = count_by(groups, found)
     rows = [
         _row(groups, key, count)
         for key, count in sorted(counts.items(), key=lambda item: -item[1].letters)
@@ -125,15 +130,17 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
     if as_json:
         print_json(
             {
-                "looked_at": found.looked_at,
-                "back_to": found.back_to,
-                "whole": found.whole,
+                "looked_at": found.read_count,
+                "back_to": found.oldest,
+                "whole": found.is_complete,
                 "groups": rows,
             }
         )
         return
     if rows:
-        print_lines(table(rows, [*groups, "letters", "first", "last"], [*groups, "first", "last"]))
+        print_lines(
+            format_table(rows, [*groups, "letters", "first", "last"], [*groups, "first", "last"])
+        )
     click.echo(str(found), err=True)
 
 
@@ -149,9 +156,10 @@ def ls(config: Config, by: tuple[str, ...], as_json: bool, **options: Any) -> No
 @json_option
 @config_option
 def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
-    """Show single dead letters, the newest last: what is wrong, the line, and where it stands in its file.
+    """Show single dead letters, the newest last: the reason, the line, and its position in the file.
 
-    A line is shown with \\x.. for what is no printable text, cut after 300 characters; --json has it whole, one letter a line.
+    A line is cut after 300 characters, and bytes that are not printable are shown as \\x... With
+    --json, each dead letter is complete and on a line of its own.
 
     \b
     Examples:
@@ -160,11 +168,11 @@ def show(config: Config, limit: int, as_json: bool, **options: Any) -> None:
       hourmark dead-letters show --from buckets --since 2026-11-21T05 --until 2026-11-21T06
     """
     found = _letters(config, **options)
-    newest = sorted(heapq.nlargest(limit, found, key=order_of), key=order_of)
+    newest = sorted(heapq.nlargest(limit, found, key=observation_order), key=observation_order)
     if as_json:
-        print_lines(event_lines(iter(newest), as_json=True))
+        print_lines(format_events(iter(newest), as_json=True))
     else:
-        print_lines(itertools.chain.from_iterable(described(letter) for letter in newest))
+        print_lines(itertools.chain.from_iterable(format_dead_letter(letter) for letter in newest))
     click.echo(str(found), err=True)
 
 
@@ -179,34 +187,34 @@ def _letters(
     since: str | None,
     until: str | None,
     records_max: int,
-) -> Letters:
+) -> FilteredDeadLetters:
     now_ms = SystemClock().now_ms()
     try:
-        wanted = Wanted(
+        wanted = DeadLetterFilter(
             reason,
             types,
             source,
             host,
-            moment_ms(since, now_ms) if since else 0,
-            moment_ms(until, now_ms) if until else 1 << 62,
+            parse_time_ms(since, now_ms) if since else 0,
+            parse_time_ms(until, now_ms) if until else 1 << 62,
         )
     except ValueError as error:
         raise UsageError(f"--since, --until: {error}") from error
     read = (
         _from_buckets(config, wanted)
         if place == "buckets"
-        else of_topic(config.kafka.edge, records_max, _say_progress)
+        else read_dead_letters_from_topic(config.kafka.edge, records_max, _say_progress)
     )
-    return Letters(wanted, read, whole=place == "buckets")
+    return FilteredDeadLetters(wanted, read, is_complete=place == "buckets")
 
 
-def _from_buckets(config: Config, wanted: Wanted) -> Iterator[Any]:
-    return of_buckets(
+def _from_buckets(config: Config, wanted: DeadLetterFilter) -> Iterator[Any]:
+    return read_dead_letters_from_buckets(
         open_storage(config.storage), config.parsing.bucket_seconds, wanted, _say_progress
     )
 
 
-def _row(groups: tuple[str, ...], key: tuple[str, ...], count: Count) -> dict[str, Any]:
+def _row(groups: tuple[str, ...], key: tuple[str, ...], count: DeadLetterCount) -> dict[str, Any]:
     return {
         **dict(zip(groups, key, strict=True)),
         "letters": count.letters,

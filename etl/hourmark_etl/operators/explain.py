@@ -19,7 +19,7 @@ from hourmark_etl.closing.cut.readiness import (
     describe_missing_service,
 )
 from hourmark_etl.humanize import format_count, format_duration, format_iso
-from hourmark_etl.ledger.heartbeat import missing_driver_text
+from hourmark_etl.ledger.heartbeat import describe_missing_driver
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, ReportedSource
 
@@ -30,18 +30,18 @@ STALE_SECONDS: Final = (
 REASONS_SHOWN: Final = 20
 
 _DO_MIRROR: Final = (
-    "see how far the mirror is: `hourmark mirror lag`; if it stands still, see the log of "
+    "see how far the mirror is: `hourmark mirror lag`; if it makes no progress, see the log of "
     "`hourmark mirror run`"
 )
 _DO_STAGING: Final = (
     "see in the log of `hourmark etl run` that batches are staged; a backlog is worked off "
-    "by itself"
+    "automatically"
 )
 _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
     ClosingPhase.REPORTS: (
         "a source: see that it runs and reports; a clock: set it right; records that may be "
         "missing: `hourmark mirror verify` "
-        "names them, and if they are gone for good, `hourmark bucket force` closes without them"
+        "names them, and if they are lost permanently, `hourmark bucket force` closes without them"
     ),
     ClosingPhase.CONTROL: _DO_MIRROR,
     ClosingPhase.PROMISES: _DO_STAGING,
@@ -59,16 +59,16 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "ledger lacks; files of a closed "
         "bucket: bring them back from a copy; or `hourmark bucket force {type} {hour}` closes "
         "without the rows that cannot be "
-        "written, or without what only the lost bucket tells, and the marker says so"
+        "written, or without what only the lost bucket contains, and the marker states it"
     ),
     ClosingPhase.STAGED: (
         "bring the file back from a copy of the storage root: Kafka no longer holds its "
-        "records; it is read by itself then"
+        "records; it is then read automatically"
     ),
     ClosingPhase.PROOF: (
-        "what is on its way arrives by itself, and the proof is tried again; `hourmark audit "
+        "events that are on their way arrive automatically, and the proof is repeated; `hourmark audit "
         "{type} --from {hour} --to {hour}` "
-        "says at which stage events are missing"
+        "shows at which stage events are missing"
     ),
     ClosingPhase.CONFLICT: (
         "let all delivery services run one version; nothing is missing, and waiting does not "
@@ -76,8 +76,8 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "{hour}` closes with the events of both, and names the range"
     ),
     ClosingPhase.PUBLISHING: (
-        "move away what stands at the bucket's path and is not Hourmark's; publishing is "
-        "tried again by itself"
+        "move files that are not Hourmark's away from the bucket's path; publishing is "
+        "retried automatically"
     ),
     ClosingPhase.LEDGER: (
         "name all such rows by `hourmark ledger check`; restore the newest copy of the ledger, "
@@ -85,12 +85,12 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "`hourmark ledger rebuild`"
     ),
     ClosingPhase.SERVERS: (
-        "see that the server named is up and can be reached from the driver; closing goes on "
-        "by itself"
+        "see that the server named is up and can be reached from the driver; closing continues "
+        "automatically"
     ),
     ClosingPhase.STORAGE: (
-        "see that the file system is up, has space, and is not in safe mode; closing goes on "
-        "by itself"
+        "see that the file system is up, has space, and is not in safe mode; closing continues "
+        "automatically"
     ),
 }
 _BY_NO_DEADLINE: Final = (
@@ -102,8 +102,8 @@ _BY_NO_DEADLINE: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """Everything in the ledger that explains the state of one hour of an event type.
+class HourFacts:
+    """All ledger contents that explain why one hour of an event type is or is not closed.
 
     Attributes:
         event_type: The event type to explain.
@@ -115,11 +115,12 @@ class Facts:
             the type.
         known_types: All event types in the ledger.
         reporters: Latest report of each source.
-        wait: What the closer reported that the type waits for; None if nothing.
-        override: The operator's pending order to close an hour of the type; None if there is none.
+        blocker: What the type waits for, as last reported by the closer; None if nothing.
+        override: The operator's pending order to force an hour of the type closed; None if there is
+            none.
         set_aside: Number of the type's records that were set aside and not reviewed.
         manifest: Manifest of the hour's bucket; None if it is not closed.
-        driver_seen_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
+        driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
             none.
     """
 
@@ -130,26 +131,26 @@ class Facts:
     frontier: Frontier | None
     known_types: tuple[str, ...] = ()
     reporters: tuple[ReportedSource, ...] = ()
-    wait: Blocker | None = None
+    blocker: Blocker | None = None
     override: Override | None = None
     set_aside: int = 0
     manifest: Manifest | None = None
-    driver_seen_ms: int | None = None
+    driver_heartbeat_ms: int | None = None
 
     @property
-    def silent(self) -> str | None:
-        """Return a readable message if no driver is running; None if its heartbeat is recent."""
-        return missing_driver_text(self.driver_seen_ms, self.now_ms)
+    def missing_driver(self) -> str | None:
+        """Return a readable message if no ETL driver is running; None if its heartbeat is recent."""
+        return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason why an hour is in its state, with the operator's next step.
+    """One reason why an hour is or is not closed, with the operator's next step.
 
     Attributes:
         what: Readable cause.
         do: Readable next step.
-        since_ms: Time since when it applies, Unix milliseconds; None if unknown.
+        since_ms: Time at which the cause began, Unix milliseconds; None if unknown.
     """
 
     what: str
@@ -159,11 +160,11 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The answer to why an hour is not closed, or how it was closed.
+    """The explanation why an hour of an event type is not closed, or how it was closed.
 
     Attributes:
-        event_type: The event type that is explained.
-        hour: The hour that is explained, as text.
+        event_type: The event type.
+        hour: The hour, as text.
         state: `closed`; `open`, `frozen`, `sealed` or `damaged`, the state of the type's oldest
             open hour; `later` for an hour after that one; `before-first` for an hour before the
             type's first bucket; or `unknown-type`.
@@ -184,16 +185,15 @@ class Explanation:
     times_out_at_ms: int | None = None
 
 
-def why(facts: Facts) -> Explanation:
-    """Explain why an hour is not closed, or how it was closed.
-
-    At most `REASONS_SHOWN` reasons are returned; one more states how many were omitted.
+def explain_hour(facts: HourFacts) -> Explanation:
+    """Explain why an hour of an event type is not closed, or how it was closed.
 
     Args:
         facts: The contents of the ledger that concern the hour.
 
     Returns:
-        The explanation, also for an unknown event type and for hours that have no bucket.
+        The explanation, also for an unknown event type and for hours that have no bucket. It has at
+        most `REASONS_SHOWN` (20) reasons, plus one that states how many were omitted.
     """
     f = facts.frontier
     if f is None:
@@ -204,7 +204,7 @@ def why(facts: Facts) -> Explanation:
     if facts.hour < f.first_hour:
         return _before_first(facts, f)
     if facts.hour < f.hour:
-        return closed(facts.event_type, facts.hour, facts.manifest)
+        return explain_closed_hour(facts.event_type, facts.hour, facts.manifest)
     reasons = [*_reasons(facts, f)]
     if more := len(reasons[REASONS_SHOWN:]):
         reasons[REASONS_SHOWN:] = [Reason(f"and {more} more", "begin with those above")]
@@ -215,7 +215,7 @@ def why(facts: Facts) -> Explanation:
 
 
 def _said(
-    facts: Facts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None
+    facts: HourFacts, state: str, summary: str, reasons: Iterable[Reason], f: Frontier | None = None
 ) -> Explanation:
     return Explanation(
         event_type=facts.event_type,
@@ -227,20 +227,20 @@ def _said(
     )
 
 
-def _times_out_at_ms(facts: Facts, f: Frontier) -> int | None:
+def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     # None if the hour does not close by time alone in the present situation.
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
-    by_none = facts.wait is not None and facts.wait.phase in _BY_NO_DEADLINE
-    if by_none or facts.override is not None or facts.silent:
+    by_none = facts.blocker is not None and facts.blocker.phase in _BY_NO_DEADLINE
+    if by_none or facts.override is not None or facts.missing_driver:
         return None
     return (
         None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms
     )
 
 
-def _unknown(facts: Facts) -> Explanation:
+def _unknown(facts: HourFacts) -> Explanation:
     near = difflib.get_close_matches(facts.event_type, facts.known_types, 3)
     meant = f"; did you mean {' or '.join(near)}?" if near else ""
     reason = Reason(
@@ -253,7 +253,7 @@ def _unknown(facts: Facts) -> Explanation:
     )
 
 
-def _before_first(facts: Facts, f: Frontier) -> Explanation:
+def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
     reason = Reason(
         "events of this hour that arrive are carried as late events, by the bucket that "
         f"is open then (now {f.hour})",
@@ -267,37 +267,37 @@ def _before_first(facts: Facts, f: Frontier) -> Explanation:
     return _said(facts, "before-first", summary, [reason], f)
 
 
-def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
+def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
     """Explain how a closed hour was closed, from the bucket's manifest.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        m: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
+        manifest: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
             which the explanation then reports as an error. A manifest of grade `proved` must not
             have waived anything.
     """
-    if m is None:
+    if manifest is None:
         summary = "closed by its frontier, but not found"
         reasons = [
             Reason(
                 "the ledger has gone past the hour without a bucket",
-                "`hourmark ledger check` says what is wrong with it",
+                "`hourmark ledger check` reports what is wrong with it",
             )
         ]
     else:
-        assert m.grade is not Grade.PROVED or not m.evidence.waived, (
+        assert manifest.grade is not Grade.PROVED or not manifest.evidence.waived, (
             "a proved bucket waives nothing"
         )
-        delay = format_duration(max(0, m.closed_at_ms - hour.end_ms) / 1000)
+        delay = format_duration(max(0, manifest.closed_at_ms - hour.end_ms) / 1000)
         summary = (
-            f"closed as {m.grade.value} at {format_iso(m.closed_at_ms)}, {delay} after its end, with "
-            f"{format_count(m.events, 'event')}"
+            f"closed as {manifest.grade.value} at {format_iso(manifest.closed_at_ms)}, {delay} after its end, with "
+            f"{format_count(manifest.events, 'event')}"
         )
-        evidence = f"evidence ({m.evidence.method}): {format_count(m.evidence.promised, 'event')} promised by "
+        evidence = f"evidence ({manifest.evidence.method}): {format_count(manifest.evidence.promised, 'event')} promised by "
         evidence += (
-            f"{format_count(m.evidence.audit_records, 'audit record')}; "
-            f"{format_count(m.unaudited, 'unaudited event')}"
+            f"{format_count(manifest.evidence.audit_records, 'audit record')}; "
+            f"{format_count(manifest.unaudited, 'unaudited event')}"
         )
         reasons = [
             Reason(evidence, f"`hourmark bucket show {event_type} {hour}` shows files and evidence")
@@ -307,7 +307,7 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
                 f"closed without: {waived}",
                 "nothing: if it arrives, a later bucket carries it as late",
             )
-            for waived in m.evidence.waived
+            for waived in manifest.evidence.waived
         ]
     return Explanation(
         event_type=event_type,
@@ -318,7 +318,7 @@ def closed(event_type: str, hour: Hour, m: Manifest | None) -> Explanation:
     )
 
 
-def _summary(facts: Facts, f: Frontier) -> str:
+def _summary(facts: HourFacts, f: Frontier) -> str:
     since = (facts.now_ms - f.hour.end_ms) / 1000
     when = (
         f"ended {format_duration(since)} ago"
@@ -344,15 +344,15 @@ def _summary(facts: Facts, f: Frontier) -> str:
     )
 
 
-def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
-    if silent := facts.silent:
+def _reasons(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
+    if silent := facts.missing_driver:
         since, do = "nothing is staged, and nothing closes", "start it: `hourmark etl run`"
-        if facts.driver_seen_ms is not None:
+        if facts.driver_heartbeat_ms is not None:
             since, do = (
                 "what follows is as old as that",
-                f"{do}; the log of the last one says why it stopped",
+                f"{do}; the log of the last one states why it stopped",
             )
-        yield Reason(f"{silent}, and {since}", do, facts.driver_seen_ms)
+        yield Reason(f"{silent}, and {since}", do, facts.driver_heartbeat_ms)
     if facts.override is not None and facts.override.hour_s == f.hour.start_s:
         yield _ordered(facts.override, f)
     if facts.now_ms < f.hour.end_ms:
@@ -373,7 +373,7 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
         )
     behind = list(_behind(facts, f)) if f.state is HourState.OPEN else []
     yield from behind
-    wait = facts.wait if facts.wait is not None and facts.wait.hour == f.hour else None
+    wait = facts.blocker if facts.blocker is not None and facts.blocker.hour == f.hour else None
     if wait is not None:
         yield from _waiting(wait, behind)
     if f.alarm and not (wait is not None and wait.phase is ClosingPhase.PROOF):
@@ -382,7 +382,7 @@ def _reasons(facts: Facts, f: Frontier) -> Iterator[Reason]:
     if not (silent or stale or behind or wait or f.alarm or facts.override):
         yield Reason(
             "nothing that the ledger knows of",
-            "the closer polls every second: ask again, and see what its log says",
+            "the closer polls every second: run the command again, and see the closer's log",
         )
     if facts.set_aside:
         yield Reason(
@@ -408,11 +408,11 @@ def _ordered(override: Override, f: Frontier) -> Reason:
     )
 
 
-def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
+def _behind(facts: HourFacts, f: Frontier) -> Iterator[Reason]:
     reports = LatestReports(facts.reporters)
     if missing := describe_missing_service(reports):
         if (
-            facts.reporters or not facts.silent
+            facts.reporters or not facts.missing_driver
         ):  # otherwise reports may exist that no driver has read
             yield Reason(
                 missing, "start one: `hourmark serve`; `hourmark bucket force` closes without"
@@ -425,9 +425,13 @@ def _behind(facts: Facts, f: Frontier) -> Iterator[Reason]:
             yield _source(r, f, facts)
 
 
-def _source(r: ReportedSource, f: Frontier, facts: Facts) -> Reason:
-    silent = facts.silent
-    known_ms = facts.driver_seen_ms if silent and facts.driver_seen_ms is not None else facts.now_ms
+def _source(r: ReportedSource, f: Frontier, facts: HourFacts) -> Reason:
+    silent = facts.missing_driver
+    known_ms = (
+        facts.driver_heartbeat_ms
+        if silent and facts.driver_heartbeat_ms is not None
+        else facts.now_ms
+    )
     age_s = max(0.0, (known_ms - r.heard_at_ms) / 1000)
     if r.caught_up_at_ms is None:
         caught_up = "has never caught up"
@@ -440,7 +444,7 @@ def _source(r: ReportedSource, f: Frontier, facts: Facts) -> Reason:
     age = f"was {format_duration(age_s)} old then" if silent else f"is {format_duration(age_s)} old"
     what = f"{r.name} ({r.host_id}) {caught_up}; its last report {age}{pending}"
     if silent:
-        do = "start the driver, and ask again: nobody has read what was reported since"
+        do = "start the driver, and run the command again: later reports have not been read yet"
     elif age_s <= SILENT_SECONDS and r.kind == "service":
         do = (
             "it reports, but a request has been under way since then: see its log and the "
@@ -460,7 +464,7 @@ def _source(r: ReportedSource, f: Frontier, facts: Facts) -> Reason:
         do = (
             f"start the tailer on {r.host_name} (`hourmark tail`); a host that is to be taken "
             "away drains first "
-            "(`hourmark tail --drain`); one that is gone for good is waived at the deadline"
+            "(`hourmark tail --drain`); one that is lost permanently is waived at the deadline"
         )
     return Reason(what, do, r.caught_up_at_ms)
 
@@ -475,23 +479,23 @@ def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
             yield Reason(f"({wait.phase}) {what}", do, wait.since_ms)
 
 
-def as_lines(answer: Explanation, now_ms: int) -> Iterator[str]:
-    """Yield an explanation as readable lines.
+def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
+    """Yield an explanation as lines of text, with the next step for each reason.
 
     Args:
-        answer: The explanation.
+        explanation: The explanation.
         now_ms: Current time, Unix milliseconds; used for the time until the deadline.
     """
-    yield f"{answer.event_type} {answer.hour}: {answer.summary}"
-    word = "waits for" if answer.state in ("open", "frozen", "sealed", "later") else "because"
-    for reason in answer.reasons:
+    yield f"{explanation.event_type} {explanation.hour}: {explanation.summary}"
+    word = "waits for" if explanation.state in ("open", "frozen", "sealed", "later") else "because"
+    for reason in explanation.reasons:
         since = f" (since {format_iso(reason.since_ms)})" if reason.since_ms else ""
         yield f"  {word:10}{reason.what}{since}"
         yield f"  {'do':10}{reason.do}"
-    if answer.times_out_at_ms is not None:
-        left = format_duration((answer.times_out_at_ms - now_ms) / 1000)
+    if explanation.times_out_at_ms is not None:
+        left = format_duration((explanation.times_out_at_ms - now_ms) / 1000)
         yield (
-            f"  {'deadline':10}{format_iso(answer.times_out_at_ms)}, in {left}: then it closes as "
+            f"  {'deadline':10}{format_iso(explanation.times_out_at_ms)}, in {left}: then it closes as "
             "timed_out, naming the sources that "
             "are behind and the promises that are not kept; the mirror, staging, servers that "
             "do not answer and records that "

@@ -23,7 +23,7 @@ from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.rollback import for_good
+from hourmark_etl.operators.rollback import permanent_obstacles
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
@@ -33,20 +33,25 @@ if TYPE_CHECKING:
 
 @click.group()
 def ledger() -> None:
-    """The ETL's ledger (etl.ledger): check it, recreate a lost one, take it to another version's
-    form.
-    """
+    """Check, rebuild, upgrade or downgrade the ETL's ledger (setting etl.ledger)."""
 
 
 @ledger.command()
 @json_option
 @config_option
 def check(as_json: bool, config: Config) -> None:
-    """Compare the ledger with itself, with storage and with the topics. Changes nothing; exit 1 on findings.
+    """Compare the ledger with itself, with storage and with the topics.
 
-    Checked: closed hours and frontier make one line; markers stand and say the same; no marker that the ledger does not know (it
-    would be an older copy); groups add up to their files and are listed where they can be; staged files stand; offsets lie
-    within their topics. May run beside the driver.
+    Nothing is changed, and the driver may be running. The exit code is 1 if there are findings. The
+    following is checked:
+
+    \b
+    - the closed hours of each type are contiguous, up to its oldest open hour
+    - the bucket of each closed hour has a marker with the same content as the ledger
+    - storage has no marker that is missing in the ledger, as with an old copy of the ledger
+    - groups of staged rows add up to their files and are assigned to possible buckets
+    - staged files exist
+    - offsets are within their topics
 
     \b
     Example:
@@ -70,7 +75,7 @@ def check(as_json: bool, config: Config) -> None:
         raise Finding(
             f"{len(found)} findings. A ledger that does not know a marker is an older copy: "
             "restore the newest one, or make it "
-            "anew by `hourmark ledger rebuild --into URL`; docs/operations.md says more"
+            "anew by `hourmark ledger rebuild --into URL`; see docs/operations.md"
         )
 
 
@@ -84,11 +89,13 @@ def check(as_json: bool, config: Config) -> None:
 @json_option
 @config_option
 def rebuild(into: str, as_json: bool, config: Config) -> None:
-    """Make a lost ledger anew, from markers, staged files and topics, into one with nothing in it. Stop the driver first.
+    """Rebuild a lost ledger from markers, staged files and topics into an empty database.
 
-    What a start or `types apply` made where the lost one was counts as that; a ledger that holds more is never overwritten.
-    It has the lost one's frontiers and UUID; staging begins again where Kafka has what open hours need, and what it no longer has
-    is listed from staged files. Afterwards set etl.ledger to it, and start the driver. Overrides and waivers are not rebuilt.
+    Stop the driver first. A ledger that only a driver's start or `types apply` created counts as
+    empty; one with other contents is never overwritten. The rebuilt ledger has the UUID and the open
+    hours of the lost one. Staging resumes at the first offsets that open hours need; rows that Kafka
+    no longer has are taken from staged files. Overrides and waivers are not rebuilt. Afterwards set
+    etl.ledger to the new URL and start the driver.
 
     \b
     Example:
@@ -117,7 +124,9 @@ def rebuild(into: str, as_json: bool, config: Config) -> None:
 @ledger.command()
 @config_option
 def upgrade(config: Config) -> None:
-    """Bring the ledger of an older version to this one's form, after a copy of it was made, as `hourmark etl run` does.
+    """Copy the ledger of an older version, then migrate it to the schema of this version.
+
+    `hourmark etl run` does the same when it starts.
 
     \b
     Example:
@@ -143,11 +152,15 @@ def upgrade(config: Config) -> None:
 )
 @config_option
 def downgrade(to: str, restore: str | None, config: Config) -> None:
-    """Take the ledger back to the form of an older version, after a copy of it was made. Stop the driver first.
+    """Copy the ledger, then migrate it down to the schema of an older version.
 
-    What closed since stays closed. Refused where that version could not go on, with all reasons (`hourmark rollback check`).
-    --restore puts back the copy that was made before the ledger was migrated, and only where nothing was closed, sealed or
-    declared since: topics are staged again from where it stood. A driver that still runs ends at its next step.
+    Stop the driver first; one that is still running ends at its next step. Closed buckets stay
+    closed. If the older version could not continue with the ledger, nothing is changed, and all
+    reasons are printed (`hourmark rollback check` prints them too).
+
+    --restore instead restores the copy that was made before the ledger was migrated up. This is
+    refused if an hour was closed or sealed, or a type declared, since then. Topics are staged again
+    from the offsets in the copy.
 
     \b
     Examples:
@@ -164,7 +177,9 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
             raise UsageError(
                 f"{to} opens this ledger as it is, of schema version {revision}: start its driver"
             )
-        if in_the_way := list(for_good(connection, revision, older, config.parsing.bucket_seconds)):
+        if in_the_way := list(
+            permanent_obstacles(connection, revision, older, config.parsing.bucket_seconds)
+        ):
             raise Finding(
                 f"{to} could not go on with this ledger, and it was not changed:\n"
                 + "\n".join(map(str, in_the_way))

@@ -26,7 +26,7 @@ from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
+from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
 from hourmark_etl.ledger.overrides import (
     Blocker,
     blockers,
@@ -39,8 +39,13 @@ from hourmark_etl.ledger.overrides import (
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier
-from hourmark_etl.operators.explain import Explanation, Facts, as_lines, closed
-from hourmark_etl.operators.explain import why as explain
+from hourmark_etl.operators.explain import (
+    Explanation,
+    HourFacts,
+    explain_closed_hour,
+    format_explanation,
+)
+from hourmark_etl.operators.explain import explain_hour as explain
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import open_storage
 
@@ -53,28 +58,30 @@ _WAITS_SHOWN = 100  # characters in a table
 @json_option
 @config_option
 def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
-    """Say why the bucket is not closed: what it waits for, from whom, since when, and what to do. Or how it was closed.
+    """Explain why a bucket is not closed, or how it was closed.
+
+    Each reason states what the bucket waits for, since when, and the next step.
 
     \b
     Examples:
       hourmark bucket why end-song 2026-11-21T06
       hourmark bucket why end-song 2026-11-21T06 --json
     """
-    asked = parse_hour(hour, config)
+    parsed_hour = parse_hour(hour, config)
     now_ms = SystemClock().now_ms()
     try:
         database = open_existing_ledger(config)
     except Unavailable:
-        answer = _closed_on_storage(config, event_type, asked)
+        answer = _closed_on_storage(config, event_type, parsed_hour)
         if answer is None:
             raise
     else:
         with database:
-            answer = explain(_facts(database, config, event_type, asked, now_ms))
+            answer = explain(_facts(database, config, event_type, parsed_hour, now_ms))
     if as_json:
         print_json(dataclasses.asdict(answer))
     else:
-        print_lines(as_lines(answer, now_ms))
+        print_lines(format_explanation(answer, now_ms))
 
 
 @click.command()
@@ -84,14 +91,14 @@ def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
     "--reason",
     metavar="TEXT",
     required=True,
-    help="Why; it stands in the bucket's manifest for ever.",
+    help="Reason; it is stored permanently in the bucket's manifest.",
 )
 @click.option(
     "--all-types",
     is_flag=True,
     help="Override the next hour of every type: for a gap in promises or reports.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 @config_option
 def force(
@@ -103,15 +110,16 @@ def force(
     as_json: bool,
     config: Config,
 ) -> None:
-    """Close the bucket whatever of it cannot be verified: its grade is `forced`.
+    """Order a bucket to be closed with the grade `forced`, without the events that are missing.
 
-    HOUR must be the type's next to close. What is missing of it (sources, promises, records that the mirror did not copy) is
-    named in its manifest; what arrives later goes into later buckets as late events. Nothing is deleted, and a closed bucket is
-    never changed. The override is carried out by the running driver (`hourmark etl run`), at its next poll. An hour that is
-    sealed already takes none, but for giving up a staged file that is lost.
+    HOUR must be the next hour of the type to close. Its manifest states what is missing: sources,
+    promises, and records that the mirror did not copy. Events that arrive later become late events
+    of later buckets. Nothing is deleted, and a closed bucket is never changed. The running driver
+    (`hourmark etl run`) carries the override out at its next poll. For an hour that is already
+    sealed, an override only gives up staged files that are lost and rows that cannot be written.
 
-    A gap in the topics of promises or reports concerns every type: `--all-types` orders the next hour of each, in place of TYPE
-    and HOUR.
+    A gap in the topics of promises or reports concerns every type: use `--all-types` instead of TYPE
+    and HOUR to close the next hour of each type.
 
     \b
     Examples:
@@ -129,19 +137,19 @@ def force(
     length_s = config.parsing.bucket_seconds
     with open_existing_ledger(config) as database:
         if event_type is not None and hour is not None:
-            asked = parse_hour(hour, config)
-            facts = _facts(database, config, event_type, asked, now_ms)
+            parsed_hour = parse_hour(hour, config)
+            facts = _facts(database, config, event_type, parsed_hour, now_ms)
             if (
-                facts.frontier is not None and facts.frontier.hour == asked
+                facts.frontier is not None and facts.frontier.hour == parsed_hour
             ):  # `put_override` refuses any other hour
-                check_effective(facts.frontier, facts.wait)
+                check_effective(facts.frontier, facts.blocker)
                 _confirm(facts, yes)
-            put_override(database, event_type, asked, reason, by, now_ms)
-            ordered = {event_type: asked}
+            put_override(database, event_type, parsed_hour, reason, by, now_ms)
+            ordered = {event_type: parsed_hour}
         else:
             _confirm_all(database, length_s, yes)
             ordered = put_overrides(database, length_s, reason, by, now_ms)
-        silent = missing_driver_text(last_heartbeat_ms(database), now_ms)
+        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
         waiting = blockers(database, length_s)
         sealed = {
             f.event_type
@@ -159,16 +167,16 @@ def force(
             what = "sealed already, and closes as it is" if name in sealed else "ordered"
             click.echo(
                 f"{name} {ordered_hour}: {what}; `hourmark bucket why {name} "
-                f"{ordered_hour}` says how it goes"
+                f"{ordered_hour}` shows its progress"
             )
     if silent:
         click.echo(f"{silent}; `hourmark etl run` carries the override out", err=True)
 
 
-def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
-    """Return rows of `hourmark bucket ls` for each type's next hour to close.
+def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
+    """Return table rows about the next hour to close of each event type.
 
-    If there is no readable ledger, a message is printed to stderr instead of raising an error.
+    If the ledger cannot be opened, a message is printed to stderr and no error is raised.
 
     Args:
         config: Selects the ledger (`etl.ledger`).
@@ -190,9 +198,9 @@ def frontier_rows(config: Config, event_type: str | None) -> list[dict[str, Any]
         waiting = blockers(database, config.parsing.bucket_seconds)
         seen_ms = last_heartbeat_ms(database)
     now_ms = SystemClock().now_ms()
-    silent = missing_driver_text(seen_ms, now_ms)
-    asked = [f for f in found if event_type in (None, f.event_type)]
-    return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in asked]
+    silent = describe_missing_driver(seen_ms, now_ms)
+    selected = [f for f in found if event_type in (None, f.event_type)]
+    return [_frontier_row(f, waiting.get(f.event_type), silent, now_ms) for f in selected]
 
 
 def _frontier_row(
@@ -218,17 +226,19 @@ def _frontier_row(
 def _closed_on_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
     # None if the bucket is not closed, or if storage does not respond either.
     try:
-        return closed(
+        return explain_closed_hour(
             event_type, hour, read_manifest(open_storage(config.storage), event_type, hour)
         )
     except HourmarkError:
         return None
 
 
-def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_ms: int) -> Facts:
+def _facts(
+    database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
+) -> HourFacts:
     length_s = config.parsing.bucket_seconds
     known = {f.event_type: f for f in frontiers(database, length_s)}
-    return Facts(
+    return HourFacts(
         event_type=event_type,
         hour=hour,
         now_ms=now_ms,
@@ -236,27 +246,27 @@ def _facts(database: Database, config: Config, event_type: str, hour: Hour, now_
         frontier=known.get(event_type),
         known_types=tuple(known),
         reporters=tuple(reporters(database)),
-        wait=blockers(database, length_s).get(event_type),
+        blocker=blockers(database, length_s).get(event_type),
         override=overrides(database).get(event_type),
         set_aside=unreviewed_records(database, event_type),
         manifest=overview.closed_manifest(database, event_type, hour),
-        driver_seen_ms=last_heartbeat_ms(database),
+        driver_heartbeat_ms=last_heartbeat_ms(database),
     )
 
 
-def _confirm(facts: Facts, yes: bool) -> None:
+def _confirm(facts: HourFacts, yes: bool) -> None:
     answer = explain(facts)
     click.echo(f"{answer.event_type} {answer.hour}: {answer.summary}", err=True)
-    told = {
+    explanations = {
         "open": "closing it by force takes as it is, and names in the manifest:",
         "sealed": "it is sealed already: the override gives up what a lost staged file held of "
         "it, if Kafka no longer has that, "
         "and rows that cannot be written, and nothing else; then it closes as "
         "forced, and names them",
     }
-    if answer.state in told:
-        click.echo(told[answer.state], err=True)
-        no_bucket = answer.state == "open" and facts.silent is not None
+    if answer.state in explanations:
+        click.echo(explanations[answer.state], err=True)
+        no_bucket = answer.state == "open" and facts.missing_driver is not None
         for reason in answer.reasons[no_bucket:]:  # without the first, which is about the driver
             click.echo(f"  {reason.what}", err=True)
     _ask(yes)
@@ -274,14 +284,14 @@ def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
     _ask(yes)
 
 
-def on_terminal() -> bool:
+def is_stdin_terminal() -> bool:
     """Return whether standard input is a terminal, so that a user can answer a prompt."""
     return sys.stdin.isatty()
 
 
 def _ask(yes: bool) -> None:
     if not yes:
-        if not on_terminal():
+        if not is_stdin_terminal():
             raise UsageError(
                 "an override cannot be taken back once it is carried out: answer on a "
                 "terminal, or give --yes"

@@ -32,27 +32,27 @@ def unmet_ranges(
     database: Database,
     event_type: str,
     hour_s: int,
-    below: AuditOffsets | None,
+    below_offsets: AuditOffsets | None,
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Return the byte ranges of an hour whose promises the staged events do not keep.
+    """Describe the byte ranges of an hour whose promises the staged events do not keep.
 
-    A promise is a number of events that an acknowledged byte range contains for a type and hour.
+    A promise is the number of events of a type and hour that an acknowledged byte range contains.
 
     Args:
         storage: The storage with the staged files.
         database: The ledger.
         event_type: The event type.
         hour_s: Unix seconds at the start of the hour to which the events belong.
-        below: Only promises below these offsets of the central audit topics count; None counts all.
+        below_offsets: Only promises below these offsets of the central audit topics count; None counts all.
         staged_rows: Number of rows that were staged for the hour in total.
         unit_bytes_max: Maximum size of the rows that are read at once, in bytes.
 
     Returns:
-        One readable line per range with host, path and bytes, at most `NAMED_MAX`, and a last line
-        with the number of further ranges. Empty if all promises are kept. None if some of the
-        staged rows are in files that were already deleted.
+        One readable line per range with host, path and bytes, at most 20, and a last line with the
+        number of other ranges. Empty if all promises are kept. None if some of the staged rows were
+        in files that are already deleted.
 
     Raises:
         Unreadable: A staged file is missing or damaged.
@@ -62,12 +62,12 @@ def unmet_ranges(
     if sum(g.rows for g in groups) < staged_rows:
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
-    audits = promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below)
+    audits = promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets)
     items: list[RowsItem | PromisesItem] = [
         *(RowsItem(unit, (0,), ()) for unit in units),
         *plan_promise_items(audits),
     ]
-    windows = PromiseWindows(((0, event_type, hour_s, None),), below)
+    windows = PromiseWindows(((0, event_type, hour_s, None),), below_offsets)
     found = [read_item(item, storage, windows) for item in items]
     verdict = compare_ranges(
         [f.row_counts for f in found], [f.promised for f in found], [hour_s], NAMED_MAX
@@ -79,5 +79,5 @@ def unmet_ranges(
 def _described(unmet: UnmetPromise) -> str:
     return (
         f"range {unmet.range_id.hex()} ({unmet.origin}): {unmet.promised} promised, "
-        f"{unmet.held} found"
+        f"{unmet.found} found"
     )

@@ -19,11 +19,11 @@ from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import decode_offsets
 from hourmark_etl.ledger.listings import FileDifference, file_differences
-from hourmark_etl.operators.reconciliation import BucketFacts, Promised, TypeFacts
+from hourmark_etl.operators.reconciliation import BucketCounts, PromisedCounts, TypeFacts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Window:
+class ReconciliationWindow:
     """The event types and hours that a reconciliation covers.
 
     Attributes:
@@ -36,11 +36,11 @@ class Window:
     from_s: int
     to_s: int
 
-    def begins(self, table: Table) -> list[ColumnElement[bool]]:
+    def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
         """Return SQL conditions that select rows of the window's type from its first hour onwards.
 
-        The end of the window is not a condition, because later buckets may contain late events of
-        its hours.
+        There is no condition for the window's last hour, because later buckets may contain late
+        events of its hours.
 
         Args:
             table: A ledger table with the columns `type` and `hour`.
@@ -49,14 +49,14 @@ class Window:
         return [table.c.hour >= self.from_s, *of_type]
 
 
-def facts_of(
-    database: Database, length_s: int, window: Window
+def read_type_facts(
+    database: Database, bucket_seconds: int, window: ReconciliationWindow
 ) -> tuple[list[TypeFacts], list[FileDifference]]:
-    """Read what the ledger contains about the event types of a window, in one consistent view.
+    """Read the facts about the event types of a window from the ledger, in one transaction.
 
     Args:
         database: The ledger.
-        length_s: Length of a bucket in seconds.
+        bucket_seconds: Length of a bucket in seconds.
         window: The types and hours to read.
 
     Returns:
@@ -87,11 +87,11 @@ def facts_of(
         facts = [
             TypeFacts(
                 event_type=event_type,
-                length_s=length_s,
-                frontier_s=hour_s,
-                settled_next=decode_offsets(settled_next, further),
-                alarm=tuple(json.loads(alarm)) if alarm else (),
-                listed=listed[event_type],
+                bucket_seconds=bucket_seconds,
+                oldest_open_s=hour_s,
+                settled_below=decode_offsets(settled_next, further),
+                proof_errors=tuple(json.loads(alarm)) if alarm else (),
+                staged_rows=listed[event_type],
                 promised=promised[event_type],
                 buckets=buckets[event_type],
                 set_aside=set_aside[event_type],
@@ -102,12 +102,18 @@ def facts_of(
         return facts, file_differences(connection)
 
 
-def _listed(connection: Connection, window: Window) -> dict[str, dict[tuple[int | None, int], int]]:
+def _listed(
+    connection: Connection, window: ReconciliationWindow
+) -> dict[str, dict[tuple[int | None, int], int]]:
     # Row counts by type, then by bucket (None: not listed yet) and origin hour.
     groups = tables.groups
     keys = (groups.c.type, groups.c.listed_hour, groups.c.hour)
     found = defaultdict[str, dict[tuple[int | None, int], int]](dict)
-    query = select(*keys, func.sum(groups.c.rows)).where(*window.begins(groups)).group_by(*keys)
+    query = (
+        select(*keys, func.sum(groups.c.rows))
+        .where(*window.start_conditions(groups))
+        .group_by(*keys)
+    )
     for event_type, listed_s, origin_s, rows in connection.execute(query):
         found[event_type][listed_s, origin_s] = int(rows)
     return found
@@ -125,7 +131,9 @@ def _set_aside(connection: Connection) -> dict[str, dict[int | None, int]]:
     return found
 
 
-def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Promised]]:
+def _promised(
+    connection: Connection, window: ReconciliationWindow
+) -> dict[str, dict[int, PromisedCounts]]:
     # Only the first site's audit records; `_add_further` adds those of other sites.
     audits, frontiers = tables.audit_groups, tables.frontiers
     settled = and_(
@@ -139,17 +147,21 @@ def _promised(connection: Connection, window: Window) -> dict[str, dict[int, Pro
             func.sum(audits.c.promised),
         )
         .join(frontiers, frontiers.c.type == audits.c.type)
-        .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None))
+        .where(
+            *window.start_conditions(audits), audits.c.hour <= window.to_s, audits.c.site.is_(None)
+        )
         .group_by(audits.c.type, audits.c.hour)
     )
-    found = defaultdict[str, dict[int, Promised]](dict)
+    found = defaultdict[str, dict[int, PromisedCounts]](dict)
     for event_type, origin_s, below, total in connection.execute(query):
-        found[event_type][origin_s] = Promised(int(below), int(total) - int(below))
+        found[event_type][origin_s] = PromisedCounts(int(below), int(total) - int(below))
     return found
 
 
 def _add_further(
-    connection: Connection, window: Window, promised: dict[str, dict[int, Promised]]
+    connection: Connection,
+    window: ReconciliationWindow,
+    promised: dict[str, dict[int, PromisedCounts]],
 ) -> None:
     # Row by row, because the ledger stores the offsets of further sites as JSON.
     audits, frontiers = tables.audit_groups, tables.frontiers
@@ -164,23 +176,29 @@ def _add_further(
             frontiers.c.settled_further,
         )
         .join(frontiers, frontiers.c.type == audits.c.type)
-        .where(*window.begins(audits), audits.c.hour <= window.to_s, audits.c.site.is_not(None))
+        .where(
+            *window.start_conditions(audits),
+            audits.c.hour <= window.to_s,
+            audits.c.site.is_not(None),
+        )
     )
     for row in connection.execute(query):
         is_settled = row.hour < row.open_s and row.last_offset < decode_offsets(
             0, row.settled_further
         ).offset_of(row.site)
-        known = promised[row.type].get(row.hour, Promised(0, 0))
+        known = promised[row.type].get(row.hour, PromisedCounts(0, 0))
         settled, unsettled = (row.promised, 0) if is_settled else (0, row.promised)
-        promised[row.type][row.hour] = Promised(
+        promised[row.type][row.hour] = PromisedCounts(
             known.settled + settled, known.unsettled + unsettled
         )
 
 
-def _buckets(connection: Connection, window: Window) -> dict[str, dict[int, BucketFacts]]:
-    found = defaultdict[str, dict[int, BucketFacts]](dict)
+def _buckets(
+    connection: Connection, window: ReconciliationWindow
+) -> dict[str, dict[int, BucketCounts]]:
+    found = defaultdict[str, dict[int, BucketCounts]](dict)
     for row in bucket_rows(connection, window.event_type, from_s=window.from_s):
-        found[row.event_type][row.hour_s] = closed_bucket(
+        found[row.event_type][row.hour_s] = bucket_counts(
             Manifest.decode(row.manifest.encode()), row.hour_s
         )
     return found
@@ -203,24 +221,28 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
     )
 
 
-def origins_of(facts: TypeFacts, window: Window) -> set[int]:
+def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
     """Return the hours of a window for which staged rows, promises or bucket contents are known.
 
     Args:
-        facts: What the ledger contains about one event type.
+        type_facts: Facts about one event type from the ledger.
         window: The hours to consider.
 
     Returns:
         Unix seconds at the start of each hour; an hour that only occurs as the origin of late
         events is included.
     """
-    known = {origin_s for _, origin_s in facts.listed} | {*facts.promised} | {*facts.buckets}
-    known |= {origin_s for bucket in facts.buckets.values() for origin_s in bucket.late}
+    known = (
+        {origin_s for _, origin_s in type_facts.staged_rows}
+        | {*type_facts.promised}
+        | {*type_facts.buckets}
+    )
+    known |= {origin_s for bucket in type_facts.buckets.values() for origin_s in bucket.late}
     return {origin_s for origin_s in known if window.from_s <= origin_s <= window.to_s}
 
 
-def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
-    """Convert a manifest to the facts about the bucket that a reconciliation compares.
+def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
+    """Return the counts in a bucket's manifest that a reconciliation compares.
 
     Args:
         manifest: Manifest of the bucket.
@@ -228,7 +250,7 @@ def closed_bucket(manifest: Manifest, hour_s: int) -> BucketFacts:
     """
     length_s = manifest.bucket_seconds
     entries = {Hour.parse(label, length_s).start_s: book for label, book in manifest.books.items()}
-    return BucketFacts(
+    return BucketCounts(
         hour_s=hour_s,
         grade=manifest.grade,
         events=manifest.events,

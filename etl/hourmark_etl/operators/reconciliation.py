@@ -34,8 +34,8 @@ UNLISTED: Final = None  # key of rows that no freeze has listed yet
 _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
-class Stage(enum.StrEnum):
-    """The pipeline stage at which counts differ: staging, listing, proof, writing or arrival."""
+class ReconciliationStage(enum.StrEnum):
+    """The pipeline stage at which the counts of a reconciliation differ."""
 
     STAGING = "staging"  # staged files and the ledger's groups
     LISTING = "listing"  # groups and the buckets that they are listed for
@@ -45,8 +45,8 @@ class Stage(enum.StrEnum):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """One inconsistency between counts that should agree.
+class CountDifference:
+    """One inconsistency between counts of events that should agree.
 
     Attributes:
         event_type: The event type.
@@ -58,7 +58,7 @@ class Difference:
 
     event_type: str
     hour: str
-    stage: Stage
+    stage: ReconciliationStage
     detail: str
     ranges: tuple[str, ...] = ()
 
@@ -69,7 +69,7 @@ class Difference:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BucketFacts:
+class BucketCounts:
     """The counts in the manifest of one closed bucket.
 
     Attributes:
@@ -82,7 +82,7 @@ class BucketFacts:
         promised: Number of events that the audit records settled by this bucket promise, for all
             hours. If the bucket was proved by sums, a range that was retried counts once per retry.
         unaudited: Number of events that no audit record had promised.
-        entries: Totals by origin hour, in Unix seconds.
+        entries: Totals of rows, events and promises by origin hour, in Unix seconds.
         set_aside: Number of records that were set aside and are counted by this bucket.
         left_out: Number of staged rows that could not be written and were given up.
     """
@@ -99,7 +99,7 @@ class BucketFacts:
     set_aside: int = 0
     left_out: int = 0
 
-    def events_of(self, origin_s: int) -> int:
+    def events_of_hour(self, origin_s: int) -> int:
         """Return the number of the bucket's events that belong to an origin hour.
 
         Args:
@@ -117,8 +117,8 @@ class BucketFacts:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Promised:
-    """The number of events that audit records promise for one origin hour.
+class PromisedCounts:
+    """The number of events that audit records promise for one hour of event time.
 
     A byte range that was retried counts once per retry.
 
@@ -133,15 +133,17 @@ class Promised:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypeFacts:
-    """Everything that a reconciliation knows about one event type. Hours are in Unix seconds.
+    """All counts about one event type that a reconciliation compares.
+
+    Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time.
 
     Attributes:
         event_type: The event type.
-        length_s: Length of a bucket in seconds.
-        frontier_s: The oldest hour that is not closed.
-        settled_next: Promises of closed hours below these audit offsets are settled.
-        alarm: Readable errors of the type's last proof; empty if it succeeded.
-        listed: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
+        bucket_seconds: Length of a bucket in seconds.
+        oldest_open_s: The oldest hour that is not closed.
+        settled_below: Promises of closed hours below these audit offsets are settled.
+        proof_errors: Readable errors of the type's last proof; empty if it succeeded.
+        staged_rows: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
             `UNLISTED` for rows that are not assigned to one yet.
         promised: Promised events by origin hour.
         buckets: Closed buckets by hour.
@@ -150,13 +152,13 @@ class TypeFacts:
     """
 
     event_type: str
-    length_s: int
-    frontier_s: int
-    settled_next: AuditOffsets
-    alarm: tuple[str, ...]
-    listed: Mapping[tuple[int | None, int], int]
-    promised: Mapping[int, Promised]
-    buckets: Mapping[int, BucketFacts]
+    bucket_seconds: int
+    oldest_open_s: int
+    settled_below: AuditOffsets
+    proof_errors: tuple[str, ...]
+    staged_rows: Mapping[tuple[int | None, int], int]
+    promised: Mapping[int, PromisedCounts]
+    buckets: Mapping[int, BucketCounts]
     set_aside: Mapping[int | None, int] = dataclasses.field(default_factory=dict)
 
 
@@ -199,8 +201,8 @@ class HourAccount:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Books:
-    """The reconciliation of one event type.
+class TypeReconciliation:
+    """The result of comparing the promised, staged and closed events of one event type.
 
     Attributes:
         hours: One account per origin hour, in ascending order.
@@ -208,33 +210,35 @@ class Books:
     """
 
     hours: tuple[HourAccount, ...]
-    differences: tuple[Difference, ...]
+    differences: tuple[CountDifference, ...]
 
 
-def books_of(facts: TypeFacts, origins_s: Collection[int]) -> Books:
-    """Reconcile one event type: account for each origin hour and find all inconsistencies.
+def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
+    """Compare the promised, staged and closed events of one event type, and find inconsistencies.
 
-    All buckets in `facts` are checked, also those of other hours.
+    All buckets in `type_facts` are checked, including those of other hours.
 
     Args:
-        facts: What is known about the event type.
-        origins_s: The origin hours to account for, Unix seconds.
+        type_facts: All counts about the event type.
+        origins_s: The hours of event time to account for, Unix seconds at their starts.
     """
     found: list[HourAccount] = []
-    differences = [d for bucket in facts.buckets.values() for d in _check_bucket(facts, bucket)]
-    differences += _check_listing(facts)
+    differences = [
+        d for bucket in type_facts.buckets.values() for d in _check_bucket(type_facts, bucket)
+    ]
+    differences += _check_listing(type_facts)
     for origin_s in sorted(origins_s):
-        book = _hour(facts, origin_s)
+        book = _hour(type_facts, origin_s)
         found.append(book)
-        differences += _check_promises(facts, origin_s, book)
-    return Books(tuple(found), tuple(differences))
+        differences += _check_promises(type_facts, origin_s, book)
+    return TypeReconciliation(tuple(found), tuple(differences))
 
 
-def total(books: Collection[HourAccount]) -> dict[str, int]:
-    """Return the sum of each count over several hours.
+def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
+    """Add up the accounts of several hours.
 
     Args:
-        books: Accounts of hours.
+        accounts: Accounts of hours.
 
     Returns:
         Sums by the name of the count, a field of `HourAccount`; all 0 if there are no hours.
@@ -244,13 +248,13 @@ def total(books: Collection[HourAccount]) -> dict[str, int]:
         for f in dataclasses.fields(HourAccount)
         if f.name not in ("event_type", "hour", "state")
     ]
-    return {name: sum(getattr(book, name) for book in books) for name in names}
+    return {name: sum(getattr(book, name) for book in accounts) for name in names}
 
 
 def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
     taken = closed = late = unaudited = settled = 0
     for bucket in facts.buckets.values():
-        events, entry = bucket.events_of(origin_s), bucket.entries.get(origin_s, _NOTHING)
+        events, entry = bucket.events_of_hour(origin_s), bucket.entries.get(origin_s, _NOTHING)
         closed += events
         late += events if bucket.hour_s != origin_s else 0
         taken += entry.rows
@@ -258,10 +262,10 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         settled += entry.promised
     waiting = sum(
         rows
-        for (listed_s, origin), rows in facts.listed.items()
+        for (listed_s, origin), rows in facts.staged_rows.items()
         if origin == origin_s and _is_open(facts, listed_s)
     )
-    by_ledger = facts.promised.get(origin_s, Promised(0, 0))
+    by_ledger = facts.promised.get(origin_s, PromisedCounts(0, 0))
     settled = settled if origin_s in facts.buckets else by_ledger.settled
     missing = max(0, settled + by_ledger.unsettled - taken - waiting)
     own = facts.buckets.get(origin_s)
@@ -276,39 +280,41 @@ def _hour(facts: TypeFacts, origin_s: int) -> HourAccount:
         open=waiting,
         duplicates_removed=taken - closed,
         unaudited=unaudited,
-        waived=min(missing, settled) if own is not None and waives(facts, origin_s) else 0,
+        waived=min(missing, settled) if own is not None and may_have_waived(facts, origin_s) else 0,
         on_its_way=missing if own is None else min(missing, by_ledger.unsettled),
         set_aside=own.set_aside if own is not None else _not_closed(facts, origin_s),
     )
 
 
 def _not_closed(facts: TypeFacts, origin_s: int) -> int:
-    unlisted = facts.set_aside.get(UNLISTED, 0) if origin_s == facts.frontier_s else 0
+    unlisted = facts.set_aside.get(UNLISTED, 0) if origin_s == facts.oldest_open_s else 0
     return facts.set_aside.get(origin_s, 0) + unlisted
 
 
 def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
-    return listed_s is UNLISTED or listed_s >= facts.frontier_s
+    return listed_s is UNLISTED or listed_s >= facts.oldest_open_s
 
 
-def waives(facts: TypeFacts, origin_s: int) -> bool:
-    """Return whether promises of an hour may have been waived.
+def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
+    """Return whether a bucket may have been closed without promised events of an hour.
 
-    Promises are waived if the bucket of the hour, or of a later hour, was closed with a grade other
+    This is the case if the bucket of the hour, or of a later hour, was closed with a grade other
     than `proved`.
 
     Args:
-        facts: What is known about the event type.
+        type_facts: What is known about the event type.
         origin_s: Unix seconds at the start of the hour.
     """
-    return any(b.grade is not Grade.PROVED for b in facts.buckets.values() if b.hour_s >= origin_s)
+    return any(
+        b.grade is not Grade.PROVED for b in type_facts.buckets.values() if b.hour_s >= origin_s
+    )
 
 
-def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]:
-    differs = functools.partial(difference, facts, bucket.hour_s)
+def _check_bucket(facts: TypeFacts, bucket: BucketCounts) -> Iterator[CountDifference]:
+    differs = functools.partial(make_difference, facts, bucket.hour_s)
     if bucket.file_records != bucket.events:
         yield differs(
-            Stage.WRITING,
+            ReconciliationStage.WRITING,
             f"its files hold {bucket.file_records} events, its manifest says {bucket.events}",
         )
     entries = bucket.entries.values()
@@ -316,14 +322,17 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
     if rows != bucket.events + bucket.duplicates_removed + bucket.left_out:
         accounted = f"{bucket.events} events and {bucket.duplicates_removed} duplicates removed"
         accounted += f" and {bucket.left_out} rows left out" if bucket.left_out else ""
-        yield differs(Stage.WRITING, f"it took in {rows} rows, but accounts for {accounted}")
+        yield differs(
+            ReconciliationStage.WRITING, f"it took in {rows} rows, but accounts for {accounted}"
+        )
     for what, said, summed in (
         ("promised events", bucket.promised, sum(entry.promised for entry in entries)),
         ("unaudited events", bucket.unaudited, sum(entry.unaudited for entry in entries)),
     ):
         if said != summed:
             yield differs(
-                Stage.WRITING, f"its evidence speaks of {said} {what}, its books of {summed}"
+                ReconciliationStage.WRITING,
+                f"its evidence speaks of {said} {what}, its books of {summed}",
             )
     if (
         aside := facts.set_aside.get(bucket.hour_s, 0)
@@ -332,78 +341,87 @@ def _check_bucket(facts: TypeFacts, bucket: BucketFacts) -> Iterator[Difference]
             f"the ledger counts {aside} records that were set aside for it, its manifest "
             f"{bucket.set_aside}"
         )
-        yield differs(Stage.STAGING, counts)
+        yield differs(ReconciliationStage.STAGING, counts)
     for origin_s in sorted({*bucket.entries, *bucket.late, bucket.hour_s}):
         entry, events, origin = (
             bucket.entries.get(origin_s, _NOTHING),
-            bucket.events_of(origin_s),
+            bucket.events_of_hour(origin_s),
             _label(facts, origin_s),
         )
         if entry.events != events:
             yield differs(
-                Stage.WRITING,
+                ReconciliationStage.WRITING,
                 f"by its books {entry.events} events of {origin} are in it, by its late "
                 f"counts {events}",
             )
         if entry.events > entry.rows:
             yield differs(
-                Stage.WRITING,
+                ReconciliationStage.WRITING,
                 f"{entry.events} events of {origin} are in it, from {entry.rows} rows only",
             )
-        by_ledger = facts.listed.get((bucket.hour_s, origin_s), 0)
+        by_ledger = facts.staged_rows.get((bucket.hour_s, origin_s), 0)
         if by_ledger > entry.rows:  # it may be smaller, because staged files are deleted
             yield differs(
-                Stage.LISTING,
+                ReconciliationStage.LISTING,
                 f"the ledger lists {by_ledger} rows of {origin} for it, it took in {entry.rows}",
             )
 
 
-def _check_listing(facts: TypeFacts) -> Iterator[Difference]:
+def _check_listing(facts: TypeFacts) -> Iterator[CountDifference]:
     # Rows that are listed for a bucket that is neither closed nor being closed are in no bucket.
     for (listed_s, origin_s), rows in sorted(
-        facts.listed.items(), key=lambda item: (item[0][1], item[0][0] or 0)
+        facts.staged_rows.items(), key=lambda item: (item[0][1], item[0][0] or 0)
     ):
         if listed_s is UNLISTED or _is_open(facts, listed_s) or listed_s in facts.buckets:
             continue
         listed = f"{rows} rows are listed for the bucket {_label(facts, listed_s)}"
-        yield difference(
+        yield make_difference(
             facts,
             origin_s,
-            Stage.LISTING,
+            ReconciliationStage.LISTING,
             f"{listed}, which the ledger has gone past and not closed",
         )
 
 
-def _check_promises(facts: TypeFacts, origin_s: int, book: HourAccount) -> Iterator[Difference]:
-    differs = functools.partial(difference, facts, origin_s)
+def _check_promises(
+    facts: TypeFacts, origin_s: int, book: HourAccount
+) -> Iterator[CountDifference]:
+    differs = functools.partial(make_difference, facts, origin_s)
     if origin_s not in facts.buckets:
-        if book.on_its_way and facts.alarm and origin_s == facts.frontier_s:
+        if book.on_its_way and facts.proof_errors and origin_s == facts.oldest_open_s:
             staged = f"{book.promised} events are promised, {book.staged} rows are staged"
-            yield differs(Stage.ARRIVAL, f"{staged}, and the last proof failed")
+            yield differs(ReconciliationStage.ARRIVAL, f"{staged}, and the last proof failed")
         return
-    settled = book.promised - facts.promised.get(origin_s, Promised(0, 0)).unsettled
+    settled = book.promised - facts.promised.get(origin_s, PromisedCounts(0, 0)).unsettled
     taken = book.closed + book.duplicates_removed
-    if settled > taken and not waives(facts, origin_s):
+    if settled > taken and not may_have_waived(facts, origin_s):
         kept = f"{settled} events are promised and settled, buckets took in {taken} rows only"
-        yield differs(Stage.PROOF, f"{kept}, and none waives what is missing")
+        yield differs(ReconciliationStage.PROOF, f"{kept}, and none waives what is missing")
     if book.closed > book.promised + book.unaudited:
         named = f"{book.promised} are promised and {book.unaudited} named as unaudited"
-        yield differs(Stage.PROOF, f"{book.closed} events are in closed buckets, {named}")
+        yield differs(
+            ReconciliationStage.PROOF, f"{book.closed} events are in closed buckets, {named}"
+        )
 
 
-def difference(facts: TypeFacts, hour_s: int, stage: Stage, detail: str) -> Difference:
-    """Create a difference without ranges.
+def make_difference(
+    type_facts: TypeFacts, hour_s: int, stage: ReconciliationStage, detail: str
+) -> CountDifference:
+    """Create a `CountDifference` whose byte ranges are not known.
 
     Args:
-        facts: Provides the event type and the bucket length.
+        type_facts: Provides the event type and the bucket length.
         hour_s: Unix seconds at the start of the hour.
         stage: The stage at which the counts differ.
         detail: Readable description.
     """
-    return Difference(
-        event_type=facts.event_type, hour=_label(facts, hour_s), stage=stage, detail=detail
+    return CountDifference(
+        event_type=type_facts.event_type,
+        hour=_label(type_facts, hour_s),
+        stage=stage,
+        detail=detail,
     )
 
 
 def _label(facts: TypeFacts, hour_s: int) -> str:
-    return str(Hour(hour_s, facts.length_s))
+    return str(Hour(hour_s, facts.bucket_seconds))

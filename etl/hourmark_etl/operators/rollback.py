@@ -29,12 +29,12 @@ _DAYS: Final = 6  # the schema revision that packs rows of older buckets
 _NO_WAY: Final = "nothing: stay with this version"
 
 
-def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the obstacles in the ledger to running an older version.
+def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]:
+    """Yield what prevents an older version of the ETL from continuing with the ledger.
 
     Args:
         config: Selects the ledger (`etl.ledger`).
-        older: The version to return to.
+        older_version: The version to return to.
 
     Yields:
         Each obstacle with the next step; nothing if the older version can continue.
@@ -46,36 +46,38 @@ def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
     with _reading(config.etl.ledger) as connection:
         if (revision := migrations.revision_of(connection)) is None:
             raise NothingToCheck("the database holds no ledger (etl.ledger)")
-        if revision > older.ledger:
+        if revision > older_version.ledger:
             yield Obstacle(
                 "etl.ledger",
-                f"it has schema version {revision}, {older.name} opens none after {older.ledger}",
-                f"stop the driver, then `hourmark ledger downgrade --to {older.name}`, "
+                f"it has schema version {revision}, {older_version.name} opens none after {older_version.ledger}",
+                f"stop the driver, then `hourmark ledger downgrade --to {older_version.name}`, "
                 "which makes a copy first",
             )
-        yield from for_good(connection, revision, older, config.parsing.bucket_seconds)
+        yield from permanent_obstacles(
+            connection, revision, older_version, config.parsing.bucket_seconds
+        )
 
 
-def for_good(
-    connection: Connection, revision: int, older: OlderVersion, bucket_seconds: int
+def permanent_obstacles(
+    connection: Connection, revision: int, older_version: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
-    """Yield the obstacles that a downgrade of the ledger does not remove.
+    """Yield what prevents an older version from continuing even after a downgrade of the ledger.
 
     Args:
-        connection: A transaction of the ledger.
-        revision: The ledger's schema version.
-        older: The version to return to.
-        bucket_seconds: Length of a bucket.
+        connection: A connection to the ledger, in a transaction.
+        revision: The current schema version of the ledger.
+        older_version: The version to return to.
+        bucket_seconds: Length of a bucket, in seconds.
 
     Yields:
         Each obstacle; nothing if the older version can continue after a downgrade.
     """
-    yield from _markers(connection, older, bucket_seconds, has_days=revision >= _DAYS)
-    yield from _seals(connection, older)
-    if revision > older.ledger:
-        yield from _to_be_told(connection, older)
-    if revision >= _SITES > older.ledger:
-        yield from _sites(connection, older)
+    yield from _markers(connection, older_version, bucket_seconds, has_days=revision >= _DAYS)
+    yield from _seals(connection, older_version)
+    if revision > older_version.ledger:
+        yield from _to_be_told(connection, older_version)
+    if revision >= _SITES > older_version.ledger:
+        yield from _sites(connection, older_version)
 
 
 def _markers(

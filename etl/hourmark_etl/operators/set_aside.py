@@ -23,12 +23,12 @@ _OPTIONAL_TYPE: Final = click.argument("event_type", metavar="[TYPE]", required=
 
 @click.group("set-aside")
 def set_aside() -> None:
-    """Records on topics of events that cannot be in a bucket, with the reason of each.
+    """List or review records in event topics that cannot be in a bucket.
 
-    No delivery service writes such a record: another program wrote it, or its bytes changed.
-    Everything else is staged and closes; the next bucket of the type counts the records in its
-    marker. An event that was acknowledged and is among them is missed by the promise of it, so its
-    hour is not `proved`.
+    No delivery service writes such a record: another program wrote it, or its bytes changed. All
+    other records are staged, and their buckets close; the marker of the type's next bucket counts
+    the records that were set aside. If one of them was an acknowledged event, its promise cannot be
+    kept, and its hour is not closed as `proved`.
     """
 
 
@@ -38,7 +38,7 @@ def set_aside() -> None:
 @json_option
 @config_option
 def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> None:
-    """List records that were set aside, of TYPE or of all types.
+    """List the records of TYPE, or of all types, that were set aside, with the reason of each.
 
     Example:  hourmark etl set-aside ls click
     """
@@ -56,8 +56,9 @@ def ls(event_type: str | None, is_all: bool, as_json: bool, config: Config) -> N
 @click.option("--all", "is_all", is_flag=True, help="Of all types; instead of TYPE.")
 @config_option
 def review(event_type: str | None, is_all: bool, config: Config) -> None:
-    """Mark all records of TYPE that were set aside as reviewed: the metric and `bucket why` no
-    longer count them.
+    """Mark all records of TYPE that were set aside as reviewed.
+
+    The metric and `hourmark bucket why` no longer count them.
 
     Example:  hourmark etl set-aside review click
     """
@@ -71,10 +72,14 @@ def review(event_type: str | None, is_all: bool, config: Config) -> None:
 
 def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
     for row in rows:
-        of = row.of
+        of = row.set_aside
         found_at = dt.datetime.fromtimestamp(row.found_at_ms / 1000, dt.UTC)
         shown = ", ".join(map(str, of.offsets[:_OFFSETS_SHOWN]))
-        more = f" and {row.records - _OFFSETS_SHOWN} more" if row.records > _OFFSETS_SHOWN else ""
+        more = (
+            f" and {row.record_count - _OFFSETS_SHOWN} more"
+            if row.record_count > _OFFSETS_SHOWN
+            else ""
+        )
         bucket = (
             f"bucket {Hour(row.listed_hour, bucket_seconds)}"
             if row.listed_hour is not None
@@ -84,8 +89,8 @@ def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
             f"{of.event_type}  {of.topic} partition {of.partition} offsets {shown}{more}: "
             f"{of.reason}"
         )
-        yield f"  {row.records} records, found {found_at:%Y-%m-%dT%H:%M:%SZ}, counted by {bucket}"
-    total = sum(row.records for row in rows)
+        yield f"  {row.record_count} records, found {found_at:%Y-%m-%dT%H:%M:%SZ}, counted by {bucket}"
+    total = sum(row.record_count for row in rows)
     yield f"{total} records were set aside" + (
         "; `hourmark etl set-aside review TYPE` marks them as reviewed" if total else ""
     )
@@ -93,12 +98,12 @@ def _printed(rows: Sequence[SetAsideRow], bucket_seconds: int) -> Iterator[str]:
 
 def _json(row: SetAsideRow, bucket_seconds: int) -> dict[str, Any]:
     return {
-        "type": row.of.event_type,
-        "topic": row.of.topic,
-        "partition": row.of.partition,
-        "offsets": list(row.of.offsets),
-        "records": row.records,
-        "reason": row.of.reason,
+        "type": row.set_aside.event_type,
+        "topic": row.set_aside.topic,
+        "partition": row.set_aside.partition,
+        "offsets": list(row.set_aside.offsets),
+        "records": row.record_count,
+        "reason": row.set_aside.reason,
         "found_at_ms": row.found_at_ms,
         "bucket": None if row.listed_hour is None else str(Hour(row.listed_hour, bucket_seconds)),
         "reviewed_at_ms": row.reviewed_at_ms,

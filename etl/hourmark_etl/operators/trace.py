@@ -15,13 +15,23 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json, to_json_value
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.letters import moment_ms
-from hourmark_etl.operators.tracing.found import Facts, found
-from hourmark_etl.operators.tracing.kept import Kept
-from hourmark_etl.operators.tracing.question import HostSays, Question, parsed, told_by_host
-from hourmark_etl.operators.tracing.story import Story, Verdict, printable, told
-from hourmark_etl.operators.tracing.topics import RECORDS_MAX, Topics
-from hourmark_etl.operators.tracing.walk import Walk, Window
+from hourmark_etl.operators.dead_letter_selection import parse_time_ms
+from hourmark_etl.operators.tracing.kafka_search import RECORDS_MAX, KafkaSearch
+from hourmark_etl.operators.tracing.query import (
+    HostTrace,
+    TraceQuery,
+    parse_host_trace,
+    parse_query,
+)
+from hourmark_etl.operators.tracing.results import TraceResults, found_value
+from hourmark_etl.operators.tracing.storage_search import StorageSearch
+from hourmark_etl.operators.tracing.summary import (
+    TraceSummary,
+    TraceVerdict,
+    escape_unprintable,
+    summarize_trace,
+)
+from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage
 
@@ -55,13 +65,13 @@ _CLOCKS_APART_MS = 900_000
     type=click.IntRange(1, 100_000_000),
     default=RECORDS_MAX,
     show_default=True,
-    help="How many records of Kafka a step looks at.",
+    help="Maximum number of Kafka records that one search reads.",
 )
 @click.option(
     "--site",
     help=(
-        "Of several sites (kafka.further_edges), by alias: look at this one alone. Else at "
-        "each in turn."
+        "Of several sites (kafka.further_edges), by alias: search this one only. Otherwise "
+        "all sites are searched in turn."
     ),
 )
 @json_option
@@ -78,12 +88,20 @@ def trace(
     site: str | None,
     as_json: bool,
 ) -> None:
-    """Show where an event is: acknowledged, in Kafka, mirrored, staged, in which bucket and file; or a dead letter, and why.
+    """Show how far an event has come: acknowledged, in Kafka, mirrored, staged, or in a bucket.
 
-    WHAT is an event's id, TOPIC:PARTITION:OFFSET of either cluster, or HOST:FILE:OFFSET: a host's id or name, a file's id or its
-    path when it was read, and the byte where a line begins. Nothing is changed. A server that does not answer is named, and the
-    others are asked. Of several sites each is asked in turn. Exit code 1: it is not found, or lost, or who may know it did not
-    answer; `verdict` of --json tells which.
+    WHAT is one of the following:
+
+    \b
+    - the id of an event
+    - TOPIC:PARTITION:OFFSET of a record on the edge cluster or the central cluster
+    - HOST:FILE:OFFSET of a line: the id or name of a host, the id of a file or its path when it was
+      read, and the byte at which the line begins
+
+    For a dead letter, the reason is shown too. Nothing is changed. A server that does not respond is
+    reported, and the search continues with the others. Several sites are searched in turn. The exit
+    code is 1 if the event is not found or lost, or if a server that may have it did not respond;
+    `verdict` of --json states which.
 
     \b
     Examples:
@@ -93,35 +111,35 @@ def trace(
       hourmark trace 019aab5e-7c00-8a51-9d1c-4be1f0a4be11 --type click --json
       ssh web-1 hourmark tail trace /var/log/app/app.log:1734 --json | hourmark trace --from -
     """
-    question, host = _question(what, event_type, generation, answer)
-    if question is None:
-        alias, facts = None, Facts(mirrored=config.kafka.mirrored)
+    query, host = _query(what, event_type, generation, answer)
+    if query is None:
+        alias, results = None, TraceResults(is_mirrored=config.kafka.mirrored)
     else:
         window = _window(since, until, SystemClock().now_ms())
-        alias, facts = _at_a_site(config, _sites(config.kafka, site), question, window, records_max)
+        alias, results = _at_a_site(config, _sites(config.kafka, site), query, window, records_max)
     if not config.kafka.further_edges:
         alias = None  # with a single site, the output needs no site name
-    story = told(facts, host)
+    summary = summarize_trace(results, host)
     if as_json:
-        print_json(_as_object(story, facts, alias))
+        print_json(_as_object(summary, results, alias))
     else:
-        print_lines(_text(story, facts, alias))
-    if not story.verdict.is_found:
+        print_lines(_text(summary, results, alias))
+    if not summary.verdict.is_found:
         raise SystemExit(1)
 
 
-def _question(
+def _query(
     what: str | None, event_type: str | None, generation: int | None, answer: TextIO | None
-) -> tuple[Question | None, HostSays | None]:
+) -> tuple[TraceQuery | None, HostTrace | None]:
     if (what is None) == (answer is None):
         raise UsageError(
             "name what to trace, or --from with what `hourmark tail trace … --json` "
             "printed, and not both"
         )
     if answer is not None:
-        return told_by_host(answer.read(), event_type)
+        return parse_host_trace(answer.read(), event_type)
     assert what is not None
-    return parsed(what, event_type, generation), None
+    return parse_query(what, event_type, generation), None
 
 
 def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
@@ -136,40 +154,48 @@ def _sites(kafka: KafkaSettings, alias: str | None) -> list[KafkaSettings]:
 def _at_a_site(
     config: Config,
     sites: Sequence[KafkaSettings],
-    question: Question,
-    window: Window,
+    query: TraceQuery,
+    window: SendWindow,
     records_max: int,
-) -> tuple[str, Facts]:
+) -> tuple[str, TraceResults]:
     # Prefers the first site that has the event, then one where a server did not respond.
     now_ms, length_s = SystemClock().now_ms(), config.parsing.bucket_seconds
-    known, refused = list[tuple[str, Facts]](), list[UsageError]()
+    known, refused = list[tuple[str, TraceResults]](), list[UsageError]()
     with contextlib.closing(
-        Kept(
+        StorageSearch(
             lambda: open_existing_ledger(config),
             open_storage(config.storage),
             length_s,
             _say_progress,
         )
-    ) as kept:
+    ) as storage:
         for kafka in sites:
-            topics = Topics(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
+            topics = KafkaSearch(kafka, _say_progress, now_ms=now_ms, records_max=records_max)
             try:
-                known.append((kafka.edge_alias, Walk(topics, kept, length_s, window).of(question)))
+                known.append(
+                    (kafka.edge_alias, EventTracer(topics, storage, length_s, window).trace(query))
+                )
             except UsageError as error:  # a topic of another site
                 refused.append(error)
                 continue
-            if told(known[-1][1]).verdict not in (Verdict.NOT_FOUND, Verdict.UNKNOWN):
+            if summarize_trace(known[-1][1]).verdict not in (
+                TraceVerdict.NOT_FOUND,
+                TraceVerdict.UNKNOWN,
+            ):
                 return known[-1]
     if not known:
         raise refused[0]
-    return next((of for of in known if told(of[1]).verdict is Verdict.UNKNOWN), known[0])
+    return next(
+        (result for result in known if summarize_trace(result[1]).verdict is TraceVerdict.UNKNOWN),
+        known[0],
+    )
 
 
-def _window(since: str | None, until: str | None, now_ms: int) -> Window:
+def _window(since: str | None, until: str | None, now_ms: int) -> SendWindow:
     try:
-        window = Window(
-            since_ms=moment_ms(since, now_ms) if since else 0,
-            until_ms=moment_ms(until, now_ms) if until else now_ms + _CLOCKS_APART_MS,
+        window = SendWindow(
+            since_ms=parse_time_ms(since, now_ms) if since else 0,
+            until_ms=parse_time_ms(until, now_ms) if until else now_ms + _CLOCKS_APART_MS,
         )
     except ValueError as error:
         raise UsageError(f"--since, --until: {error}") from error
@@ -178,40 +204,40 @@ def _window(since: str | None, until: str | None, now_ms: int) -> Window:
     return window
 
 
-def _text(story: Story, facts: Facts, site: str | None) -> Iterator[str]:
-    yield story.summary
+def _text(summary: TraceSummary, results: TraceResults, site: str | None) -> Iterator[str]:
+    yield summary.summary
     if site is not None:
         yield f"  by what the site {site} has"
-    if facts.event_id is not None:
-        yield f"  {facts.event_type} {facts.event_id}{_of(facts)}"
-    width = max(len(step.name) for step in story.steps)
-    for step in story.steps:
+    if results.event_id is not None:
+        yield f"  {results.event_type} {results.event_id}{_of(results)}"
+    width = max(len(step.name) for step in summary.steps)
+    for step in summary.steps:
         state = "" if step.state == "yes" else f"{step.state.replace('_', ' ')}: "
         yield f"  {step.name.ljust(width)}  {state}{step.what}"
-    yield f"next: {story.next_step}"
+    yield f"next: {summary.next_step}"
 
 
-def _of(facts: Facts) -> str:
-    if (event := facts.event) is None:
+def _of(results: TraceResults) -> str:
+    if (event := results.event) is None:
         return ""
-    return f" of {printable(event['host'])}, {printable(event['source'])} at {event['position']}"
+    return f" of {escape_unprintable(event['host'])}, {escape_unprintable(event['source'])} at {event['position']}"
 
 
-def _as_object(story: Story, facts: Facts, site: str | None) -> dict[str, Any]:
-    acknowledged = found(facts.acknowledged)
+def _as_object(summary: TraceSummary, results: TraceResults, site: str | None) -> dict[str, Any]:
+    acknowledged = found_value(results.audit_record)
     return {
-        "verdict": story.verdict.value,
-        "summary": story.summary,
+        "verdict": summary.verdict.value,
+        "summary": summary.summary,
         **({} if site is None else {"site": site}),
-        "type": facts.event_type,
-        "event_id": None if facts.event_id is None else str(facts.event_id),
-        "begins_at": facts.begins_at,
+        "type": results.event_type,
+        "event_id": None if results.event_id is None else str(results.event_id),
+        "begins_at": results.begins_at,
         "event": None
-        if facts.event is None
-        else to_json_value({**facts.event, "event_id": str(facts.event_id)}),
+        if results.event is None
+        else to_json_value({**results.event, "event_id": str(results.event_id)}),
         "acknowledged_at_ms": None if acknowledged is None else acknowledged.at_ms,
-        "steps": [dataclasses.asdict(step) for step in story.steps],
-        "next": story.next_step,
+        "steps": [dataclasses.asdict(step) for step in summary.steps],
+        "next": summary.next_step,
     }
 
 

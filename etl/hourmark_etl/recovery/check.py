@@ -20,10 +20,15 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import BadMarker, find_manifest, list_hours, list_types
 from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans, damaged_bucket, late_rows
+from hourmark_etl.ledger.bucket_rows import (
+    bucket_rows,
+    closed_spans,
+    make_damaged_bucket_error,
+    make_late_hour_rows,
+)
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
-from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
+from hourmark_etl.ledger.frontiers import first_unsealed_hour, frontiers
 from hourmark_etl.ledger.listings import file_differences
 from hourmark_etl.ledger.staged_files import select_needed
 from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
@@ -183,7 +188,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
 def _late_hours_of_manifests(
     connection: Connection, event_type: str, bucket_seconds: int
 ) -> set[tuple[int, int]]:
-    """Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events."""
+    # Return pairs of origin hour and bucket hour (Unix seconds) of a type's late events.
     wanted = set()
     for row in bucket_rows(connection, event_type):
         with contextlib.suppress(
@@ -192,7 +197,7 @@ def _late_hours_of_manifests(
             late = json.loads(row.manifest)["late"]
             wanted |= {
                 (of["origin"], of["hour"])
-                for of in late_rows(event_type, Hour(row.hour_s, bucket_seconds), late)
+                for of in make_late_hour_rows(event_type, Hour(row.hour_s, bucket_seconds), late)
             }
     return wanted
 
@@ -235,12 +240,12 @@ def check_groups(
 
 
 def _listing_fault(f: Frontier, listed_hour: int, latest: int) -> str:
-    """Return why groups of these hours cannot be listed for that hour; empty if they can."""
+    # Return why groups of these hours cannot be listed for that hour; empty if they can.
     if latest > listed_hour:
         return f"one of {Hour.containing(latest * 1000, f.hour.length_s)} is later than its bucket"
     if listed_hour < f.first_hour.start_s:
         return f"before the type's first hour {f.first_hour}"
-    if listed_hour >= first_unsealed(f).start_s and f.state is not HourState.FROZEN:
+    if listed_hour >= first_unsealed_hour(f).start_s and f.state is not HourState.FROZEN:
         return f"the frontier {f.hour} is {f.state.value}"
     return ""
 
@@ -270,7 +275,9 @@ def check_markers(
         )
     for event_type, hours in on_storage.items():
         own = frontier.get(event_type)
-        strange = [h for h in hours if own is None or not own.first_hour <= h < first_unsealed(own)]
+        strange = [
+            h for h in hours if own is None or not own.first_hour <= h < first_unsealed_hour(own)
+        ]
         yield from filter(
             None, (_marker_problem(database, storage, event_type, hour, None) for hour in strange)
         )
@@ -304,7 +311,7 @@ def _marker_problem(
         return LedgerFinding(
             LedgerFault.DIGEST,
             f"{event_type} {hour}",
-            str(damaged_bucket(event_type, hour.start_s)),
+            str(make_damaged_bucket_error(event_type, hour.start_s)),
         )
     try:
         found = find_manifest(storage, event_type, hour)

@@ -153,10 +153,8 @@ class LostEndDetector:
         return self._central.cluster_id()
 
     def _query_ends(self, topics: Iterable[str]) -> dict[Key, StagingPosition]:
-        """Return the high watermarks of the topics' partitions.
-
-        Last stable offsets are not used because they may lie below what was staged.
-        """
+        # Return the high watermarks of the topics' partitions. Last stable offsets are not used
+        # because they may lie below what was staged.
         ids = {
             Partition(i.name, n): i.topic_id
             for i in self._central.topics(topics).values()
@@ -185,10 +183,8 @@ class LostEndDetector:
         return [truncated_gap(self._topics.at_edge(p.topic), p) for p in short]
 
     def _truncated_logs(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
-        """Return the partitions that lost staged records according to their leader epochs.
-
-        It finds lost records even if the log has grown beyond them since.
-        """
+        # Return the partitions that lost staged records according to their leader epochs. It finds
+        # lost records even if the log has grown beyond them since.
         keys = {p.topic_partition: key for key, p in ends.items() if key in self._epochs}
         starts = self._central.starts([*keys])
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)

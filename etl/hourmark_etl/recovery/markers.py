@@ -15,7 +15,7 @@ from hourmark_etl.buckets.reader import (
 )
 from hourmark_etl.errors import ForeignLedger
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontiers import first_unsealed, frontiers
+from hourmark_etl.ledger.frontiers import first_unsealed_hour, frontiers
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.storage import AccessDenied, ContentLost, Storage, map_concurrently
 
@@ -65,7 +65,7 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 
 
 def _has_marker(storage: Storage, folder: str) -> bool:
-    """Return whether a folder contains a bucket; False if access to it is denied."""
+    # Return whether a folder contains a bucket; False if access to it is denied.
     try:
         return find_marker(storage, folder) is not None
     except AccessDenied as error:
@@ -92,7 +92,7 @@ def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, in
         frontier: The type's frontier in the ledger.
         identity: The ledger's id and commit number.
     """
-    unsealed = first_unsealed(frontier)
+    unsealed = first_unsealed_hour(frontier)
     if found := find_manifest(storage, frontier.event_type, unsealed):
         return (
             f"{frontier.event_type} {unsealed} is closed (by ledger {found.ledger}, commit "

@@ -30,7 +30,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
-from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, list_if_exists
 
 EVERY_SECONDS: Final = 60.0
@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedAuditOffset:
-    """How far an audit topic on the central cluster was staged.
+    """The offset up to which an audit topic on the central cluster was staged.
 
     Attributes:
         topic: Topic name.
@@ -134,10 +134,8 @@ class OffsetRecorder:
 
 
 def _create_record(database: Database) -> OffsetRecord:
-    """Read the ledger's checks and gaps.
-
-    Gaps are read after checks, so that a gap whose acceptance reset a check is included.
-    """
+    # Read the ledger's checks and gaps. Gaps are read after checks, so that a gap whose acceptance
+    # reset a check is included.
     ledger, commit = database.identity()
     checks = [check for _, check in sorted(last_checks(database).items())]
     staged = staged_audit_offsets(
@@ -154,7 +152,7 @@ def _create_record(database: Database) -> OffsetRecord:
 
 
 def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
-    """Return how far audit topics are staged, for partitions whose last leader epoch is known."""
+    """Return the offsets up to which audit topics are staged, if their leader epoch is known."""
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
         (decode_position(row) for row in database.fetch(query).mappings()),
@@ -175,7 +173,7 @@ def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
 
 def _replace_records(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
     written = record.encode()
-    path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{digest_of(written).hex()}.json"
+    path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{compute_digest(written).hex()}.json"
     if path not in standing:
         storage.write_new(path, written)
     for older in standing:
@@ -203,14 +201,14 @@ class KnownOffsets:
 
 
 def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
-    """Return the combined offset records of a ledger.
+    """Read a ledger's records of edge checks and offset gaps from storage, and combine them.
 
     Args:
         storage: The storage.
         ledger: Id of the ledger.
 
     Returns:
-        The combination; without checks if there is not exactly one intact record.
+        The combined content. Its `checks` are None unless there is exactly one intact record.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -245,7 +243,7 @@ def record_lost_ends(
 ) -> None:
     """Record lost ends of logs that a rebuild found, before the rebuild commits.
 
-    Once a log has grown again, only this record tells another rebuild, or a copy of the old ledger,
+    Once a log has grown again, only this record shows another rebuild, or a copy of the old ledger,
     that records were lost. Gaps that have other causes are found again and need not be recorded.
     Records that cannot be read are kept.
 
@@ -304,10 +302,10 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
 
 
 def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
-    """Return the record, or a readable reason why it cannot be used."""
+    # Return the record, or a readable reason why it cannot be used.
     try:
         content = storage.read(path)
-        if digest_of(content).hex() != digest:
+        if compute_digest(content).hex() != digest:
             return "it is not as it was written"
         return OffsetRecord.model_validate_json(content)
     except ContentLost as error:

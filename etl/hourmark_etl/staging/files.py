@@ -115,9 +115,9 @@ def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -
 def read_rows(
     storage: Storage,
     path: str,
-    wanted: Sequence[RowSlice],
+    row_slices: Sequence[RowSlice],
     columns: Sequence[str],
-    within: IdRange | None = None,
+    id_range: IdRange | None = None,
 ) -> tuple[pa.Table, Int64s]:
     """Read columns of selected rows of a staged file and verify their digests.
 
@@ -126,9 +126,9 @@ def read_rows(
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
-        wanted: Row slices, ascending and disjoint.
+        row_slices: Row slices, ascending and disjoint.
         columns: Names of the columns to return.
-        within: If given, only rows with an event id in this range are returned; each slice must
+        id_range: If given, only rows with an event id in this range are returned; each slice must
             then be one group.
 
     Returns:
@@ -139,7 +139,7 @@ def read_rows(
         StorageError: The storage is unavailable.
     """
     with _readable(path), _opened(storage, path) as file:
-        return _read(file, wanted, columns, within)
+        return _read(file, row_slices, columns, id_range)
 
 
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:

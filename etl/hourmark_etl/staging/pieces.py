@@ -23,7 +23,7 @@ NOTE_FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """The settings that a staging task needs; sent to the executors.
+    """The settings of a staging task, which the driver sends to Spark's executors.
 
     Attributes:
         storage: Settings of the storage that files are written to.
@@ -54,7 +54,7 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedNote:
-    """The content of a staged file, as described by the note in its footer.
+    """The description of a staged file's content, stored as a note in the file's footer.
 
     The file holds every record of its kind in `spans`.
 
@@ -81,7 +81,7 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """The ledger entry of the file itself, without its groups."""
+        """Return the ledger entry of the file itself, without its groups."""
         return StagedFile(
             path=self.path,
             kind=self.kind,
@@ -162,12 +162,12 @@ class StagedPiece(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """All groups of the event file; empty if none was written."""
+        """Return all row groups of the event file; empty if no event file was written."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """All groups of promises in the audit files; empty if none was written."""
+        """Return all groups of the audit files; empty if no audit file was written."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

@@ -37,7 +37,7 @@ class ReadSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """The number of offsets in the span, an upper limit of its records.
+        """Return the number of offsets in the span, an upper limit of its records.
 
         Transaction markers use offsets too.
         """
@@ -45,12 +45,12 @@ class ReadSpan(NamedTuple):
 
     @property
     def partition(self) -> Partition:
-        """The topic-partition of the span."""
+        """Return the topic-partition of the span."""
         return Partition(self.span.topic, self.span.partition)
 
 
 class PlannedBatch(NamedTuple):
-    """A planned micro-batch, used as the streaming source's offset.
+    """A planned micro-batch, which serves as the offset of Spark's streaming source.
 
     Attributes:
         folder: Folder of the batch's files, relative to the storage root.
@@ -80,7 +80,7 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 
 
 def resume_start(position: StagingPosition, log_start: int) -> StartOffset | None:
-    """Return the offset and leader epoch from which reading resumes at a position.
+    """Return the offset and leader epoch from which to resume reading a partition.
 
     Both belong to the last staged record, because control records after it may have a later epoch:
     with the position itself, a broker would report a truncation that did not happen.

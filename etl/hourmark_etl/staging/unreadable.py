@@ -46,7 +46,7 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
                 f"staging does not wait for topic {topic} partition {partition}; "
                 "`hourmark bucket why` says for what"
             )
-        end = first_stageable(config, error.of, error.offset)
+        end = find_first_stageable_offset(config, error.topic_partition, error.offset)
         if end == error.offset:
             raise UsageError(
                 f"topic {topic} partition {partition} can be read from offset {end} on "
@@ -62,7 +62,7 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
     return gap
 
 
-def first_stageable(config: Config, partition: Partition, offset: int) -> int:
+def find_first_stageable_offset(config: Config, partition: Partition, offset: int) -> int:
     """Return the first offset that can be read and staged, or the partition's end offset.
 
     On an event topic every readable record can be staged, because malformed ones are set aside.
@@ -73,7 +73,7 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
         offset: Offset to start the search at.
     """
     offset, of = (
-        first_readable(config, partition, offset),
+        find_first_readable_offset(config, partition, offset),
         CentralTopics.from_settings(config.kafka),
     )
     if partition.topic not in {*of.audits, *of.hosts}:
@@ -102,7 +102,7 @@ def first_stageable(config: Config, partition: Partition, offset: int) -> int:
     return offset
 
 
-def first_readable(config: Config, partition: Partition, offset: int) -> int:
+def find_first_readable_offset(config: Config, partition: Partition, offset: int) -> int:
     """Return the first offset at which the partition can be read, or its end offset.
 
     Kafka reads whole record batches, so every offset in a damaged batch fails. The search uses

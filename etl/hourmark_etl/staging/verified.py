@@ -42,8 +42,8 @@ _NOTE: Final = b"hourmark.note"
 DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, struct.error)
 
 
-def digest_of(content: bytes | memoryview) -> bytes:
-    """Return the 16-byte BLAKE2b digest of the content."""
+def compute_digest(content: bytes | memoryview) -> bytes:
+    """Return the 16-byte BLAKE2b digest of a content."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -79,9 +79,9 @@ def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[m
     footer = bytes(content[start:])
     assert footer.count(blank) == 1, "the note holds the place of the digests"
     content[start:] = footer.replace(
-        blank, b"".join(digest_of(content[at : at + size]) for at, size in chunks)
+        blank, b"".join(compute_digest(content[at : at + size]) for at, size in chunks)
     )
-    return content, digest_of(content[start:]).hex()
+    return content, compute_digest(content[start:]).hex()
 
 
 class VerifiedFile:
@@ -111,18 +111,18 @@ class VerifiedFile:
             if start < tail:
                 self._fill(start, tail)
         footer = self._content[start:]
-        if not path.endswith(f"-{digest_of(footer).hex()}{SUFFIX}"):
+        if not path.endswith(f"-{compute_digest(footer).hex()}{SUFFIX}"):
             raise ValueError("its footer is not the one of its name")
         self.metadata: pq.FileMetaData = pq.read_metadata(pa.BufferReader(footer))
 
     @property
     def names(self) -> list[str]:
-        """The names of the file's columns, in file order."""
+        """Return the names of the file's columns, in file order."""
         return [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
 
     @property
     def note(self) -> bytes:
-        """The note that was stored in the footer when the file was written."""
+        """Return the note that was stored in the footer when the file was written."""
         note: bytes = self.metadata.metadata[_NOTE]
         return note
 
@@ -148,7 +148,7 @@ class VerifiedFile:
         places = [g * len(names) + i for g in groups for i in wanted]
         for place, (at, size) in zip(places, chunks, strict=True):
             told = digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
-            if digest_of(memoryview(self._content)[at : at + size]) != told:
+            if compute_digest(memoryview(self._content)[at : at + size]) != told:
                 raise ValueError(f"bytes [{at}, {at + size}) are not those that were written")
         parquet = pq.ParquetFile(pa.BufferReader(self._content), metadata=self.metadata)
         return parquet.read_row_groups(

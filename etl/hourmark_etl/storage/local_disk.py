@@ -28,7 +28,7 @@ from hourmark_etl.storage.errors import (
     StorageError,
 )
 from hourmark_etl.storage.interface import Storage, StorageEntry
-from hourmark_etl.storage.paths import checked, scratch_path
+from hourmark_etl.storage.paths import check_path, scratch_path
 
 _AT_FDCWD: Final = -100
 _RENAME_NOREPLACE: Final = 1
@@ -167,10 +167,10 @@ class LocalDisk(Storage):
         sync_folder(old.parent)
 
     def _file(self, path: str) -> Path:
-        return self.root / checked(path)
+        return self.root / check_path(path)
 
     def _folder(self, path: str) -> Path:
-        return self.root / checked(path, root_allowed=True)
+        return self.root / check_path(path, root_allowed=True)
 
     @contextmanager
     def _errors(self, path: str) -> Iterator[None]:

@@ -15,8 +15,8 @@ from typing import Final
 SCRATCH: Final = ".unfinished"
 
 
-def checked(path: str, *, root_allowed: bool = False) -> str:
-    """Return the path unchanged if it is a clean relative storage path.
+def check_path(path: str, *, root_allowed: bool = False) -> str:
+    """Check that a path is a valid relative storage path, and return it unchanged.
 
     Args:
         path: Path relative to the storage root.
@@ -36,8 +36,8 @@ def checked(path: str, *, root_allowed: bool = False) -> str:
     return path
 
 
-def parent(path: str) -> str:
-    """Return the path of the folder that contains the path; "" is the root."""
+def parent_folder(path: str) -> str:
+    """Return the path of the folder that contains a file or folder; "" is the root."""
     return path.rpartition("/")[0]
 
 

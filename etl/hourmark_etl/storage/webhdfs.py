@@ -24,7 +24,7 @@ from pydantic import BaseModel, Field
 
 from hourmark_etl.storage.errors import AlreadyExists, NotFound, StorageError
 from hourmark_etl.storage.interface import Storage, StorageEntry
-from hourmark_etl.storage.paths import checked, parent, scratch_path
+from hourmark_etl.storage.paths import check_path, parent_folder, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
 from hourmark_etl.storage.webhdfs_http import (
     HttpResponse,
@@ -192,7 +192,7 @@ class WebHdfs(Storage):
         try:
             return rename()
         except NotFound:  # the folder, or the source: then it is not found again
-            self.make_folder(parent(target))
+            self.make_folder(parent_folder(target))
             return rename()
 
     def delete(self, path: str) -> None:
@@ -203,7 +203,7 @@ class WebHdfs(Storage):
             )
 
     def url(self, path: str) -> str:
-        return f"{self.namenode}{posixpath.join(self.root or '/', checked(path, root_allowed=True))}".rstrip(
+        return f"{self.namenode}{posixpath.join(self.root or '/', check_path(path, root_allowed=True))}".rstrip(
             "/"
         )
 
@@ -219,7 +219,7 @@ class WebHdfs(Storage):
             return None
 
     def _target(self, path: str, *, root_allowed: bool = False) -> WebHdfsTarget:
-        checked(path, root_allowed=root_allowed)
+        check_path(path, root_allowed=root_allowed)
         file = f"{self.root}/{path}".rstrip("/") or "/"
         return WebHdfsTarget(
             http=self.http, file=file, user=self.user, path=path, url=self.url(path)

@@ -204,11 +204,8 @@ class Download(io.RawIOBase):
         return found
 
     def _refuse_bad_blocks(self, error: StorageError, span: dict[str, int]) -> None:
-        """Raise BadBlocks if the NameNode reports a block without an intact replica.
-
-        The last request checks that at least one DataNode is alive; otherwise its error is raised
-        instead.
-        """
+        # Raise BadBlocks if the NameNode reports a block without an intact replica. The last
+        # request checks that at least one DataNode is alive; otherwise its error is raised instead.
         target = self._target
         blocks = request_json(
             target, "GET", "GETFILEBLOCKLOCATIONS", _Located, **span

@@ -122,7 +122,7 @@ class HttpResponse(NamedTuple):
 
     @property
     def is_empty_success(self) -> bool:
-        """Whether the response is Hadoop's empty confirmation of a completed operation.
+        """Return whether the response is Hadoop's empty confirmation of a completed operation.
 
         A login page or the response to a rename without `renameoptions` is never such a response.
         """
@@ -235,9 +235,12 @@ def run_on_datanode(
 
 
 def with_retries(action: Callable[[], T]) -> T:
-    """Call the action and return its result, with 5 retries if it raises OutcomeUnknown.
+    """Call a function and return its result, with up to 5 retries if it raises `OutcomeUnknown`.
 
-    Retries pause for 0 to 2 seconds. The last exception is raised.
+    There is a pause of 0 to 2 seconds before each retry.
+
+    Raises:
+        OutcomeUnknown: The last retry raised it.
     """
     for pause_s in _RETRY_PAUSES_S:
         try:

@@ -15,17 +15,17 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text
+from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
 
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
 _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)$", re.MULTILINE)
 
 
-def driver(config: Config, now_ms: int) -> ComponentStatus:
+def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the ETL driver.
 
-    Errors are part of the status; nothing is raised if the driver or the ledger is not available.
+    If the driver or the ledger is not available, the error is part of the status and is not raised.
 
     Args:
         config: Has the address of the driver's metrics (`etl.metrics_host`, `etl.metrics_port`)
@@ -45,21 +45,21 @@ def driver(config: Config, now_ms: int) -> ComponentStatus:
         known = ComponentStatus(ComponentState.NOT_RUNNING, str(error))
     try:
         with LOOPBACK.open(f"http://{address}/metrics", timeout=_ANSWER_S) as answer:
-            looked = _LAST_POLL.search(answer.read().decode())
+            last_poll = _LAST_POLL.search(answer.read().decode())
     except (OSError, ValueError):
         return dataclasses.replace(known, detail=f"no metrics at {address}; {known.detail}")
-    looked_ms = round(float(looked[1]) * 1000) if looked is not None else 0
-    if not looked_ms:
+    polled_ms = round(float(last_poll[1]) * 1000) if last_poll is not None else 0
+    if not polled_ms:
         return ComponentStatus(
             ComponentState.RUNNING,
-            f"answers at {address}, and has not looked yet; {known.detail}",
+            f"responds at {address}, but has not polled yet; {known.detail}",
             heard_at_ms=now_ms,
         )
-    state = ComponentState.SILENT if now_ms - looked_ms > HANGS_MS else ComponentState.RUNNING
+    state = ComponentState.SILENT if now_ms - polled_ms > HANGS_MS else ComponentState.RUNNING
     return ComponentStatus(
         state,
-        f"looked {format_age(looked_ms, now_ms)} ago ({address}); {known.detail}",
-        heard_at_ms=looked_ms,
+        f"polled {format_age(polled_ms, now_ms)} ago ({address}); {known.detail}",
+        heard_at_ms=polled_ms,
     )
 
 
@@ -76,11 +76,11 @@ def _known(config: Config, now_ms: int) -> ComponentStatus:
             ComponentState.UNKNOWN,
             f"the last one took its lease at commit {epoch}, and has given no sign of life yet",
         )
-    said = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
+    detail = f"its last sign of life is {format_age(seen_ms, now_ms)} old (lease of commit {epoch})"
     return ComponentStatus(
         ComponentState.NOT_RUNNING
-        if missing_driver_text(seen_ms, now_ms)
+        if describe_missing_driver(seen_ms, now_ms)
         else ComponentState.RUNNING,
-        said,
+        detail,
         heard_at_ms=seen_ms,
     )

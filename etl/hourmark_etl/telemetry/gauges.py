@@ -9,16 +9,16 @@ from typing import Final
 from hourmark_etl.closing.cut.readiness import LatestReports
 from hourmark_etl.ledger.overview import FixedHours
 from hourmark_etl.model import Frontier, HourState, ReportedSource, StagedBatch
-from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Staged
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, BatchCounts, GaugeValues
 
 WINDOW_SECONDS: Final = 300.0
 
 
 class LagWindow:
-    """A sliding window over the watermark lags of the last five minutes (`WINDOW_SECONDS`).
+    """A sliding window over the watermark lags of event types in the last five minutes.
 
-    The watermark lag of an event type is the time by which its sources are behind the current time.
-    Each call of `add` contributes one sample; the driver calls it once a minute.
+    The watermark lag of an event type is the time by which its log sources are behind the current
+    time. Each call of `add` contributes one sample; the driver calls it once a minute.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class LagWindow:
     def add(self, at_s: float, lags_s: Collection[float]) -> tuple[float, float]:
         """Add a sample and return the mean and the maximum lag of the window, in seconds.
 
-        Samples older than `WINDOW_SECONDS` are dropped first.
+        Samples older than `WINDOW_SECONDS` (five minutes) are dropped first.
 
         Args:
             at_s: Time of the sample on a monotonic clock, in seconds.
@@ -51,8 +51,8 @@ def watermarks_ms(
 ) -> dict[str, int]:
     """Return the watermark of each event type: the time up to which its sources have caught up.
 
-    All live sources that may deliver the type count. The cost is linear in the number of reporters
-    plus the number of types, because there may be thousands of each.
+    All live sources that may deliver the type count. The running time is linear in the number of
+    reporters plus the number of types, because there may be thousands of each.
 
     Args:
         frontiers: The oldest hour of each type that is not closed.
@@ -67,15 +67,17 @@ def watermarks_ms(
     reports = LatestReports(reporters)
     found = {}
     for f in (f for f in frontiers if f.state is not HourState.DAMAGED):
-        slowest = [group[0].caught_up_at_ms or 0 for group in reports.awaited_reporters(f)]
-        found[f.event_type] = max(f.hour.start_s * 1000, min([now_ms, *slowest]) if slowest else 0)
+        slowest_source = [group[0].caught_up_at_ms or 0 for group in reports.awaited_reporters(f)]
+        found[f.event_type] = max(
+            f.hour.start_s * 1000, min([now_ms, *slowest_source]) if slowest_source else 0
+        )
     return found
 
 
-def slowest(
+def slowest_source(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
-    """Return the source that is furthest behind among all sources that some event type waits for.
+    """Return the source that is furthest behind among all sources that any event type waits for.
 
     A source that has never caught up is the furthest behind. Types whose ledger row is damaged are
     ignored.
@@ -97,15 +99,15 @@ def slowest(
     return min(awaited.values(), key=lambda r: r.caught_up_at_ms or 0, default=None)
 
 
-def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Return how long ago the oldest open hours ended, by event type.
+def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
+    """Return the time since the oldest open hours ended, by event type.
 
     Args:
         frontiers: The oldest hour of each type that is not closed.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Seconds since the end of the hour for at most `OLDEST_SHOWN` types, the oldest hour first.
+        Seconds since the end of the hour, for at most 10 types, the oldest hour first.
         Types whose hour has not ended, or whose ledger row is damaged, are omitted.
     """
     ended = sorted(
@@ -115,7 +117,7 @@ def open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float
     return {f.event_type: (now_ms - f.hour.end_ms) / 1000 for f in ended[:OLDEST_SHOWN]}
 
 
-def gauges_of(
+def compute_gauges(
     frontiers: Collection[Frontier],
     reporters: Collection[ReportedSource],
     *,
@@ -125,8 +127,8 @@ def gauges_of(
     overrides: int,
     lag_s: tuple[float, float],
     now_ms: int,
-) -> Gauges:
-    """Return all gauge values for one point in time.
+) -> GaugeValues:
+    """Compute the values of all gauges that the driver sets once a minute.
 
     Args:
         frontiers: The oldest hour of each type that is not closed.
@@ -138,9 +140,9 @@ def gauges_of(
         lag_s: Mean and maximum watermark lag, in seconds.
         now_ms: Current time, Unix milliseconds.
     """
-    states, ages_s = Counter(f.state for f in frontiers), open_ages_s(frontiers, now_ms)
+    states, ages_s = Counter(f.state for f in frontiers), oldest_open_ages_s(frontiers, now_ms)
     stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
-    return Gauges(
+    return GaugeValues(
         types={state.value: states[state] for state in HourState},
         open_bucket_age=max(ages_s.values(), default=0.0),
         oldest_open=ages_s,
@@ -157,30 +159,31 @@ def gauges_of(
     )
 
 
-def staged_of(
+def count_batch_events(
     batch: StagedBatch,
-    fixed: Mapping[str, FixedHours],
+    fixed_hours: Mapping[str, FixedHours],
     bucket_seconds: int,
-    seconds: float,
+    duration_s: float,
     now_ms: int,
-) -> Staged:
-    """Return what a committed micro-batch adds to the metrics.
+) -> BatchCounts:
+    """Count the events and files of a committed micro-batch for the metrics.
 
-    An event is late if its own hour's bucket no longer accepted events when the batch was
-    committed. It is falsely late if that bucket was not closed yet either.
+    An event is late if the bucket of its own hour no longer accepted events when the batch was
+    committed. A late event is falsely late if that bucket was not closed yet.
 
     Args:
         batch: The committed batch.
-        fixed: For each event type, how far its buckets were fixed and closed at the commit. A type
-            that is missing has no closed bucket, so its events count as timely.
-        bucket_seconds: Length of a bucket.
-        seconds: Duration of the batch.
+        fixed_hours: By event type, the hours up to which its buckets had fixed content and were
+            closed at the commit. A type that is missing has no closed bucket, so its events count
+            as timely.
+        bucket_seconds: Length of a bucket, in seconds.
+        duration_s: Duration of the batch.
         now_ms: Current time, Unix milliseconds.
     """
     timely = late = falsely_late = 0
     late_seconds = 0.0
     for g in batch.groups:
-        of_type = fixed.get(g.event_type, FixedHours(0, 0))
+        of_type = fixed_hours.get(g.event_type, FixedHours(0, 0))
         if g.hour_s >= of_type.fixed_to_s:
             timely += g.rows
             continue
@@ -188,7 +191,7 @@ def staged_of(
         falsely_late += g.rows if g.hour_s >= of_type.closed_to_s else 0
         late_seconds += g.rows * max(0.0, now_ms / 1000 - g.hour_s - bucket_seconds)
     kinds = Counter(f.kind for f in batch.files)
-    return Staged(
+    return BatchCounts(
         timely=timely,
         late=late,
         falsely_late=falsely_late,
@@ -197,5 +200,5 @@ def staged_of(
         event_files=kinds["events"],
         audit_files=kinds["audit"],
         promised=sum(a.promised for a in batch.audit_groups),
-        seconds=seconds,
+        duration_s=duration_s,
     )

@@ -43,14 +43,17 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """Whether an event was staged before the bucket of its own hour stopped accepting events."""
+    """Whether an event was staged before the bucket of its own hour stopped accepting events.
 
-    TIMELY = "timely"  # the bucket is open and will contain the event
-    LATE = "late"  # the bucket accepts no more events; a later one will contain it
+    The bucket of its own hour will contain a `TIMELY` event, and a later bucket a `LATE` one.
+    """
+
+    TIMELY = "timely"
+    LATE = "late"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class BatchCounts:
     """The counts that one committed micro-batch adds to the metrics.
 
     Attributes:
@@ -62,7 +65,7 @@ class Staged:
         event_files: Number of staged files with events.
         audit_files: Number of staged files with audit records.
         promised: Number of events that the staged audit records promise.
-        seconds: Duration of the batch.
+        duration_s: Duration of the batch.
     """
 
     timely: int
@@ -73,17 +76,17 @@ class Staged:
     event_files: int
     audit_files: int
     promised: int
-    seconds: float
+    duration_s: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Gauges:
-    """The gauge values at one point in time; each field is named after its metric in `Metrics`.
+class GaugeValues:
+    """The gauge values at one point in time; each field is named after its metric in `EtlMetrics`.
 
     Attributes:
         types: Number of event types by the state of their oldest open hour.
         open_bucket_age: Seconds since the end of the oldest open hour; 0 if none has ended.
-        oldest_open: The same age by event type, for the `OLDEST_SHOWN` oldest hours.
+        oldest_open: Seconds since the end of the open hour by event type, for the 10 oldest.
         types_in_alarm: Number of types whose last proof failed.
         records_set_aside: Number of records that were set aside and not reviewed.
         partitions_unreadable: Number of partitions that cannot be read.
@@ -92,8 +95,8 @@ class Gauges:
         reporters: Number of reporting sources by state: "live", "waived" or "gone".
         pending_bytes: Bytes that hosts have not delivered yet.
         lost_bytes: Bytes that were lost on hosts before they were read.
-        unknown_losses: Number of losses of unknown size.
-        watermark_lag: "mean" and "max" of the watermark lag, in seconds.
+        unknown_losses: Number of losses on hosts whose size is unknown.
+        watermark_lag: The lag of event types in seconds, with the keys "mean" and "max".
     """
 
     types: Mapping[str, int]
@@ -112,7 +115,7 @@ class Gauges:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
+class CounterTotals:
     """The counter values at one point in time, or their increase between two points, for the log.
 
     Attributes:
@@ -135,15 +138,16 @@ class Totals:
     buckets: float = 0
     not_proved: float = 0
 
-    def since(self, before: Totals) -> Totals:
-        """Return the increase of each value since the earlier totals `before`."""
+    def increase_since(self, earlier: CounterTotals) -> CounterTotals:
+        """Return the increase of each value since the earlier totals `earlier`."""
         return from_row(
-            Totals, map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(before))
+            CounterTotals,
+            map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(earlier)),
         )
 
 
-class Metrics:
-    """The Prometheus metrics of one driver, with a registry of their own.
+class EtlMetrics:
+    """The Prometheus metrics of one ETL driver, in a registry that belongs to the instance.
 
     Several instances may exist in one process, for example in tests. Instances are thread-safe.
 
@@ -266,7 +270,7 @@ class Metrics:
         )
         self.unknown_losses = gauge(
             "hourmark_etl_host_unknown_losses",
-            "Occasions of loss on hosts that nobody can measure.",
+            "Losses on hosts whose size is unknown.",
         )
         self.watermark_lag = gauge(
             "hourmark_etl_watermark_lag_seconds",
@@ -275,7 +279,7 @@ class Metrics:
             ["statistic"],
         )
 
-    def staged(self, batch: Staged, now_ms: int) -> None:
+    def count_batch(self, batch: BatchCounts, now_ms: int) -> None:
         """Record a committed micro-batch.
 
         Args:
@@ -290,10 +294,10 @@ class Metrics:
         self.staged_bytes.inc(batch.bytes)
         self.staged_files.labels("events").inc(batch.event_files)
         self.staged_files.labels("audit").inc(batch.audit_files)
-        self.batch_seconds.observe(batch.seconds)
+        self.batch_seconds.observe(batch.duration_s)
         self.last_batch.set(now_ms / 1000)
 
-    def closed(self, hour: Hour, manifest: Manifest) -> None:
+    def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record a closed bucket: its grade, delay, events, and removed duplicates.
 
         Args:
@@ -308,34 +312,34 @@ class Metrics:
         self.duplicates_removed.inc(manifest.duplicates_removed)
         self.unaudited.inc(manifest.unaudited)
 
-    def polled(self, now_ms: int) -> None:
+    def record_poll(self, now_ms: int) -> None:
         """Record that the driver's main loop polled at `now_ms`, in Unix milliseconds."""
         self.last_poll.set(now_ms / 1000)
 
-    def stands(self, standing: Gauges) -> None:
+    def set_gauges(self, values: GaugeValues) -> None:
         """Set all gauges that the driver computes once a minute.
 
         Event types that are missing in `standing.oldest_open` are removed from that metric.
 
         Args:
-            standing: The current values.
+            values: The current values.
         """
         self.oldest_open.clear()
-        for field in dataclasses.fields(standing):
-            gauge, found = getattr(self, field.name), getattr(standing, field.name)
+        for field in dataclasses.fields(values):
+            gauge, found = getattr(self, field.name), getattr(values, field.name)
             if isinstance(found, Mapping):
                 for label, value in found.items():
                     gauge.labels(label).set(value)
             else:
                 gauge.set(found)
 
-    def totals(self) -> Totals:
+    def totals(self) -> CounterTotals:
         """Return the counter values since this instance was created."""
         grades = {
             grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value)
             for grade in Grade
         }
-        return Totals(
+        return CounterTotals(
             timely=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.TIMELY),
             late=self._value("hourmark_etl_events_staged_total", arrival=Timeliness.LATE),
             late_seconds=self._value("hourmark_etl_late_seconds_total"),

@@ -33,8 +33,14 @@ from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier, ReportedSource, StagedBatch
-from hourmark_etl.telemetry.gauges import LagWindow, gauges_of, slowest, staged_of, watermarks_ms
-from hourmark_etl.telemetry.metrics import Metrics, Totals
+from hourmark_etl.telemetry.gauges import (
+    LagWindow,
+    compute_gauges,
+    count_batch_events,
+    slowest_source,
+    watermarks_ms,
+)
+from hourmark_etl.telemetry.metrics import CounterTotals, EtlMetrics
 
 PROGRESS_SECONDS: Final = 30.0
 QUIET_SECONDS: Final = 300.0  # between log lines while nothing is staged, closed or overdue
@@ -45,31 +51,31 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Oldest:
-    """The oldest hour that has ended and is not closed.
+class OverdueHour:
+    """The oldest hour of any event type that has ended and is not closed.
 
     Attributes:
         event_type: Event type of the hour.
         hour: The hour as text, for example `2026-01-31T12`.
         age_s: Seconds since the end of the hour.
-        waits_for: Readable causes of the delay; empty if none is known.
+        causes: Readable causes of the delay; empty if none is known.
     """
 
     event_type: str
     hour: str
     age_s: float
-    waits_for: tuple[str, ...]
+    causes: tuple[str, ...]
 
 
-class Progress:
-    """The progress reporting of one driver, which updates its metrics and logs its progress.
+class DriverProgress:
+    """Updates the metrics of one ETL driver and logs its progress.
 
-    Instances are thread-safe: consumer threads call `staged`, the driver's main loop calls
-    `polled`.
+    Instances are thread-safe: consumer threads call `record_batch`, the driver's main loop calls
+    `record_poll`.
     """
 
     def __init__(
-        self, database: Database, metrics: Metrics, bucket_seconds: int, clock: Clock
+        self, database: Database, metrics: EtlMetrics, bucket_seconds: int, clock: Clock
     ) -> None:
         self._database, self._metrics, self._bucket_seconds, self._clock = (
             database,
@@ -79,18 +85,18 @@ class Progress:
         )
         self._lags = LagWindow()
         self._polled_at_s = -POLL_SECONDS
-        self._told_at_s = clock.monotonic_s()
-        self._told = metrics.totals()
+        self._logged_at_s = clock.monotonic_s()
+        self._logged_totals = metrics.totals()
         self._lock = threading.Lock()
 
-    def staged(self, batch: StagedBatch, seconds: float) -> None:
+    def record_batch(self, batch: StagedBatch, duration_s: float) -> None:
         """Count a committed micro-batch in the metrics.
 
         If the ledger cannot be read, a warning is logged and the batch is not counted.
 
         Args:
             batch: The committed batch.
-            seconds: Duration of the batch.
+            duration_s: Duration of the batch, in seconds.
         """
         try:
             fixed = overview.fixed_hours(self._database, self._bucket_seconds)
@@ -98,40 +104,42 @@ class Progress:
             _LOG.warning("a batch is committed, but not counted: %s", error)
             return
         now_ms = self._clock.now_ms()
-        self._metrics.staged(staged_of(batch, fixed, self._bucket_seconds, seconds, now_ms), now_ms)
+        self._metrics.count_batch(
+            count_batch_events(batch, fixed, self._bucket_seconds, duration_s, now_ms), now_ms
+        )
 
-    def polled(self, trouble: str = "") -> None:
+    def record_poll(self, closing_error: str = "") -> None:
         """Record one poll of the driver's main loop; update gauges and log progress if due.
 
-        Gauges are set every `POLL_SECONDS`. The line is logged every `PROGRESS_SECONDS`, or every
-        `QUIET_SECONDS` while nothing happens and nothing is overdue. If the ledger cannot be read,
-        a warning is logged instead.
+        Gauges are set every minute. A progress line is logged every 30 seconds, or every 5 minutes
+        while nothing happens and nothing is overdue. If the ledger cannot be read, a warning is
+        logged instead.
 
         Args:
-            trouble: Readable reason why no bucket can be closed; empty if there is none.
+            closing_error: Readable reason why no bucket can be closed; empty if there is none.
         """
-        self._metrics.polled(self._clock.now_ms())
+        self._metrics.record_poll(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
         with self._lock:
             try:
                 if now_s - self._polled_at_s >= POLL_SECONDS:
                     self._polled_at_s = now_s
                     self._poll(now_s)
-                if now_s - self._told_at_s >= PROGRESS_SECONDS:
-                    self._tell(now_s, trouble)
+                if now_s - self._logged_at_s >= PROGRESS_SECONDS:
+                    self._log_progress(now_s, closing_error)
             except _LEDGER_AWAY as error:
-                _LOG.warning("no look at how things stand: %s", error)
+                _LOG.warning("the progress cannot be computed: %s", error)
 
     def _frontiers(self) -> list[Frontier]:
         return frontiers(self._database, self._bucket_seconds)
 
     def _poll(self, now_s: float) -> None:
-        now_ms, found, said = self._clock.now_ms(), self._frontiers(), reporters(self._database)
-        lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, said, now_ms).values()]
-        self._metrics.stands(
-            gauges_of(
+        now_ms, found, reports = self._clock.now_ms(), self._frontiers(), reporters(self._database)
+        lags = [(now_ms - mark) / 1000 for mark in watermarks_ms(found, reports, now_ms).values()]
+        self._metrics.set_gauges(
+            compute_gauges(
                 found,
-                said,
+                reports,
                 set_aside=unreviewed_records(self._database),
                 unreadable=len(read_errors(self._database)),
                 buckets_in_conflict=len(
@@ -147,102 +155,116 @@ class Progress:
             )
         )
 
-    def _tell(self, now_s: float, trouble: str) -> None:
+    def _log_progress(self, now_s: float, closing_error: str) -> None:
         now_ms, found, totals = self._clock.now_ms(), self._frontiers(), self._metrics.totals()
         oldest = self._oldest(found, now_ms)
-        quiet = totals == self._told and oldest is None and not trouble
-        if quiet and now_s - self._told_at_s < QUIET_SECONDS:
+        quiet = totals == self._logged_totals and oldest is None and not closing_error
+        if quiet and now_s - self._logged_at_s < QUIET_SECONDS:
             return
-        said = reporters(self._database)
-        behind = caught_up(slowest(found, said), now_ms) if said else "no source has reported yet"
+        reports = reporters(self._database)
+        behind = (
+            format_caught_up(slowest_source(found, reports), now_ms)
+            if reports
+            else "no source has reported yet"
+        )
         _LOG.info(
             "%s",
-            progress_line(
-                totals.since(self._told), now_s - self._told_at_s, behind, oldest, trouble
+            format_progress(
+                totals.increase_since(self._logged_totals),
+                now_s - self._logged_at_s,
+                behind,
+                oldest,
+                closing_error,
             ),
         )
-        self._told_at_s, self._told = now_s, totals
+        self._logged_at_s, self._logged_totals = now_s, totals
 
-    def _oldest(self, found: Sequence[Frontier], now_ms: int) -> Oldest | None:
+    def _oldest(self, found: Sequence[Frontier], now_ms: int) -> OverdueHour | None:
         f = min(found, key=lambda f: (f.hour, f.event_type), default=None)
         if f is None or now_ms - f.hour.end_ms < OVERDUE_SECONDS * 1000:
             return None
         wait = blockers(self._database, self._bucket_seconds).get(f.event_type)
         what = wait.what if wait is not None and wait.hour == f.hour else f.alarm
-        return Oldest(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))
+        return OverdueHour(f.event_type, str(f.hour), (now_ms - f.hour.end_ms) / 1000, tuple(what))
 
 
-def caught_up(slowest: ReportedSource | None, now_ms: int) -> str:
-    """Return a readable phrase about how far all sources have caught up.
+def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
+    """Return a readable phrase about the time up to which all sources have caught up.
 
     Args:
-        slowest: Report of the source that is furthest behind; None if no source is awaited.
+        source: Report of the source that is furthest behind; None if no source is awaited.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
         For example `all sources had caught up 5 min ago`.
     """
-    if slowest is None:
+    if source is None:
         return "no source is awaited"
-    if slowest.caught_up_at_ms is None:
-        return f"{slowest.name} has not caught up yet"
-    return f"all sources had caught up {format_duration(max(0, now_ms - slowest.caught_up_at_ms) / 1000)} ago"
+    if source.caught_up_at_ms is None:
+        return f"{source.name} has not caught up yet"
+    return f"all sources had caught up {format_duration(max(0, now_ms - source.caught_up_at_ms) / 1000)} ago"
 
 
-def progress_line(
-    done: Totals, interval_s: float, behind: str, oldest: Oldest | None, trouble: str
+def format_progress(
+    increase: CounterTotals,
+    interval_s: float,
+    catch_up: str,
+    overdue: OverdueHour | None,
+    closing_error: str,
 ) -> str:
-    """Return one log line with staged events, closed buckets, delays and the oldest open bucket.
+    """Return one log line about staged events, closed buckets, delays and the oldest open bucket.
 
     Args:
-        done: Increase of the counters during the interval.
+        increase: Increase of the counters during the interval.
         interval_s: Length of the interval in seconds; greater than 0.
-        behind: Phrase about how far sources have caught up, from `caught_up`.
-        oldest: The oldest open hour; None if none is overdue.
-        trouble: Readable reason why no bucket can be closed; empty if there is none.
+        catch_up: Phrase about how far sources have caught up, from `format_caught_up`.
+        overdue: The oldest open hour; None if none is overdue.
+        closing_error: Readable reason why no bucket can be closed; empty if there is none.
     """
-    events = done.timely + done.late
-    said = [
+    events = increase.timely + increase.late
+    parts = [
         f"{format_count(events, 'event')} staged in {format_duration(interval_s)} "
         f"({events / interval_s:,.0f}/s)"
     ]
-    if done.late:
-        said.append(
-            f"{done.late:,.0f} of them late, by {format_duration(done.late_seconds / done.late)} "
+    if increase.late:
+        parts.append(
+            f"{increase.late:,.0f} of them late, by {format_duration(increase.late_seconds / increase.late)} "
             "on average"
         )
-    if done.batches:
+    if increase.batches:
         batches, each_s = (
-            format_count(done.batches, "batch", "batches"),
-            done.batch_seconds / done.batches,
+            format_count(increase.batches, "batch", "batches"),
+            increase.batch_seconds / increase.batches,
         )
-        said.append(f"{format_count(done.files, 'file')} in {batches} of {each_s:.1f} s")
-    closed = f"{format_count(done.buckets, 'bucket')} closed"
-    said.append(f"{closed}, {done.not_proved:,.0f} not as proved" if done.not_proved else closed)
-    said.append(behind)
-    if oldest is not None:
-        what = "; ".join(oldest.waits_for[:3]) or "the closer's next poll"
-        said.append(
-            f"oldest open bucket {oldest.event_type} {oldest.hour}, ended "
-            f"{format_duration(oldest.age_s)} ago, waits for: {what} "
-            f"(`hourmark bucket why {oldest.event_type} {oldest.hour}`)"
+        parts.append(f"{format_count(increase.files, 'file')} in {batches} of {each_s:.1f} s")
+    closed = f"{format_count(increase.buckets, 'bucket')} closed"
+    parts.append(
+        f"{closed}, {increase.not_proved:,.0f} not as proved" if increase.not_proved else closed
+    )
+    parts.append(catch_up)
+    if overdue is not None:
+        what = "; ".join(overdue.causes[:3]) or "the closer's next poll"
+        parts.append(
+            f"oldest open bucket {overdue.event_type} {overdue.hour}, ended "
+            f"{format_duration(overdue.age_s)} ago, waits for: {what} "
+            f"(`hourmark bucket why {overdue.event_type} {overdue.hour}`)"
         )
-    if trouble:
-        said.append(f"closing waits: {trouble}")
-    return "; ".join(said)
+    if closing_error:
+        parts.append(f"closing waits: {closing_error}")
+    return "; ".join(parts)
 
 
 class BatchListener(StreamingQueryListener):
     """A Spark listener that records the duration of micro-batch phases and counts ended queries."""
 
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: EtlMetrics) -> None:
         self._metrics = metrics
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Add the duration of each phase of a micro-batch to `batch_phase_seconds`."""
+        """Add the duration of each phase of a finished micro-batch to `batch_phase_seconds`."""
         for phase, milliseconds in event.progress.durationMs.items():
             if phase != "triggerExecution":  # the sum of the others
                 self._metrics.batch_phase_seconds.labels(phase).inc(milliseconds / 1000)

@@ -16,8 +16,8 @@ from hourmark.config.loading import Config
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark_declare.doctor import cli
 from hourmark_declare.doctor.check_result import (
-    CheckResult,
     CheckStatus,
+    DoctorCheckResult,
     passed_result,
     skipped_result,
 )
@@ -101,15 +101,15 @@ def test_where_nothing_is_found_it_ends_well(away: Path, monkeypatch: pytest.Mon
 
 
 def test_what_was_said_before_a_server_went_away_is_told_and_the_others_too() -> None:
-    def goes_away(_: Config) -> Iterator[CheckResult]:
+    def goes_away(_: Config) -> Iterator[DoctorCheckResult]:
         yield passed_result("first", "one", "it answers")
         raise Unavailable("gone")
 
-    def breaks(_: Config) -> Iterator[CheckResult]:
+    def breaks(_: Config) -> Iterator[DoctorCheckResult]:
         yield passed_result("second", "one", "it answers")
         raise RuntimeError("not foreseen")
 
-    def answers(_: Config) -> Iterator[CheckResult]:
+    def answers(_: Config) -> Iterator[DoctorCheckResult]:
         yield passed_result("third", "one", "it answers")
 
     told = run_checks(Config(), table={"first": goes_away, "second": breaks, "third": answers})
@@ -126,11 +126,11 @@ def test_what_was_said_before_a_server_went_away_is_told_and_the_others_too() ->
 def test_one_that_hangs_is_a_finding_after_its_time() -> None:
     over = threading.Event()
 
-    def hangs(_: Config) -> Iterator[CheckResult]:
+    def hangs(_: Config) -> Iterator[DoctorCheckResult]:
         over.wait(60)
         yield passed_result("first", "one", "too late")
 
-    def answers(_: Config) -> Iterator[CheckResult]:
+    def answers(_: Config) -> Iterator[DoctorCheckResult]:
         yield passed_result("second", "one", "it answers")
 
     try:

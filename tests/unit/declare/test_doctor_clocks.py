@@ -17,7 +17,7 @@ from hourmark.config.groups import RegistrySettings, StorageSettings, TailedSour
 from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_check, retention_check, services_check
-from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.clocks_check import APART_MS_MAX, evaluate_clock
 from hourmark_declare.doctor.retention_check import evaluate_retention
 
@@ -26,7 +26,7 @@ NOW_MS = 1_800_000_000_000 // H_MS * H_MS
 SOURCES = [TailedSource(name="app", paths=["/var/log/app"])]
 
 
-def findings(answers: Iterable[CheckResult]) -> list[str]:
+def findings(answers: Iterable[DoctorCheckResult]) -> list[str]:
     found = [answer for answer in answers if answer.verdict is CheckStatus.FINDING]
     assert all(answer.to_do for answer in found)
     return [answer.seen for answer in found]
@@ -112,7 +112,7 @@ def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:
 # Delivery services
 
 
-def of_service(url: str) -> list[CheckResult]:
+def of_service(url: str) -> list[DoctorCheckResult]:
     return list(
         services_check.check_services(
             Config(tailer=TailerSettings(service_urls=[url], sources=SOURCES))

@@ -15,7 +15,7 @@ from hourmark.kafka.clients import TopicAccess
 from hourmark.kafka.topic_names import TYPES, events_topic
 from hourmark.kafka.topic_setup import TopicSpec
 from hourmark.rules.event_types import DEAD_LETTERS
-from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.kafka_evaluation import (
     TopicFacts,
     evaluate_access,
@@ -42,7 +42,7 @@ def facts_of(wanted: TopicSpec) -> TopicFacts:
 WELL = {name: facts_of(wanted) for name, wanted in WANTED.items()}
 
 
-def findings(answers: Iterable[CheckResult]) -> list[str]:
+def findings(answers: Iterable[DoctorCheckResult]) -> list[str]:
     found = [answer for answer in answers if answer.verdict is CheckStatus.FINDING]
     assert all(answer.to_do for answer in found)
     return [f"{answer.subject}: {answer.seen}" for answer in found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.machine_evaluation import (
     FreeSpace,
     evaluate_free_space,
@@ -37,7 +37,7 @@ FOLDER = ("etl.ledger", "/var/lib/hourmark")
         (evaluate_java("mirror.java", "java", 11, (17, 21)), "version 11, needed is 17 or 21"),
     ],
 )
-def test_a_fault_is_found(answer: CheckResult, said: str) -> None:
+def test_a_fault_is_found(answer: DoctorCheckResult, said: str) -> None:
     assert (answer.verdict, answer.seen) == (CheckStatus.FINDING, said)
     assert answer.to_do
 
@@ -54,7 +54,7 @@ def test_a_fault_is_found(answer: CheckResult, said: str) -> None:
         evaluate_java("mirror.java", "java", 17, (17, 21)),
     ],
 )
-def test_what_suffices_is_well(answer: CheckResult) -> None:
+def test_what_suffices_is_well(answer: DoctorCheckResult) -> None:
     assert answer.verdict is CheckStatus.PASSED and not answer.to_do
 
 

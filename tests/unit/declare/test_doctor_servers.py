@@ -25,7 +25,7 @@ from hourmark.config.loading import Config
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark.rules.revision import KnownSchema
 from hourmark_declare.doctor import clocks_check, ledger_check, services_check, storage_check
-from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.ledger_evaluation import (
     RIGHTS,
     SETTINGS,
@@ -54,7 +54,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
-def findings(answers: Iterable[CheckResult]) -> list[str]:
+def findings(answers: Iterable[DoctorCheckResult]) -> list[str]:
     found = [answer for answer in answers if answer.verdict is CheckStatus.FINDING]
     assert all(answer.to_do for answer in found)
     return [answer.seen for answer in found]
@@ -82,7 +82,7 @@ def test_a_right_that_the_ledger_needs_and_has_not_is_found(question: str) -> No
     assert findings(evaluate_privileges(dict.fromkeys(RIGHTS, True))) == []
 
 
-def asked_of_ledger(tmp_path: Path) -> list[CheckResult]:
+def asked_of_ledger(tmp_path: Path) -> list[DoctorCheckResult]:
     etl, storage = (
         EtlSettings(ledger=f"sqlite:///{tmp_path}/ledger.sqlite"),
         StorageSettings(root=f"file://{tmp_path}/root"),
@@ -246,7 +246,7 @@ def test_a_root_where_nothing_was_written_yet_is_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ask", [services_check.check_services, clocks_check.check_clocks])
 @pytest.mark.parametrize("url", ["http://me:geheim@127.0.0.1:1", "http://me:geheim@127.0.0.1"])
 def test_a_password_in_a_service_url_is_not_shown(
-    ask: Callable[[Config], Iterator[CheckResult]], url: str, tmp_path: Path
+    ask: Callable[[Config], Iterator[DoctorCheckResult]], url: str, tmp_path: Path
 ) -> None:
     source = {"name": "app", "paths": [f"{tmp_path}/*.log"]}
     config = Config.model_validate(

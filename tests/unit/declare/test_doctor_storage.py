@@ -15,7 +15,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.groups import StorageSettings as Settings
 from hourmark.config.loading import Config
 from hourmark_declare.doctor import storage_check
-from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
+from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
 from hourmark_declare.doctor.storage_probe import probe_storage
 from hourmark_etl.storage import AccessDenied, AlreadyExists, NoSpace, list_if_exists
 
@@ -98,7 +98,7 @@ def test_one_that_refuses_is_well_and_nothing_is_left() -> None:
     assert list_if_exists(storage, "") == []
 
 
-def asked(root: Path) -> list[CheckResult]:
+def asked(root: Path) -> list[DoctorCheckResult]:
     return list(storage_check.check_storage(Config(storage=Settings(root=f"file://{root}"))))
 
 

@@ -16,9 +16,13 @@ from hourmark.config.loading import Config
 from hourmark.process.metrics_server import serve_metrics
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_etl.ledger.heartbeat import last_heartbeat_ms, missing_driver_text, write_heartbeat
-from hourmark_etl.telemetry.component_status import HANGS_MS, driver
-from hourmark_etl.telemetry.metrics import Metrics
+from hourmark_etl.ledger.heartbeat import (
+    describe_missing_driver,
+    last_heartbeat_ms,
+    write_heartbeat,
+)
+from hourmark_etl.telemetry.component_status import HANGS_MS, driver_status
+from hourmark_etl.telemetry.metrics import EtlMetrics
 
 NOW_MS = 1_800_000_000_000
 
@@ -28,7 +32,7 @@ def ask(folder: Path, port: int, now_ms: int = NOW_MS) -> ComponentStatus:
         EtlSettings(ledger=f"sqlite:///{folder}/ledger.sqlite", metrics_port=port),
         StorageSettings(root=f"file://{folder}/root"),
     )
-    return driver(Config(etl=etl, storage=storage), now_ms)
+    return driver_status(Config(etl=etl, storage=storage), now_ms)
 
 
 def test_without_a_ledger_none_runs_and_the_next_step_is_told(tmp_path: Path) -> None:
@@ -55,7 +59,7 @@ def test_without_metrics_the_last_sign_of_life_tells_as_bucket_why_does(
     seen_ms = NOW_MS - seconds_ago * 1000
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         write_heartbeat(database, database.acquire(CLOSER), seen_ms)
-        assert (missing_driver_text(last_heartbeat_ms(database), NOW_MS) is None) == (
+        assert (describe_missing_driver(last_heartbeat_ms(database), NOW_MS) is None) == (
             state is ComponentState.RUNNING
         )
     found = ask(tmp_path, free_port())
@@ -88,14 +92,14 @@ def test_reports_of_hosts_say_nothing_of_the_driver(
 def test_a_driver_is_asked_at_its_metrics_and_one_that_hangs_is_silent(tmp_path: Path) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
         lease = database.acquire(CLOSER)
-    metrics, port = Metrics(), free_port()
+    metrics, port = EtlMetrics(), free_port()
     stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
-        assert "has not looked yet" in ask(tmp_path, port).detail
+        assert "has not polled yet" in ask(tmp_path, port).detail
         metrics.last_poll.set(NOW_MS / 1000 - 3)
         looked = ask(tmp_path, port)
         assert looked.state is ComponentState.RUNNING and looked.heard_at_ms == NOW_MS - 3000
-        assert looked.detail.startswith(f"looked 3 s ago (127.0.0.1:{port}); ")
+        assert looked.detail.startswith(f"polled 3 s ago (127.0.0.1:{port}); ")
         assert f"commit {lease.epoch}" in looked.detail
         assert ask(tmp_path, port, NOW_MS + HANGS_MS).state is ComponentState.SILENT
     finally:

@@ -29,9 +29,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """The edge clusters of all sites and the central cluster.
+    """The edge clusters of all sites and the central cluster, as the closer queries them.
 
-    It answers what is needed to decide whether an hour is complete.
+    Their state decides whether an hour is complete.
     """
 
     def __init__(
@@ -108,7 +108,9 @@ class KafkaSiteClusters:
                     gap.what,
                 )
 
-    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+    def find_acceptable_gaps(
+        self, topics: Collection[str]
+    ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return the gaps of these topics that an override can accept, and new edge checks.
 
         The checks contain the current log starts and mirror positions, so that later checks pass. A
@@ -121,7 +123,7 @@ class KafkaSiteClusters:
         Raises:
             Unavailable: A cluster does not answer.
         """
-        found = [(edge, *edge.acceptable(topics)) for edge in self._edges]
+        found = [(edge, *edge.find_acceptable_gaps(topics)) for edge in self._edges]
         gaps = [
             dataclasses.replace(gap, what=self._with_site(edge, gap.what))
             for edge, gaps, _ in found
@@ -161,7 +163,7 @@ class KafkaSiteClusters:
                 ends[edge.site] |= edge.ends(asked)
         return ends
 
-    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+    def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
         """Return the topics that a mirror has not yet copied up to the cut, with the reasons.
 
         Args:
@@ -173,7 +175,7 @@ class KafkaSiteClusters:
         behind = (
             (t, self._with_site(edge, what))
             for edge in self._edges
-            for t, what in edge.not_mirrored(cut[edge.site]).items()
+            for t, what in edge.find_unmirrored_topics(cut[edge.site]).items()
         )
         return _join_messages(behind)
 
@@ -200,7 +202,7 @@ class KafkaSiteClusters:
     def _query_central(
         self, topics: Collection[str]
     ) -> tuple[Mapping[Partition, int], list[StagingPosition]]:
-        """Return the ends, and the staging positions of audit topics whose logs end below them."""
+        # Return the ends, and the staging positions of audit topics whose logs end below them.
         infos = require_topics(
             self._central, [name for edge in self._edges for name in edge.central_names(topics)]
         )
@@ -246,7 +248,7 @@ class LedgerProgress:
         """Return the latest staged report of every source."""
         return reporters(self.database)
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Return the next offset to stage of each partition that is not staged up to its end.
 
         Args:
@@ -255,7 +257,7 @@ class LedgerProgress:
         positions = self._positions()
         return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
-    def staged_next(self, partition: Partition) -> int:
+    def next_offset_to_stage(self, partition: Partition) -> int:
         """Return the next offset to stage of a central partition; 0 if nothing is staged."""
         return self._positions().get(partition, 0)
 

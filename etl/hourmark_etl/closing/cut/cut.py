@@ -58,9 +58,9 @@ _BATCHES: Final = 3
 
 
 class SiteClusters(Protocol):
-    """The Kafka clusters of all sites, as needed to decide whether an hour is complete.
+    """The operations on the Kafka clusters of all sites that decide whether an hour is complete.
 
-    Topics have their names at the edge; offsets are the next to read.
+    Topics have their names at the edge; an offset is the next one to read.
     """
 
     def check(self, types: Collection[str]) -> None:
@@ -79,7 +79,7 @@ class SiteClusters(Protocol):
         Topics are queried in this order, and each control topic at all sites before the next one.
         """
 
-    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+    def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
         """Return the topics that a mirror has not yet copied up to the cut, with readable reasons.
 
         Args:
@@ -95,7 +95,9 @@ class SiteClusters(Protocol):
         Causes are retention and recreated topics. Hours of these topics must not freeze.
         """
 
-    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+    def find_acceptable_gaps(
+        self, topics: Collection[str]
+    ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return the offset gaps of these topics that an override may accept, and new edge checks.
 
         The checks are the positions from which the topics are monitored after the gap is accepted.
@@ -112,12 +114,12 @@ class SiteClusters(Protocol):
 
 
 class StagingProgress(Protocol):
-    """How far records are staged, as needed to decide whether an hour is complete."""
+    """The staging progress of all partitions, which decides whether an hour is complete."""
 
     def reporters(self) -> list[ReportedSource]:
         """Return the latest staged report of every source."""
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
+    def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Return the next offset to stage of each partition that is not staged up to its end.
 
         Args:
@@ -127,7 +129,7 @@ class StagingProgress(Protocol):
             Next offset by partition; empty if everything is staged.
         """
 
-    def staged_next(self, partition: Partition) -> int:
+    def next_offset_to_stage(self, partition: Partition) -> int:
         """Return the next offset to stage of a central partition; 0 if nothing is staged."""
 
 
@@ -161,10 +163,10 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """The conditions that closing currently waits for.
+    """The conditions that the closing of hours currently waits for.
 
     Attributes:
-        phase: The condition of the current cut.
+        phase: The condition that the current cut waits for.
         what: Readable details.
         by_type: Condition and details of each event type that waits for more than the end of its
             hour.
@@ -178,7 +180,9 @@ class Waiting(NamedTuple):
 class CutTaker:
     """Determines which hours are complete by taking one cut after another.
 
-    `poll` never blocks on a condition; it returns what it waits for.
+    A cut is a set of end offsets of all topics: once everything below it is mirrored and staged, the
+    hours that all sources had finished before it may close. `poll` never blocks; it returns the
+    conditions that the current cut waits for.
 
     Args:
         sites: The clusters of all sites.
@@ -284,7 +288,7 @@ class CutTaker:
         return ClosingPhase.CONTROL
 
     def _describe_overdue(self, frontiers: Collection[Frontier]) -> list[str]:
-        """Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s."""
+        # Return what the oldest overdue hour waits for; empty if no hour is overdue by 30 s.
         waiting = [
             f
             for f in frontiers
@@ -298,7 +302,7 @@ class CutTaker:
         ]
 
     def _control(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
-        if behind := self._sites.not_mirrored(self._edge):
+        if behind := self._sites.find_unmirrored_topics(self._edge):
             if self._clock.monotonic_s() - self._asked_s >= LAGGARD_SECONDS:
                 self._asked_s = self._clock.monotonic_s()
                 if _is_shorter(self._sites.edge_ends(CONTROL), self._edge):
@@ -322,11 +326,12 @@ class CutTaker:
         )
 
     def _not_staged(self) -> ClosingPhase | Waiting | None:
-        """Return None if everything is staged, else what is missing.
-
-        If a log has become shorter than the cut, the cut can never be reached and starts again.
-        """
-        behind, now_s = self._progress.not_staged(self._central), self._clock.monotonic_s()
+        # Return None if everything is staged, else what is missing. If a log has become shorter
+        # than the cut, the cut can never be reached and starts again.
+        behind, now_s = (
+            self._progress.find_unstaged_partitions(self._central),
+            self._clock.monotonic_s(),
+        )
         for p, (at, since_s) in self._staged.items():
             if p in self._central and behind.get(p) != at:
                 self._paces_s[p] = now_s - since_s
@@ -382,7 +387,7 @@ class CutTaker:
         return ClosingPhase.EVENTS
 
     def _events(self, _: Collection[Frontier]) -> ClosingPhase | Waiting:
-        if behind := self._sites.not_mirrored(self._edge):
+        if behind := self._sites.find_unmirrored_topics(self._edge):
             what = list(behind.values())
             if self._clock.monotonic_s() - self._events_since_s < LAGGARD_SECONDS:
                 return self._waiting(ClosingPhase.EVENTS, what)
@@ -393,7 +398,7 @@ class CutTaker:
         return ClosingPhase.ARRIVAL
 
     def _drop_unavailable_types(self, frontiers: Collection[Frontier]) -> None:
-        """Remove types that are no longer open or readable, or whose topic has a gap."""
+        # Remove types that are no longer open or readable, or whose topic has a gap.
         still, gaps = {f.event_type for f in frontiers}, self._sites.gaps()
         for event_type in list(self._chosen):
             if event_type not in still:
@@ -403,7 +408,7 @@ class CutTaker:
                 self._not_ready[event_type] = (why,)
 
     def _abandon_cut(self) -> Waiting:
-        """End a cut that has no types left, and return why each type left it."""
+        # End a cut that has no types left, and return why each type left it.
         waiting = self._waiting(
             ClosingPhase.REPORTS,
             [f"{t}: {w}" for t, what in sorted(self._not_ready.items()) for w in what],
@@ -412,7 +417,7 @@ class CutTaker:
         return waiting
 
     def _drop_lagging_types(self, behind: Mapping[str, str]) -> None:
-        """Move types whose topics lag behind to the next cut, so that they do not delay others."""
+        # Move types whose topics lag behind to the next cut, so that they do not delay others.
         for event_type in [t for t in self._chosen if events_topic(t) in behind]:
             del self._chosen[event_type]
             self._not_ready[event_type] = (behind[events_topic(event_type)],)
@@ -453,10 +458,8 @@ class CutTaker:
         self._topics = [t for t in self._topics if t not in topics]
 
     def _stalled_types(self) -> set[str]:
-        """Return the types without staging progress for a long time; their shard's query may hang.
-
-        It is empty while any other awaited type is being staged.
-        """
+        # Return the types without staging progress for a long time; their shard's query may hang.
+        # It is empty while any other awaited type is being staged.
         awaited = {
             t: [p for p in self._staged if p in self._central and p.topic.endswith(events_topic(t))]
             for t in self._chosen
@@ -465,18 +468,14 @@ class CutTaker:
         return standing if not any(of for t, of in awaited.items() if t not in standing) else set()
 
     def _is_stalled(self, p: Partition) -> bool:
-        """Return whether a partition's staging has stopped, given how long its batches take.
-
-        The second batch after a cut contains everything that the cut awaits.
-        """
+        # Return whether a partition's staging has stopped, given how long its batches take. The
+        # second batch after a cut contains everything that the cut awaits.
         stood_s = self._clock.monotonic_s() - self._staged[p][1]
         return stood_s >= max(STANDING_SECONDS, _BATCHES * self._paces_s.get(p, 0.0))
 
     def _wait_for_stalled(self, waiting: Waiting) -> Waiting:
-        """Keep waiting for stalled types, but restart the cut once it is 120 s old.
-
-        The stalled types then leave the new cut immediately.
-        """
+        # Keep waiting for stalled types, but restart the cut once it is 120 s old. The stalled
+        # types then leave the new cut immediately.
         if self._clock.now_ms() - self._taken_at_ms >= STANDING_SECONDS * 1000:
             self._restart()
         return waiting
@@ -484,10 +483,8 @@ class CutTaker:
     def _waiting(
         self, phase: ClosingPhase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
-        """Build the result of a poll.
-
-        Types in the cut wait for `what`; the others wait for what excludes them from it.
-        """
+        # Build the result of a poll. Types in the cut wait for `what`; the others wait for what
+        # excludes them from it.
         said = limit_lines(what)
         in_cut = (
             dict.fromkeys(self._chosen, (phase, said))
@@ -522,7 +519,7 @@ def describe_not_staged(
 
 
 def limit_lines(lines: Sequence[str]) -> What:
-    """Return at most 20 lines, followed by `and N more` if there are others."""
+    """Return the first 20 lines, followed by "and N more" if there are others."""
     return (
         tuple(lines)
         if len(lines) <= NAMED_MAX

@@ -109,7 +109,9 @@ class EdgeSite:
         self.gaps = {t: why for t, why in self.gaps.items() if t not in infos} | found
         record_checks(self.database, self.lease, changed)
 
-    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+    def find_acceptable_gaps(
+        self, topics: Collection[str]
+    ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return the gaps of these topics that an override can accept, and new edge checks.
 
         A gap cannot be accepted while the mirror's position lies past the end of the topic: the
@@ -144,10 +146,10 @@ class EdgeSite:
             ends |= self.edge.ends(partitions_of([infos[topic]]))
         return ends
 
-    def not_mirrored(self, cut: Mapping[Partition, int]) -> dict[str, str]:
+    def find_unmirrored_topics(self, cut: Mapping[Partition, int]) -> dict[str, str]:
         """Return the topics that the mirror has not yet copied up to the cut, with the reasons.
 
-        Topics with a gap are included. It is empty without a mirror.
+        Topics with missing records are included. The result is empty without a mirror.
 
         Args:
             cut: End offsets by edge partition.
@@ -198,12 +200,10 @@ class EdgeSite:
         ]
 
     def _checked_position(self, before: EdgeCheck | None, partition: Partition, start: int) -> int:
-        """Return the mirror's position, or the last check's if the mirror has not moved past it.
-
-        After a gap was accepted, the mirror's position lies before it until the mirror copies a
-        record. The result never exceeds the log start: records after it exist but are not copied
-        yet.
-        """
+        # Return the mirror's position, or the last check's if the mirror has not moved past it.
+        # After a gap was accepted, the mirror's position lies before it until the mirror copies a
+        # record. The result never exceeds the log start: records after it exist but are not copied
+        # yet.
         position = self._positions.get(partition, 0)
         return max(position, min(before.mirror_next, start)) if before else position
 

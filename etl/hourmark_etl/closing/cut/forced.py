@@ -93,7 +93,10 @@ def take_forced_cut(
         taken_at_ms=now_ms,
         watermarks_ms={f.event_type: f.hour.end_ms for f in frontiers},
         audit_next=AuditOffsets.from_offsets(
-            {site: progress.staged_next(Partition(topic, 0)) for topic, site in audits.items()}
+            {
+                site: progress.next_offset_to_stage(Partition(topic, 0))
+                for topic, site in audits.items()
+            }
         ),
         waived=waived,
         unverified=unverified,
@@ -114,9 +117,9 @@ def _behind(sites: SiteClusters, progress: StagingProgress, topics: Sequence[str
     found: list[str] = []
 
     def look() -> None:
-        found.extend(sites.not_mirrored(sites.edge_ends(topics)).values())
+        found.extend(sites.find_unmirrored_topics(sites.edge_ends(topics)).values())
         ends = sites.central_ends(topics)
-        found.extend(describe_not_staged(progress.not_staged(ends), ends))
+        found.extend(describe_not_staged(progress.find_unstaged_partitions(ends), ends))
 
     if failed := _answer(look):
         found.append(failed)

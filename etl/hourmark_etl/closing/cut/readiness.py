@@ -30,7 +30,7 @@ WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
-    """Up to which time the hours of an event type are complete.
+    """The time up to which the hours of an event type are complete.
 
     Attributes:
         watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
@@ -45,7 +45,7 @@ class Readiness(NamedTuple):
 
 
 class LatestReports:
-    """The latest reports, indexed so that readiness of many types is computed quickly.
+    """The latest reports of all sources, indexed to compute the readiness of many types quickly.
 
     Attributes:
         all: Reports by host id and source.
@@ -65,9 +65,9 @@ class LatestReports:
 
         Each list is sorted by how far the reporters have caught up, ascending.
         """
-        return (self._by_source[source] for source in sorted(self.sources_of(frontier)))
+        return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
-    def sources_of(self, frontier: Frontier) -> frozenset[str]:
+    def live_sources(self, frontier: Frontier) -> frozenset[str]:
         """Return the sources with live reporters that may deliver the type."""
         live = self._by_source.keys()
         return frozenset(
@@ -85,12 +85,9 @@ def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
 
 
 def _is_live(r: ReportedSource, heard_ms: int) -> bool:
-    """Return whether hours wait for the reporter.
-
-    A delivery service that has fallen silent while another one reports is not awaited: events that
-    it did not acknowledge are not promised, and hosts that wait for its response delay the hour
-    themselves.
-    """
+    # Return whether hours wait for the reporter. A delivery service that has fallen silent while
+    # another one reports is not awaited: events that it did not acknowledge are not promised, and
+    # hosts that wait for its response delay the hour themselves.
     return (
         not r.goodbye
         and not r.waived
@@ -101,7 +98,7 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Return up to which time an event type's hours are complete, given the latest reports.
+    """Return the time up to which an event type's hours are complete, given the latest reports.
 
     Args:
         frontier: The type's frontier.
@@ -150,7 +147,7 @@ def are_still_behind(
 def find_silent_sources(
     waived: Iterable[ReportedSource], latest: Iterable[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return those waived sources that have not reported for a minute while others did.
+    """Return the waived sources that have not reported for a minute while other sources did.
 
     Later hours do not wait for them. A source that reports but stays behind is awaited again for
     each hour, up to that hour's deadline.
@@ -294,7 +291,7 @@ def readiness_by_type(
     found = {}
     for f in frontiers:
         if f.state is HourState.OPEN and f.hour.end_ms <= now_ms:
-            of = (f.hour.end_ms, reports.sources_of(f))
+            of = (f.hour.end_ms, reports.live_sources(f))
             found[f.event_type] = known[of] = known.get(of) or readiness(
                 f, reports, now_ms, deadline_ms
             )
@@ -318,7 +315,10 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Detects two live incarnations of one host id. It must receive the reports of every poll."""
+    """Detects two running tailers or services that report under the same host id.
+
+    `observe` must receive the reports of every poll.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, ReportedSource] = {}  # by host id: its last report
@@ -327,10 +327,16 @@ class DuplicateHostWatch:
         ] = {}  # by host id: the last report of the previous incarnation
 
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
-        """Process the latest reports and return readable alarms.
+        """Process the latest reports and return readable alarms about duplicate host ids.
 
-        An alarm is returned each time an incarnation reports again within a minute after another
-        one had replaced it.
+        An incarnation is one start of a tailer or service. An alarm is returned whenever an
+        incarnation reports again within a minute after another one has replaced it.
+
+        Args:
+            reporters: Latest report of each source.
+
+        Returns:
+            One alarm per duplicate host id; empty if there is none.
         """
         found = []
         for r in {r.host_id: r for r in reporters}.values():

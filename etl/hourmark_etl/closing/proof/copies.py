@@ -31,8 +31,8 @@ from hourmark_etl.arrow import distinct_values, semi_join
 from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_item_rows
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ids.lookups import IdQuery, find_held_ids, id_array
-from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, missing_since
+from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, id_array
+from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.listings import listed_groups
 from hourmark_etl.model import Frontier
@@ -40,7 +40,7 @@ from hourmark_etl.storage import Storage
 
 
 class SecondReading(NamedTuple):
-    """A settled range with late rows that are not copies of rows in closed buckets.
+    """A byte range of closed buckets with late rows that differ from the rows in these buckets.
 
     Attributes:
         range_id: The range id, 8 bytes.
@@ -64,11 +64,11 @@ class LateRowsCheck(NamedTuple):
 
 
 class LookupItem(NamedTuple):
-    """One task: late rows and the closed buckets that may contain them.
+    """The input of one lookup task: late rows and the closed buckets that may contain them.
 
     Attributes:
-        rows: The rows to look up.
-        closed: Closed buckets for each frontier of `rows.asked`.
+        rows: The late rows.
+        closed: Closed buckets for each frontier of `rows.frontier_indexes`.
     """
 
     rows: RowsItem
@@ -79,7 +79,7 @@ class UnmatchedRows(NamedTuple):
     """The late rows of one task that are not copies of rows in closed buckets.
 
     Attributes:
-        found: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids that no
+        found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids that no
             closed bucket contains.
         unknown: By frontier index, why rows could not be checked.
     """
@@ -103,7 +103,7 @@ def check_late_rows(
         storage: The storage.
         database: The ledger.
         frontiers: The frontiers by index.
-        ranges: The settled ranges, columns `asked` (frontier index), `hour` and `range_id`.
+        ranges: The settled ranges, columns `frontier_index` (frontier index), `hour` and `range_id`.
         unit_bytes_max: Maximum size of a task in bytes of datums.
 
     Returns:
@@ -115,8 +115,8 @@ def check_late_rows(
     if not len(ranges):
         return {}
     hours = defaultdict[int, set[int]](set)
-    for key in distinct_values(ranges, ["asked", "hour"]).to_pylist():
-        hours[key["asked"]].add(key["hour"])
+    for key in distinct_values(ranges, ["frontier_index", "hour"]).to_pylist():
+        hours[key["frontier_index"]].add(key["hour"])
     of = {at: frontiers[at] for at in sorted(hours)}
     groups = listed_groups(database, list(of.values()))
     late = {
@@ -128,7 +128,7 @@ def check_late_rows(
         for at, f in of.items()
     }
     items = [
-        LookupItem(i, tuple(closed[at] for at in i.asked))
+        LookupItem(i, tuple(closed[at] for at in i.frontier_indexes))
         for i in plan_row_items(late, {}, unit_bytes_max)
     ]
     strays = runner.map(
@@ -137,7 +137,9 @@ def check_late_rows(
     return {
         at: LateRowsCheck(
             _second_readings(
-                database, f, [s.found.filter(pc.equal(s.found.column("asked"), at)) for s in strays]
+                database,
+                f,
+                [s.found.filter(pc.equal(s.found.column("frontier_index"), at)) for s in strays],
             ),
             tuple(sorted({s.unknown[at] for s in strays if at in s.unknown})),
         )
@@ -151,12 +153,15 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     Args:
         item: The rows and the closed buckets to search.
         storage: The storage.
-        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
     """
     rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
-    own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}
-    told = find_held_ids(
+    own = {
+        at: rows_once.filter(pc.equal(rows_once.column("frontier_index"), at))
+        for at in item.rows.frontier_indexes
+    }
+    told = find_contained_ids(
         storage,
         [
             IdQuery(of, id_array(own[at].column("event_id")))
@@ -182,7 +187,9 @@ def _second_readings(
         ranges[row["range_id"]][row["hour"]] += row["rows"]
     if not ranges:
         return ()
-    lacked = missing_since(database, f.event_type, min(min(hours) for hours in ranges.values()))
+    lacked = read_missing_ranges(
+        database, f.event_type, min(min(hours) for hours in ranges.values())
+    )
     if lacked.more:
         return ()
     return tuple(

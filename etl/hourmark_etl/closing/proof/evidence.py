@@ -43,16 +43,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class RowsItem(NamedTuple):
-    """A task that reads one unit of listed rows.
+    """The input of a task that reads one unit of a bucket's staged rows.
 
     Attributes:
         unit: The unit.
-        asked: Index of the frontier of each of the unit's listings.
+        frontier_indexes: Index of the frontier of each of the unit's listings.
         earlier: Files of earlier unaudited rows to include, as pairs of frontier index and path.
     """
 
     unit: Unit
-    asked: tuple[int, ...]
+    frontier_indexes: tuple[int, ...]
     earlier: tuple[tuple[int, str], ...]
 
 
@@ -69,21 +69,21 @@ class AuditPath(NamedTuple):
 
 
 class PromisesItem(NamedTuple):
-    """A task that reads files of audit records.
+    """The input of a task that reads files of audit records.
 
     Attributes:
-        files: The files.
+        files: The staged files to read.
     """
 
     files: tuple[AuditPath, ...]
 
 
 class RangeEvidence(NamedTuple):
-    """The result of one task of a proof.
+    """The result of one task of a proof: staged rows and promises, aggregated by byte range.
 
     Attributes:
-        row_counts: Rows by range, schema HELD.
-        promised: Promises, schema PROMISED.
+        row_counts: Numbers and sums of staged rows, one row per range (schema `HELD`).
+        promised: Promises of audit records, one row per promise (schema `PROMISED`).
     """
 
     row_counts: pa.Table
@@ -91,7 +91,9 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseWindows(NamedTuple):
-    """Selects the audit records that count for each hour of a round. It can be pickled.
+    """Selects the audit records that count in the proof of each hour of a round.
+
+    It can be pickled.
 
     These are records of the frontier's hour below the cut, and records of earlier hours from the
     frontier's `settled_next` on.
@@ -104,14 +106,14 @@ class PromiseWindows(NamedTuple):
 
     frontiers: tuple[
         tuple[int, str, int, AuditOffsets | None], ...
-    ]  # asked, type, hour, settled_next (None: no earlier hours')
+    ]  # frontier index, type, hour, settled_next (None: no earlier hours')
     below: AuditOffsets | None  # None: no upper limit
 
     @classmethod
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseWindows:
-        """Create the windows of a round.
+        """Create the windows for all hours that are proved together.
 
         Args:
             frontiers: The frontiers by their index in the round.
@@ -125,14 +127,14 @@ class PromiseWindows(NamedTuple):
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises that count, once for each frontier for which they count.
+        """Return the promises that count for the hours, one row per promise and frontier.
 
         Args:
-            rows: Audit records, schema AUDIT_SCHEMA.
+            rows: Rows of a staged file of audit records.
             site: Site of all rows.
 
         Returns:
-            A table of schema PROMISED.
+            A table with the columns of `PROMISED`; it has no rows if no promise counts.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
@@ -144,14 +146,14 @@ class PromiseWindows(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises that a frontier has settled earlier, regardless of the cut.
+        """Return the promises that closed hours have settled already, regardless of the cut.
 
         Args:
-            rows: Audit records, schema AUDIT_SCHEMA.
+            rows: Rows of a staged file of audit records.
             site: Site of all rows.
 
         Returns:
-            A table of schema PROMISED.
+            A table with the columns of `PROMISED`; it has no rows if no promise is settled.
         """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
@@ -167,7 +169,7 @@ class PromiseWindows(NamedTuple):
         kinds = ("int32", "string", "int64", "int64")
         frontiers = pa.table(
             [pa.array(c, k) for c, k in zip(columns, kinds, strict=True)],
-            ["asked", "type", "own", "settled"],
+            ["frontier_index", "type", "own", "settled"],
         )
         return rows.join(frontiers, "type", join_type="inner", use_threads=False)
 
@@ -192,12 +194,14 @@ def plan_row_items(
     )
     items = []
     for unit in units:
-        asked = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
+        frontier_indexes = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
         items.append(
             RowsItem(
                 unit,
-                asked,
-                tuple((at, path) for at in asked for path in earlier_unaudited.get(at, ())),
+                frontier_indexes,
+                tuple(
+                    (at, path) for at in frontier_indexes for path in earlier_unaudited.get(at, ())
+                ),
             )
         )
     unlisted = [
@@ -278,7 +282,7 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
     Args:
         item: The task to read.
         storage: The storage.
-        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
     """
     distinct = distinct_pairs(semi_join(read_item_rows(item, storage), ranges, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
@@ -287,13 +291,13 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
 def read_settled_promises(
     item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that earlier hours have settled, schema PROMISED.
+    """Return the promises of some byte ranges that closed hours have settled already.
 
     Args:
         item: The files of audit records to read.
         storage: The storage.
         windows: Determines what is settled.
-        ranges: The byte ranges, columns `asked`, `hour` and `range_id`.
+        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
     """
     found = [
         semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
@@ -307,29 +311,29 @@ def read_matching_promises(
     storage: Storage,
     event_type: str,
     ranges: pa.Table,
-    at_least: AuditOffsets,
-    below: AuditOffsets,
+    from_offsets: AuditOffsets,
+    below_offsets: AuditOffsets,
 ) -> pa.Table:
-    """Return the audit records of a type's ranges within a window of offsets.
+    """Return the audit records of an event type's byte ranges within a range of offsets.
 
     Args:
         item: The files to read.
         storage: The storage.
         event_type: The event type.
         ranges: The ranges, columns `hour` and `range_id`.
-        at_least: First central audit offsets, by site.
-        below: Central audit offsets after the last ones, by site.
+        from_offsets: First central audit offsets, by site.
+        below_offsets: Central audit offsets after the last ones, by site.
 
     Returns:
-        A table of schema AUDIT_SCHEMA.
+        The matching rows, with all columns of the files.
     """
     found = [AUDIT_SCHEMA.empty_table()]
     for path, site in item.files:
         rows = read_promises(storage, path)
         offset = rows.column("offset")
         between = pc.and_(
-            pc.greater_equal(offset, at_least.offset_of(site)),
-            pc.less(offset, below.offset_of(site)),
+            pc.greater_equal(offset, from_offsets.offset_of(site)),
+            pc.less(offset, below_offsets.offset_of(site)),
         )
         rows = rows.filter(pc.and_(between, pc.equal(rows.column("type"), event_type)))
         found.append(semi_join(rows, ranges, KEY[1:]))
@@ -346,12 +350,12 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 
 def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """Return the rows of a task, including earlier unaudited rows, as a table of schema ROWS."""
+    """Return the staged rows of a task, including earlier unaudited rows, with the columns of `ROWS`."""
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
-    asked = np.array(item.asked, np.int32)[read.column("listing").to_numpy()]
+    frontier_indexes = np.array(item.frontier_indexes, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
         [
-            _as_rows(read, asked, earlier=False),
+            _as_rows(read, frontier_indexes, earlier=False),
             *(_earlier(storage, at, path, item.unit.slot) for at, path in item.earlier),
         ]
     )
@@ -379,7 +383,7 @@ def read_unaudited(storage: Storage, path: str) -> pa.Table:
         return UNAUDITED_SCHEMA.empty_table()
 
 
-def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> pa.Table:
+def _earlier(storage: Storage, frontier_indexes: int, path: str, slot: IdRange | None) -> pa.Table:
     rows = read_unaudited(storage, path)
     if slot is not None:
         ids = rows.column("event_id")
@@ -387,15 +391,17 @@ def _earlier(storage: Storage, asked: int, path: str, slot: IdRange | None) -> p
             pa.scalar(edge.to_bytes(16, "big"), ids.type) for edge in (slot.low, slot.high)
         )
         rows = rows.filter(pc.and_(pc.greater_equal(ids, low), pc.less_equal(ids, high)))
-    return _as_rows(rows, np.full(len(rows), asked, np.int32), earlier=True)
+    return _as_rows(rows, np.full(len(rows), frontier_indexes, np.int32), earlier=True)
 
 
-def _as_rows(rows: pa.Table, asked: Int32s, *, earlier: bool) -> pa.Table:
+def _as_rows(rows: pa.Table, frontier_indexes: Int32s, *, earlier: bool) -> pa.Table:
     own = [rows.column(name) for name in ROWS.names[1:5]]
-    return pa.table([pa.array(asked), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS)
+    return pa.table(
+        [pa.array(frontier_indexes), *own, pa.array(np.full(len(rows), earlier))], schema=ROWS
+    )
 
 
 def origin_hours(rows: pa.Table) -> Collection[int]:
-    """Return the distinct origin hours of the rows in Unix seconds."""
+    """Return the distinct hours of event time that occur in the rows, in Unix seconds."""
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

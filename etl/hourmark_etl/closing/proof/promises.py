@@ -1,7 +1,7 @@
 """Compares promises with rows, range by range: pure functions on Arrow tables.
 
 Rows are counted once per (range, id), however often they occur; promises once per (range, content).
-A key is (asked, hour, range id), where `asked` is the index of a frontier in the round. Id ranges
+A key is (frontier_index, hour, range id), where `frontier_index` is the index of a frontier in the round. Id ranges
 of units are disjoint, so their counts can be added. Sums are modulo 2^64, like the promised ones.
 
 Values are compared if the promise has a checksum and each row of the range a hash. The comparison
@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from hourmark_etl.arrow import anti_join, low64_of_ids
 
 _UNMET: Final = (
-    "asked",
+    "frontier_index",
     "hour",
     "range_id",
     "count",
@@ -34,8 +34,10 @@ _UNMET: Final = (
     "checksum",
     "same_ids",
 )
-KEY: Final = ["asked", "hour", "range_id"]
-KEYS: Final = pa.schema([("asked", "int32"), ("hour", "int64"), ("range_id", pa.binary(8))])
+KEY: Final = ["frontier_index", "hour", "range_id"]
+KEYS: Final = pa.schema(
+    [("frontier_index", "int32"), ("hour", "int64"), ("range_id", pa.binary(8))]
+)
 # One row an event of a listed group, or of an earlier bucket's unaudited rows. `value_hash`: null
 # in files of unaudited rows that version 0.3.0 wrote.
 ROWS: Final = pa.schema(
@@ -74,23 +76,23 @@ class UnmetPromise(NamedTuple):
     their ids and values.
 
     Attributes:
-        asked: Index of the frontier in the round.
+        frontier_index: Index of the frontier in the round.
         hour: The promised hour in Unix seconds.
         range_id: Id of the byte range, 8 bytes.
         promised: Number of promised events.
         sum: Promised sum of the ids' low 64 bits, as a signed integer.
-        held: Number of events found.
+        found: Number of events found.
         origin: Readable origin of the range.
         checksum: Promised checksum of values; None if the promise has none.
         same_ids: Whether exactly the promised ids exist, so that only values differ.
     """
 
-    asked: int
+    frontier_index: int
     hour: int
     range_id: bytes
     promised: int
     sum: int  # signed
-    held: int
+    found: int
     origin: str
     checksum: int | None = None
     same_ids: bool = False  # ids are equal, values differ
@@ -107,7 +109,7 @@ class RangeCounts:
         records: Number of distinct promises.
         promised: Number of promised events.
         checked: Number of promised events whose values a checksum verified.
-        unaudited: Columns `asked`, `hour`, `range_id` and `rows`, the number of distinct ids
+        unaudited: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids
             without a promise.
         unmet: All unmet promises of earlier hours, and the first ones of each frontier's own hour.
         unnamed: Number of further unmet promises.
@@ -122,14 +124,15 @@ class RangeCounts:
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
-    """Return each event id of each byte range once.
+    """Return a table with each event id of each byte range once.
 
     Args:
-        rows: A table of schema ROWS.
+        rows: Staged rows with the columns of `ROWS`: `frontier_index`, `hour`, `range_id`,
+            `event_id`, `value_hash` and `earlier`.
 
     Returns:
-        Columns `asked`, `hour`, `range_id`, `event_id` and `earlier`: whether the id was already a
-        row without audit record in an earlier bucket.
+        Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`: whether the event was
+        already in an earlier bucket, without an audit record.
     """
     by_id = [*KEY, "event_id"]
     return (
@@ -140,13 +143,14 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 
 
 def distinct_pairs(rows: pa.Table) -> pa.Table:
-    """Return each pair of event id and value hash of each range once.
+    """Return a table with each pair of event id and value hash of each byte range once.
 
     Args:
-        rows: A table of schema ROWS.
+        rows: Staged rows with the columns of `ROWS`: `frontier_index`, `hour`, `range_id`,
+            `event_id`, `value_hash` and `earlier`.
 
     Returns:
-        A table of schema ROWS. `earlier` belongs to the id, as in `distinct_rows`.
+        The same columns. `earlier` is true if any row with the event id has it.
     """
     by_pair = [*KEY, "event_id", "value_hash"]
     pairs = rows.group_by(by_pair, use_threads=False).aggregate([])
@@ -154,13 +158,16 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 
 
 def count_rows_by_range(rows: pa.Table) -> pa.Table:
-    """Count the rows of each range.
+    """Count the distinct rows of each byte range and add up their ids and values.
 
     Args:
-        rows: A table of schema ROWS.
+        rows: Staged rows with the columns of `ROWS`: `frontier_index`, `hour`, `range_id`,
+            `event_id`, `value_hash` and `earlier`.
 
     Returns:
-        A table of schema HELD with one row per range.
+        One row per byte range, with the columns of `HELD`: the key of the range, the number of ids
+        that are not `earlier`, the number of all ids, the sum of their low 64 bits, the sum of
+        their value hashes, and the number of ids without a hash.
     """
     distinct = distinct_rows(rows)
     fresh = pc.invert(distinct.column("earlier")).cast("int64")
@@ -188,11 +195,12 @@ def compare_ranges(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare all promises and all rows of some byte ranges. It performs no I/O.
+    """Compare all promises of some byte ranges with all rows of these ranges, without I/O.
 
     Args:
-        held_parts: Row counts by range, tables of schema HELD.
-        promised_parts: Promises of audit records, tables of schema PROMISED.
+        held_parts: Tables of `count_rows_by_range`; a range may be in several of them.
+        promised_parts: Tables of promises, one row per promise of an audit record, with the columns
+            of `PROMISED`.
         hours: The hour of each frontier in Unix seconds, by frontier index.
         named_max: Maximum number of unmet promises of each frontier's own hour to return.
     """
@@ -231,9 +239,9 @@ def compare_ranges(
     )
     unmet, unnamed = _list_unmet(wrong, hours, named_max)
     return RangeCounts(
-        records={(r["asked"], r["hour"]): r["count_all"] for r in by_hour},
-        promised={(r["asked"], r["hour"]): r["count_max_sum"] for r in by_hour},
-        checked={(r["asked"], r["hour"]): r["count_max_sum"] for r in checked_by_hour},
+        records={(r["frontier_index"], r["hour"]): r["count_all"] for r in by_hour},
+        promised={(r["frontier_index"], r["hour"]): r["count_max_sum"] for r in by_hour},
+        checked={(r["frontier_index"], r["hour"]): r["count_max_sum"] for r in checked_by_hour},
         unaudited=unpromised.select([*KEY, "fresh"]).rename_columns([*KEY, "rows"]),
         unmet=unmet,
         unnamed=unnamed,
@@ -241,7 +249,7 @@ def compare_ranges(
 
 
 def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """Add the results of disjoint ranges; at least one is required."""
+    """Add up the comparison results of disjoint sets of ranges; at least one is required."""
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()
     for v in verdicts:
@@ -281,14 +289,19 @@ def _list_unmet(
     if not len(wrong):
         return (), {}
     wrong = wrong.sort_by([(name, "ascending") for name in KEY])
-    asked, hour = wrong.column("asked").to_numpy(), wrong.column("hour").to_numpy()
+    frontier_index, hour = (
+        wrong.column("frontier_index").to_numpy(),
+        wrong.column("hour").to_numpy(),
+    )
     timely = (
-        hour == np.asarray(hours, np.int64)[asked]
+        hour == np.asarray(hours, np.int64)[frontier_index]
     )  # these sort last within a frontier, after earlier hours
-    starts = np.flatnonzero(np.diff(asked * 2 + timely, prepend=-1))
-    rank = np.arange(len(asked)) - np.repeat(starts, np.diff(np.append(starts, len(asked))))
+    starts = np.flatnonzero(np.diff(frontier_index * 2 + timely, prepend=-1))
+    rank = np.arange(len(frontier_index)) - np.repeat(
+        starts, np.diff(np.append(starts, len(frontier_index)))
+    )
     named = ~timely | (rank < named_max)
     columns = [wrong.filter(pa.array(named)).column(name).to_pylist() for name in _UNMET]
-    counts = np.bincount(asked[~named], minlength=1)
+    counts = np.bincount(frontier_index[~named], minlength=1)
     unnamed = {at: int(count) for at, count in enumerate(counts) if count}
     return tuple(UnmetPromise(*row) for row in zip(*columns, strict=True)), unnamed

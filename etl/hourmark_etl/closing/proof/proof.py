@@ -103,7 +103,7 @@ from hourmark_etl.ledger.listings import (
     counting_promises,
     listed_groups,
     promises_between,
-    round_sums,
+    read_round_sums,
 )
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
@@ -195,7 +195,10 @@ class Prover:
             Unreadable: A staged file must be staged again first.
         """
         sums = complete_sums(
-            round_sums(self.database, frontiers, cut_offsets), self.storage, frontiers, cut_offsets
+            read_round_sums(self.database, frontiers, cut_offsets),
+            self.storage,
+            frontiers,
+            cut_offsets,
         )
         proofs = [prove_by_sums(listed, promised) for listed, promised in sums]
         slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}
@@ -205,37 +208,37 @@ class Prover:
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
         ]
 
-    def _by_join(self, asked: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
-        rows = self._rows_items(asked)
-        verdict = self._compare_all_ranges(rows, asked, below)
-        older = self._settled_promises(asked, verdict, below)
+    def _by_join(self, frontiers: Mapping[int, Frontier], below: AuditOffsets) -> dict[int, Proof]:
+        rows = self._rows_items(frontiers)
+        verdict = self._compare_all_ranges(rows, frontiers, below)
+        older = self._settled_promises(frontiers, verdict, below)
         unaudited = anti_join(verdict.unaudited, older, KEY)
         unmet, passed_over = _split_settled(verdict.unmet, older)
         found = RangeComparison(verdict, unaudited, unmet, passed_over)
-        files = self._keep_unaudited(asked, rows, unaudited)
+        files = self._keep_unaudited(frontiers, rows, unaudited)
         settled = _settled_ranges(verdict.unaudited, older, passed_over)
         told = check_late_rows(
-            self.runner, self.storage, self.database, asked, settled, self.unit_bytes_max
+            self.runner, self.storage, self.database, frontiers, settled, self.unit_bytes_max
         )
         return {
             at: build_proof(at, f, found, files.get(at), told.get(at, LateRowsCheck()))
-            for at, f in asked.items()
+            for at, f in frontiers.items()
         }
 
-    def _rows_items(self, asked: Mapping[int, Frontier]) -> list[RowsItem]:
-        groups = listed_groups(self.database, list(asked.values()))
+    def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[RowsItem]:
+        groups = listed_groups(self.database, list(frontiers.values()))
         earlier = defaultdict[str, list[str]](list)
         for file in unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
-        listed = {at: (f, g) for (at, f), g in zip(asked.items(), groups, strict=True)}
+        listed = {at: (f, g) for (at, f), g in zip(frontiers.items(), groups, strict=True)}
         return plan_row_items(
-            listed, {at: earlier[f.event_type] for at, f in asked.items()}, self.unit_bytes_max
+            listed, {at: earlier[f.event_type] for at, f in frontiers.items()}, self.unit_bytes_max
         )
 
     def _compare_all_ranges(
         self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
-        """Compare all ranges in the driver, or in tasks if there are many."""
+        # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
             g
             for of in counting_promises(self.database, list(frontiers.values()), below)
@@ -265,10 +268,8 @@ class Prover:
     def _settled_promises(
         self, frontiers: Mapping[int, Frontier], verdict: RangeCounts, below: AuditOffsets
     ) -> pa.Table:
-        """Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
-
-        Each file is read once for all frontiers.
-        """
+        # Return earlier settled promises of late ranges that are unmet or unaudited, schema OLDER.
+        # Each file is read once for all frontiers.
         keys = distinct_values(
             pa.concat_tables([_ranges_of_unmet(verdict.unmet), verdict.unaudited.select(KEY)]), KEY
         )
@@ -279,11 +280,13 @@ class Prover:
             ]
         )
         late = keys.filter(
-            pa.array(keys.column("hour").to_numpy() < own_s[keys.column("asked").to_numpy()])
+            pa.array(
+                keys.column("hour").to_numpy() < own_s[keys.column("frontier_index").to_numpy()]
+            )
         )
         by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
-            if len(own := late.filter(pc.equal(late.column("asked"), at))):
+            if len(own := late.filter(pc.equal(late.column("frontier_index"), at))):
                 for g in promises_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
@@ -307,7 +310,7 @@ class Prover:
         )
 
     def _keep_unaudited(
-        self, asked: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
+        self, frontiers: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
     ) -> dict[int, UnauditedFile]:
         total = pc.sum(unaudited.column("rows")).as_py() or 0
         if total > UNAUDITED_ROWS_MAX:
@@ -323,16 +326,19 @@ class Prover:
             )
         if not len(unaudited):
             return {}
-        concerned = set(unaudited.column("asked").to_pylist())
+        concerned = set(unaudited.column("frontier_index").to_pylist())
         work = functools.partial(read_new_unaudited, storage=self.storage, ranges=unaudited)
         rows = pa.concat_tables(
-            self.runner.map(work, [i for i in items if concerned & set(i.asked)])
+            self.runner.map(work, [i for i in items if concerned & set(i.frontier_indexes)])
         )
         epoch = self.database.epoch(CLOSER)
 
         def write(at: int) -> UnauditedFile:
             return write_unaudited(
-                self.storage, epoch, asked[at], rows.filter(pc.equal(rows.column("asked"), at))
+                self.storage,
+                epoch,
+                frontiers[at],
+                rows.filter(pc.equal(rows.column("frontier_index"), at)),
             )
 
         with ThreadPoolExecutor(_WRITERS) as pool:
@@ -344,7 +350,7 @@ class RangeComparison(NamedTuple):
 
     Attributes:
         verdict: The comparison.
-        unaudited: Ranges without an audit record, columns `asked`, `hour`, `range_id` and `rows`.
+        unaudited: Ranges without an audit record, columns `frontier_index`, `hour`, `range_id` and `rows`.
         unmet: Promises that are not kept.
         passed_over: Duplicates of promises that were settled earlier.
     """
@@ -408,7 +414,7 @@ def complete_sums(
     Raises:
         Unreadable: A staged file must be staged again first.
     """
-    wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (asked, hour)
+    wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (frontier index, hour)
     for at, of in enumerate(sums):
         for g in of.partially_counted:
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
@@ -418,10 +424,10 @@ def complete_sums(
             {at: frontiers[at] for at, _ in hours}, cut_offsets
         ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
-            if (p["asked"], p["hour"]) in hours:
+            if (p["frontier_index"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
                 checksum, unchecked = p["checksum"] or 0, p["count"] if p["checksum"] is None else 0
-                promised[p["asked"]][p["hour"]] += Sums(
+                promised[p["frontier_index"]][p["hour"]] += Sums(
                     1, p["count"], to_unsigned(digest), checksum, unchecked
                 )
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
@@ -443,10 +449,12 @@ def build_proof(
         unaudited_file: The file with the frontier's unaudited rows, if any.
         late_rows: The check of its late rows.
     """
-    unmet = [u for u in comparison.unmet if u.asked == index]
+    unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)
     unaudited = Counter[int]()
-    rows = comparison.unaudited.filter(pc.equal(comparison.unaudited.column("asked"), index))
+    rows = comparison.unaudited.filter(
+        pc.equal(comparison.unaudited.column("frontier_index"), index)
+    )
     for row in rows.select(["hour", "rows"]).to_pylist():
         unaudited[row["hour"]] += row["rows"]
     promised = {
@@ -454,7 +462,7 @@ def build_proof(
     }
     records = sum(count for (one, _), count in comparison.verdict.records.items() if one == index)
     for u in comparison.passed_over:
-        if u.asked == index:
+        if u.frontier_index == index:
             promised[u.hour] -= u.promised
             records -= 1
     hours = sorted({h for h, n in promised.items() if n} | set(unaudited))
@@ -501,10 +509,8 @@ def _settled_ranges(
 def _split_settled(
     unmet: Sequence[UnmetPromise], older: pa.Table
 ) -> tuple[list[UnmetPromise], list[UnmetPromise]]:
-    """Split unmet promises into those that earlier promises do not settle and those that they do.
-
-    A promise with the same ids and another checksum is not settled.
-    """
+    # Split unmet promises into those that earlier promises do not settle and those that they do. A
+    # promise with the same ids and another checksum is not settled.
     settled = defaultdict[tuple[Any, ...], set[int | None]](set)
     for *content, checksum in (tuple(promise.values()) for promise in older.to_pylist()):
         settled[tuple(content)].add(checksum)
@@ -518,7 +524,7 @@ def _split_settled(
 
 
 def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
-    others = ", but others" if u.held == u.promised else ""
+    others = ", but others" if u.found == u.promised else ""
     if u.same_ids:
         others = (
             ", but values differ: a record changed after the delivery service had computed "
@@ -526,28 +532,28 @@ def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
         )
     return (
         f"range {u.range_id.hex()} ({u.origin}): {u.promised} events of "
-        f"{Hour(u.hour, length_s)} promised, {u.held} found{others}"
+        f"{Hour(u.hour, length_s)} promised, {u.found} found{others}"
     )
 
 
-def to_incomplete_ranges(ranges: Sequence[bytes], unnamed: int) -> IncompleteRanges:
-    """Return the first 20 ranges as a record of missing ranges.
+def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> IncompleteRanges:
+    """Convert range ids to the list of incomplete ranges in a manifest, limited to 20 ranges.
 
     Args:
         ranges: Range ids.
-        unnamed: Number of further ranges that are not in `ranges`.
+        omitted_count: Number of incomplete ranges that are not in `ranges`.
     """
     return IncompleteRanges(
-        tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or unnamed)
+        tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or omitted_count)
     )
 
 
-def limit_findings(findings: Sequence[str], unnamed: int) -> tuple[str, ...]:
+def limit_findings(findings: Sequence[str], omitted_count: int) -> tuple[str, ...]:
     """Return the first 20 findings, followed by `and N more ranges` if there are others.
 
     Args:
         findings: Readable findings.
-        unnamed: Number of further ranges that are not in `findings`.
+        omitted_count: Number of ranges without a text in `findings`.
     """
-    more = len(findings[FINDINGS_MAX:]) + unnamed
+    more = len(findings[FINDINGS_MAX:]) + omitted_count
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

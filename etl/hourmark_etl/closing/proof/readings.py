@@ -48,7 +48,7 @@ from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_fi
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, uncompared_files
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontiers import first_unsealed
+from hourmark_etl.ledger.frontiers import first_unsealed_hour
 from hourmark_etl.model import FIRST_SITE, Frontier
 from hourmark_etl.staging.files import AUDIT_SCHEMA, read_all
 from hourmark_etl.storage import Storage
@@ -173,7 +173,7 @@ class AuditComparer:
         return AuditComparison(tuple(files), group_differences(rows))
 
     def _earlier_files(self, new: pa.Table, skip_paths: Collection[str]) -> list[AuditFile]:
-        """Return the files, compared earlier, that may contain ranges of the new rows."""
+        # Return the files, compared earlier, that may contain ranges of the new rows.
         if not len(new):
             return []
         times = np.unique(new.column("observed_at").to_numpy())
@@ -245,7 +245,7 @@ def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> p
 
 
 def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Table:
-    """Return ranges with several values in these columns, at least one of them new."""
+    # Return ranges with several values in these columns, at least one of them new.
     contents = distinct_values(pa.concat_tables([new, known]), columns)
     counted = contents.group_by(RANGE, use_threads=False).aggregate([([], "count_all")])
     several = counted.filter(pc.greater(counted.column("count_all"), 1)).select(RANGE)
@@ -315,10 +315,10 @@ def conflicts_of(
 
 
 def _blocked_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
-    """Return the hour that a record's rows would be listed for; None if they are settled."""
+    # Return the hour that a record's rows would be listed for; None if they are settled.
     if frontier is None:
         return hour_s
-    unsealed_s = first_unsealed(frontier).start_s
+    unsealed_s = first_unsealed_hour(frontier).start_s
     seals = [h.seal for h in frontier.sealed_hours if h.seal]
     settled_next = seals[-1].audit_next if seals else frontier.settled_next
     if hour_s < unsealed_s and reading.offset < settled_next.offset_of(reading.site):

@@ -159,10 +159,10 @@ class UnauditedCleaner:
             except Unreadable as error:  # the file is kept until it expires
                 _LOG.warning("whether %s is still needed is not known: %s", f.path, error)
         if done:
-            ledger.forget_unaudited(self._database, lease, [f.path for f in done])
+            ledger.delete_unaudited_rows(self._database, lease, [f.path for f in done])
         return delete_all(self._storage, [f.path for f in done])
 
-    def _is_promised(self, file: ledger.UnauditedFile) -> bool:
+    def _is_promised(self, file: ledger.UnauditedFileRow) -> bool:
         rows = read_unaudited(self._storage, file.path)
         if len(rows) != file.rows:
             return False

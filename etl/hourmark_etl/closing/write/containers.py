@@ -96,7 +96,7 @@ class WrittenHour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DatumRun:
-    """Consecutive rows of one bucket, schema and lateness, ascending by id.
+    """Consecutive rows of one bucket that go into the same container file, ascending by id.
 
     Datum i is `data[offsets[i]:offsets[i + 1]]`.
 
@@ -127,7 +127,7 @@ class DatumRun:
     index_row: int  # of the first
 
     def part(self, start: int, end: int) -> DatumRun:
-        """Return the rows [start, end) as a run."""
+        """Return the part of the run with the rows [start, end)."""
         return dataclasses.replace(
             self,
             offsets=self.offsets[start : end + 1],

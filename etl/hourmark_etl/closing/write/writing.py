@@ -38,7 +38,7 @@ from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_bu
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import (
     Listing,
-    Overfull,
+    OversizedUnit,
     Unit,
     plan_units,
     read_unit,
@@ -47,9 +47,9 @@ from hourmark_etl.closing.units import (
 )
 from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, WrittenFile, WrittenHour
 from hourmark_etl.datums import datum_verdicts, describe_verdict
-from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_held_ids, id_array
+from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_contained_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket
-from hourmark_etl.ledger.listings import row_sums
+from hourmark_etl.ledger.listings import sum_group
 from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 
@@ -87,7 +87,7 @@ class SealedHour(NamedTuple):
 
 
 class WriteLimits(NamedTuple):
-    """Limits for writing.
+    """Size limits and parallelism for writing buckets.
 
     Attributes:
         unit_bytes_max: Maximum size of a unit in bytes of datums.
@@ -201,7 +201,7 @@ def _written_hour(
     faults = tuple(sorted(done.faults.get(key, ()))[:_FAULTS_SHOWN])
     listed, found = dict[int, Sums](), dict[int, Sums]()
     for g in sealed.listed:
-        _add(listed, {g.hour_s: dataclasses.replace(row_sums(g), records=0)})
+        _add(listed, {g.hour_s: dataclasses.replace(sum_group(g), records=0)})
     for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
     unknown = [done.lookup_errors[key]] if key in done.lookup_errors else []
@@ -314,7 +314,7 @@ def write_task(
             chosen = _select_rows(
                 unit, task.earlier, storage, programs, done, _OVERFULL * limits.unit_bytes_max
             )
-        except Overfull as overfull:
+        except OversizedUnit as overfull:
             parts = overfull.parts
         for part in parts:  # the rows of the whole unit have been released
             write_unit(part)
@@ -358,10 +358,8 @@ def _select_rows(
     result: WriteResult,
     datum_bytes_max: int,
 ) -> _Chosen:
-    """Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
-
-    Totals of what was read, duplicates, invalid rows and lookup errors are added to `result`.
-    """
+    # Read a unit and select its valid rows: each id once, and none that a closed bucket contains.
+    # Totals of what was read, duplicates, invalid rows and lookup errors are added to `result`.
     table, read = read_unit(unit, storage, ("event_id", "schema_id", "datum"), datum_bytes_max)
     _add(result.read, read)
     listing = table.column("listing").to_numpy().astype(np.int64)
@@ -384,7 +382,7 @@ def _select_rows(
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
     asked = _split_by_listing(listing[order], np.flatnonzero(keep & late))
-    told = find_held_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
+    told = find_contained_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
     for (at, own), is_held in zip(asked, told, strict=True):
         if isinstance(is_held, Finding):
             result.lookup_errors[unit.listings[at].event_type, unit.listings[at].hour_s] = str(
@@ -428,7 +426,7 @@ def _sort_keys(listing: Int64s, late: Bools, schemas: Int32s) -> Int64s:
 
 
 def _split_into_runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterator[DatumRun]:
-    """Yield the rows of each container as a run and write their ids to the index."""
+    # Yield the rows of each container as a run and write their ids to the index.
     if not len(chosen.keys):
         return
     offsets, data = binary_buffers(chosen.datums)

@@ -1,14 +1,16 @@
-"""The one way a ledger's tables are made and changed: revisions, each once, in order, in the
-transaction that opens the ledger.
+"""Schema migrations of the ledger, with Alembic.
 
-A fresh ledger goes through the same revisions as an old one. Revisions are numbered; number 1 was
-never released. To change the tables: change `tables.py`, add `versions/v<number>.py` beside the
-others with `down_revision` the last one's, and run tests/unit/etl/ledger/test_ledger_migrations.py, which
-compares both on SQLite and PostgreSQL. Each revision knows its way back, which `hourmark ledger
-downgrade` takes; a ledger newer than the software is refused.
+All tables are created and changed by numbered revisions, each applied once, in order, in the
+transaction that opens the ledger. A new ledger goes through the same revisions as an old one.
+Number 1 was never released. Each revision can be reverted, which `hourmark ledger downgrade` does.
+A ledger that is newer than the software is refused.
 
-Alembic takes as long to load as all else here, so it is loaded where tables are changed, and not
-where they are found current.
+To change the tables, change `tables.py`, add `versions/v<number>.py` whose `down_revision` is the
+previous number, and run tests/unit/etl/ledger/test_ledger_migrations.py, which compares both on
+SQLite and PostgreSQL.
+
+Alembic is imported only if tables must be changed, because importing it takes as long as everything
+else in this package.
 """
 
 from __future__ import annotations
@@ -34,12 +36,19 @@ logging.getLogger("alembic").setLevel(logging.WARNING)
 
 @functools.cache
 def newest() -> int:
-    """The schema version that this software writes."""
+    """Return the schema version that this software writes."""
     return max(int(file.stem.removeprefix("v")) for file in (_FOLDER / "versions").glob("v*.py"))
 
 
 def is_current(connection: Connection) -> bool:
-    """Whether nothing needs to be done. EtlStop where nothing can be."""
+    """Return whether the ledger has the newest schema version, so that no migration is needed.
+
+    Args:
+        connection: A connection to the ledger.
+
+    Raises:
+        EtlStop: The ledger cannot be migrated: its version is 1, or newer than the software.
+    """
     version = revision_of(connection)
     if version is None and inspect(connection).has_table("meta"):
         raise EtlStop(
@@ -57,10 +66,16 @@ def is_current(connection: Connection) -> bool:
 
 
 def upgrade(connection: Connection) -> None:
-    """Make the tables, or bring them to the newest version, in the connection's transaction, which
-    must be the only one.
+    """Create the tables of an empty ledger, or migrate them to the newest schema version.
+
+    Args:
+        connection: A connection in a transaction that has locked the ledger; see
+            `lock_for_migration`.
+
+    Raises:
+        EtlStop: The ledger cannot be migrated: its version is 1, or newer than the software.
     """
-    if is_current(connection):  # somebody else was first
+    if is_current(connection):  # another process has migrated it
         return
     before = revision_of(connection)
     from alembic import command
@@ -72,8 +87,13 @@ def upgrade(connection: Connection) -> None:
 
 
 def downgrade(connection: Connection, revision: int) -> None:
-    """Take the tables back to an older version, in the connection's transaction; what only later
-    ones know is dropped.
+    """Migrate the tables down to an older schema version.
+
+    Tables and columns that the older version does not have are dropped with their content.
+
+    Args:
+        connection: A connection in a transaction that has locked the ledger.
+        revision: The target schema version.
     """
     from alembic import command
 
@@ -82,7 +102,7 @@ def downgrade(connection: Connection, revision: int) -> None:
 
 
 def revision_of(connection: Connection) -> int | None:
-    """The schema version of the ledger that is there; None where there is none yet."""
+    """Return the schema version of the ledger in a database; None if there is no ledger yet."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision = connection.execute(

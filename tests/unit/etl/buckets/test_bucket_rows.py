@@ -16,16 +16,16 @@ from hourmark_etl.ledger.bucket_rows import (
     DAY_S,
     KEPT_DAYS,
     bucket_rows,
-    buckets_with_late,
     closed_spans,
-    late_rows,
-    manifests_of,
-    newest_closed_before,
+    find_buckets_with_late_events,
+    find_newest_closed_bucket,
+    make_late_hour_rows,
     pack_days,
     put_buckets,
     put_late_hours,
+    read_bucket_manifests,
 )
-from hourmark_etl.ledger.closed import closed_buckets, missing_since
+from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.downgrading import downgrade_ledger
@@ -94,16 +94,17 @@ def everything(ledger: Database) -> dict[str, object]:
             "of a type": list(
                 bucket_rows(connection, "view", from_s=at(20).start_s, to_s=at(HOURS - 30).start_s)
             ),
-            "late": buckets_with_late(connection, origins),
-            "manifests": manifests_of(
+            "late": find_buckets_with_late_events(connection, origins),
+            "manifests": read_bucket_manifests(
                 connection, {("click", at(n).start_s) for n in (0, 23, 24, HOURS - 2, HOURS + 5)}
             ),
             "spans": closed_spans(connection),
             "newest": [
-                newest_closed_before(connection, "click", at(n).end_ms) for n in (0, 1, 30, HOURS)
+                find_newest_closed_bucket(connection, "click", at(n).end_ms)
+                for n in (0, 1, 30, HOURS)
             ],
             "closed": closed_buckets(ledger, origins, 3600),
-            "lacks": missing_since(ledger, "click", at(15).start_s),
+            "lacks": read_missing_ranges(ledger, "click", at(15).start_s),
             "types": closed_types(ledger),
             "one": closed_manifest(ledger, "view", at(7)),
         }
@@ -117,7 +118,7 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     left = ledger.fetch(select(func.count()).select_from(tables.buckets)).scalar_one()
     assert left == 2 * (KEPT_DAYS * 24 - 1)
     found = closed_buckets(ledger, {"click": [at(2).start_s]}, 3600)["click"]
-    assert [(of.hour_s, of.holds) for of in found] == [
+    assert [(of.hour_s, of.origin_hours) for of in found] == [
         (at(2).start_s, (at(2),)),
         (at(10).start_s, (at(2),)),
     ]
@@ -146,7 +147,7 @@ def test_a_check_of_late_events_names_a_row_too_few_and_one_too_many(ledger: Dat
     with ledger.transaction() as connection:
         gone = (late.c.type == "click", late.c.hour == at(10).start_s)
         assert connection.execute(delete(late).where(*gone)).rowcount == 1
-        put_late_hours(connection, late_rows("view", at(11), [str(at(3))]))
+        put_late_hours(connection, make_late_hour_rows("view", at(11), [str(at(3))]))
     found = [(finding.where, finding.detail) for finding in check_late_hours(ledger, 3600)]
     assert found == [
         ("click, table late_hours", f"it lacks late events of {at(2)} in the bucket {at(10)}"),
@@ -214,7 +215,7 @@ def test_a_damaged_row_keeps_its_days_rows_and_a_damaged_day_is_named(ledger: Da
             pytest.raises(DamagedRow, match=r"bucket_days \(type 'view', day"),
             ledger.reading() as connection,
         ):
-            manifests_of(connection, [("view", FIRST_DAY_S)])
+            read_bucket_manifests(connection, [("view", FIRST_DAY_S)])
 
 
 def test_a_packed_day_under_another_day_or_with_other_hours_is_named(ledger: Database) -> None:
@@ -236,7 +237,7 @@ def test_a_packed_day_under_another_day_or_with_other_hours_is_named(ledger: Dat
         pytest.raises(DamagedRow, match=r"bucket_days \(type 'click'"),
         ledger.reading() as connection,
     ):
-        manifests_of(connection, [("click", FIRST_DAY_S)])
+        read_bucket_manifests(connection, [("click", FIRST_DAY_S)])
     with (
         pytest.raises(DamagedRow, match=r"bucket_days \(type 'view'"),
         ledger.reading() as connection,

@@ -17,7 +17,7 @@ from tests.support.memory_storage import MemoryStorage
 from hourmark.clock import SystemClock
 from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
-from hourmark_etl.closing.cleanup import Cleaned, Cleaner
+from hourmark_etl.closing.cleanup import Cleaner, CleanupCounts
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ledger import tables
@@ -50,7 +50,7 @@ def cleaner(life: Life) -> Cleaner:
     )
 
 
-def clean(life: Life, cleaner: Cleaner, now_ms: int = LONG_AFTER) -> Cleaned:
+def clean(life: Life, cleaner: Cleaner, now_ms: int = LONG_AFTER) -> CleanupCounts:
     return cleaner.clean(life.closer, now_ms)
 
 

@@ -48,7 +48,7 @@ class FakeSites:
             FIRST_SITE: {p: end for t in topics for p, end in self.edge.items() if p.topic == t}
         }
 
-    def not_mirrored(self, cut: EdgeEnds) -> dict[str, str]:
+    def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
         return {
             p.topic: f"{p} behind" for p, end in cut[FIRST_SITE].items() if self.mirrored[p] < end
         }
@@ -66,13 +66,15 @@ class FakeSites:
     def check(self, types: Collection[str]) -> None:
         pass
 
-    def acceptable(self, topics: Collection[str]) -> tuple[list[OffsetGap], list[EdgeCheck]]:
+    def find_acceptable_gaps(
+        self, topics: Collection[str]
+    ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         return [], []
 
     def close(self) -> None:
         pass
 
-    def staged_next(self, partition: Partition) -> int:
+    def next_offset_to_stage(self, partition: Partition) -> int:
         return self.staged[
             dataclasses.replace(partition, topic=partition.topic.removeprefix("edge."))
         ]
@@ -80,8 +82,12 @@ class FakeSites:
     def reporters(self) -> list[ReportedSource]:
         return self.known
 
-    def not_staged(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        return {p: self.staged_next(p) for p, end in ends.items() if self.staged_next(p) < end}
+    def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
+        return {
+            p: self.next_offset_to_stage(p)
+            for p, end in ends.items()
+            if self.next_offset_to_stage(p) < end
+        }
 
     def mirror_all(self) -> None:
         self.mirrored = dict(self.edge)

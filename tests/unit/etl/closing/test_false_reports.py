@@ -20,7 +20,7 @@ from hourmark_etl.closing.cut.readiness import (
     readiness,
 )
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import HostLoss, losses_in_hour
+from hourmark_etl.ledger.host_losses import HostLoss, sum_losses_in_hour
 from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, decode_report, put_reports, reporters
 
 SERVICE = "5" * 32
@@ -140,7 +140,7 @@ def test_a_service_takes_its_host_id_back_from_a_tailer(database: Database) -> N
 
 def test_losses_without_end_add_up_to_what_a_marker_can_hold() -> None:
     hour = Hour(END // 1000 - 3600, 3600)
-    found = losses_in_hour(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
+    found = sum_losses_in_hour(hour, {"app"}, [HostLoss("app", END - 5, END, 1 << 62, 0)] * 3)
     assert found == ({"app": (1 << 63) - 1}, {})
 
 

@@ -107,12 +107,12 @@ def test_offsets_of_two_sites_have_no_order() -> None:
 
 def test_of_one_site_offsets_are_told_as_they_were_before_there_were_several() -> None:
     one = AuditOffsets.from_offsets(7)
-    assert (one.to_json(), one.in_marker(), AuditOffsets.from_offsets({"0": 7})) == (
+    assert (one.to_json(), one.to_marker_json(), AuditOffsets.from_offsets({"0": 7})) == (
         7,
         {"0": 7},
         one,
     )
-    assert (BOTH.to_json(), BOTH.in_marker()) == ({"0": 5, "west": 9}, {"0": 5, "west": 9})
+    assert (BOTH.to_json(), BOTH.to_marker_json()) == ({"0": 5, "west": 9}, {"0": 5, "west": 9})
     for offsets in (one, BOTH):
         sealed = (seal(audit_next=offsets),)
         assert _SEALS.validate_json(_SEALS.dump_json(sealed)) == sealed
@@ -187,12 +187,12 @@ def test_one_site_behind_keeps_every_type_open(world: World, behind: int) -> Non
 
 def further_not_awaited(patch: pytest.MonkeyPatch) -> None:
     """Nobody waits for the mirror of the further site."""
-    real = KafkaSiteClusters.not_mirrored
+    real = KafkaSiteClusters.find_unmirrored_topics
 
     def not_mirrored(self: KafkaSiteClusters, cut: EdgeEnds) -> dict[str, str]:
         return real(self, {site: ends if site == FIRST_SITE else {} for site, ends in cut.items()})
 
-    patch.setattr(KafkaSiteClusters, "not_mirrored", not_mirrored)
+    patch.setattr(KafkaSiteClusters, "find_unmirrored_topics", not_mirrored)
 
 
 def further_not_asked(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.records import kafka_table, stage_plan
 
 from hourmark.avro.framing import framing_header
-from hourmark_etl.closing.units import Listing, Overfull, Unit, plan_units, read_unit
+from hourmark_etl.closing.units import Listing, OversizedUnit, Unit, plan_units, read_unit
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging import files
@@ -163,7 +163,7 @@ def test_a_slot_of_many_events_of_one_moment_is_read_in_parts(tmp_path: Path) ->
             counts.append(
                 read_unit(unit, LocalDisk(tmp_path), ["event_id", "datum"], 40_000).table.num_rows
             )
-        except Overfull as overfull:
+        except OversizedUnit as overfull:
             for part in overfull.parts:
                 read(part)
 

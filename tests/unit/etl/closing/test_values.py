@@ -31,7 +31,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark.records.audit import AuditRecord
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.operators.bucket_text import described
+from hourmark_etl.operators.bucket_text import format_manifest
 
 START_MS = FIRST_HOUR.start_s * 1000 + 600_000
 AUDITS, CLICKS = (
@@ -88,7 +88,7 @@ def test_an_hour_whose_values_are_those_of_its_promises_is_proved_by_sums_and_sa
     settle(world, FIRST_HOUR)
     found = manifest(world)
     assert (grade(world), found.evidence.method, found.checked) == ("proved", "sums", 3)
-    assert "of 3 of 3 promised events verified by checksum" in described(
+    assert "of 3 of 3 promised events verified by checksum" in format_manifest(
         world.storage, FIRST_HOUR, found
     )
 

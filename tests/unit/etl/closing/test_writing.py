@@ -47,7 +47,7 @@ from hourmark_etl.closing.write.containers import (
 )
 from hourmark_etl.closing.write.writing import SealedHour, WriteLimits, plan_tasks
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.lookups import IdQuery, find_held_ids
+from hourmark_etl.ids.lookups import IdQuery, find_contained_ids
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.staging.files import read_rows
 from hourmark_etl.storage import Storage
@@ -128,9 +128,9 @@ def test_late_ids_are_looked_up_in_the_buckets_that_hold_their_origin_hour_only(
 
     def recorded(storage: Storage, of: Sequence[IdQuery]) -> list[npt.NDArray[np.bool_] | Finding]:
         asked.extend([b.hour_s for b in one.buckets] for one in of)
-        return find_held_ids(storage, of)
+        return find_contained_ids(storage, of)
 
-    monkeypatch.setattr(writing, "find_held_ids", recorded)
+    monkeypatch.setattr(writing, "find_contained_ids", recorded)
     late = [an_id(hour_at(1), n) for n in range(4, 7)]
     manifest = world.close(hour_at(4), world.stage(late))
     assert (manifest.events, manifest.late) == (2, {str(hour_at(1)): 2})

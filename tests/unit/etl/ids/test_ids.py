@@ -36,7 +36,7 @@ from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 from hourmark_etl.closing.write import containers
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
-from hourmark_etl.ids.lookups import IdQuery, Ids, find_held_ids
+from hourmark_etl.ids.lookups import IdQuery, Ids, find_contained_ids
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from hourmark_etl.storage import BadBlocks, LocalDisk, NotFound, Storage, StorageError
 
@@ -78,7 +78,7 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
         event_type: ClosedBucket(
             event_type=event_type,
             hour_s=0,
-            holds=(FIRST,),
+            origin_hours=(FIRST,),
             events=len(ids),
             index=(IdRun(path, first, len(ids)),),
             files=(("gone", ""),),
@@ -96,7 +96,7 @@ def test_an_index_is_opened_once_for_all_types_that_it_speaks_of() -> None:
     )
     wanted = {t: [*ids[::2], an_id(FIRST, 9_999)] for t, ids in own.items()}
     storage.opened.clear()
-    found = find_held_ids(
+    found = find_contained_ids(
         storage,
         [IdQuery([buckets[t], others[t]], np.array(ids, "S16")) for t, ids in wanted.items()],
     )
@@ -135,7 +135,7 @@ def test_a_bucket_is_asked_only_for_ids_of_hours_that_it_holds(
     origins = {hour_at(n).start_s for n in own}
     buckets = closed_buckets(world.database, {"click": origins}, 3600)["click"]
     storage.opened.clear()
-    (found,) = find_held_ids(
+    (found,) = find_contained_ids(
         storage, [IdQuery(buckets, np.array([*own[3], late[3], an_id(hour_at(3), 77)], "S16"))]
     )
     assert not isinstance(found, Finding) and list(found) == [True] * 11 + [False]
@@ -164,7 +164,7 @@ def test_a_bucket_of_which_the_storage_lost_content_concerns_its_own_type_alone(
         return real(self, path, size=size)
 
     monkeypatch.setattr(LocalDisk, "open", refused)
-    first, second = find_held_ids(
+    first, second = find_contained_ids(
         world.storage, [IdQuery([b], np.array(own[n], "S16")) for n, b in enumerate((lost, whole))]
     )
     assert not isinstance(second, Finding) and second.all()
@@ -203,7 +203,7 @@ def test_ids_that_cannot_be_used_concern_their_own_bucket_alone(
     content[run.first_row * 16] ^= 1
     storage.delete(run.path)
     storage.write_new(run.path, bytes(content))
-    first, of_it, last = find_held_ids(
+    first, of_it, last = find_contained_ids(
         storage, [IdQuery([buckets[t]], np.array(ids, "S16")) for t, ids in own.items()]
     )
     assert (
@@ -241,7 +241,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     indexed = ClosedBucket(
         event_type="click",
         hour_s=0,
-        holds=(FIRST,),
+        origin_hours=(FIRST,),
         events=len(own),
         index=(IdRun(path, first, len(own)),),
         files=(),
@@ -249,7 +249,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     read = ClosedBucket(
         event_type="click",
         hour_s=0,
-        holds=(FIRST,),
+        origin_hours=(FIRST,),
         events=len(own),
         index=(),
         files=(("part", digest),),
@@ -280,7 +280,7 @@ def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_i
         return real(file, start, size)
 
     monkeypatch.setattr(ids_module, "_read_at", refused)
-    found = find_held_ids(
+    found = find_contained_ids(
         storage, [IdQuery([buckets[t]], np.array(ids[:3], "S16")) for t, ids in own.items()]
     )
     assert [t for t, of in zip(own, found, strict=True) if isinstance(of, Finding)] == read, (
@@ -307,7 +307,7 @@ def test_a_block_is_believed_whatever_byte_its_digest_ends_with(
     indexed = ClosedBucket(
         event_type="click",
         hour_s=0,
-        holds=(FIRST,),
+        origin_hours=(FIRST,),
         events=len(own),
         index=(IdRun(path, 0, len(own)),),
         files=(),
@@ -365,7 +365,7 @@ def test_late_ids_of_many_hours_are_each_compared_with_their_own_bucket_alone(
     buckets = [bucket_of(world, n) for n in ids]
     monkeypatch.setattr(np, "intersect1d", counted)
     late = np.array([i for own in ids.values() for i in own], "S16")
-    (found,) = find_held_ids(world.storage, [IdQuery(buckets, late)])
+    (found,) = find_contained_ids(world.storage, [IdQuery(buckets, late)])
     assert not isinstance(found, Finding) and found.all()
     assert compared["ids"] == len(late)
 
@@ -381,7 +381,12 @@ def test_containers_that_are_not_sorted_are_decoded_whole(tmp_path: Path) -> Non
         append_all(writer, (datum(event_id) for event_id in ids))
         digest = writer.close().blake2b
     read = ClosedBucket(
-        event_type="click", hour_s=0, holds=(FIRST,), events=60, index=(), files=(("part", digest),)
+        event_type="click",
+        hour_s=0,
+        origin_hours=(FIRST,),
+        events=60,
+        index=(),
+        files=(("part", digest),),
     )
     assert all(asked(storage, read, ids))
 

@@ -215,7 +215,7 @@ def test_a_damaged_staged_file_is_said_where_ranges_cannot_be_told(
     for found in (tmp_path / "root" / "_staging").rglob("events-*"):
         found.write_bytes(b"damaged")
     said = run(*FROM, finds=True)
-    assert "ranges cannot be told: " in said and "events-" in said
+    assert "the byte ranges cannot be determined: " in said and "events-" in said
 
 
 def test_hours_outside_of_the_window_are_left_out(world: World, run: Run) -> None:
@@ -279,10 +279,14 @@ def test_closed_buckets_before_the_span_are_said_to_be_there_with_the_way_to_loo
         "promise or bucket is known"
     ) in said
     assert (
-        f"the oldest bucket is of {HOUR}: `hourmark audit click --from {HOUR}` looks at all" in said
+        f"the oldest bucket is of {HOUR}: `hourmark audit click --from {HOUR}` compares all buckets"
+        in said
     )
     said = run()  # as far back as promises are kept
-    assert "nothing to compare: " in said and f"`hourmark audit --from {HOUR}` looks at all" in said
+    assert (
+        "nothing to compare: " in said
+        and f"`hourmark audit --from {HOUR}` compares all buckets" in said
+    )
 
 
 def test_a_difference_is_no_reason_to_say_that_nothing_was_compared(world: World, run: Run) -> None:

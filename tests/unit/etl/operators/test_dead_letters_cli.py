@@ -21,9 +21,9 @@ from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER, BucketFile
 from hourmark.rules.event_types import DEAD_LETTERS
-from hourmark_etl.operators import letters
+from hourmark_etl.operators import dead_letter_selection
+from hourmark_etl.operators.dead_letter_selection import count_by, format_dead_letter, parse_time_ms
 from hourmark_etl.operators.dead_letters import dead_letters
-from hourmark_etl.operators.letters import counted_by, described, moment_ms
 from hourmark_etl.storage import LocalDisk
 
 Run = Callable[..., Result]
@@ -69,7 +69,8 @@ def test_ls_counts_by_reason_type_and_source(run: Run) -> None:
         ("unknown_source", "-", "mistyped", "1"),
     }
     assert (
-        "4 of 4 dead letters that were looked at, back to 2026-11-21T01:40:00.000Z" in result.stderr
+        "4 of 4 dead letters that were read match, back to 2026-11-21T01:40:00.000Z"
+        in result.stderr
     )
 
 
@@ -120,7 +121,7 @@ def test_show_prints_a_command_that_prints_the_line_from_its_file(tmp_path: Path
     path = tmp_path / "a b.log"
     path.write_bytes(BODY)
     for letter in made(path=str(path)):
-        (there,) = [line for line in described(letter) if line.startswith("  there")]
+        (there,) = [line for line in format_dead_letter(letter) if line.startswith("  there")]
         command = there.removeprefix("  there").partition("    (")[0]
         assert (
             subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
@@ -137,8 +138,8 @@ def test_a_letter_that_lies_in_every_field_writes_one_printable_line_each() -> N
         "declared_source": "\u202e",
         "source": "/x\n",
     }
-    assert all(line.isprintable() for line in described(odd))
-    assert not any(line.startswith("  there") for line in described(odd))
+    assert all(line.isprintable() for line in format_dead_letter(odd))
+    assert not any(line.startswith("  there") for line in format_dead_letter(odd))
 
 
 def test_show_gives_the_newest(run: Run) -> None:
@@ -146,9 +147,9 @@ def test_show_gives_the_newest(run: Run) -> None:
 
 
 def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(letters, "GROUPS_MAX", 3)
+    monkeypatch.setattr(dead_letter_selection, "GROUPS_MAX", 3)
     (letter,) = made(b"x\n")
-    counts = counted_by(["host"], ({**letter, "host": f"h{n}"} for n in range(10)))
+    counts = count_by(["host"], ({**letter, "host": f"h{n}"} for n in range(10)))
     assert {key[0]: count.letters for key, count in counts.items()} == {
         "h0": 1,
         "h1": 1,
@@ -158,11 +159,13 @@ def test_groups_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_times_are_read() -> None:
-    assert moment_ms("2h", NOW_MS) == NOW_MS - 7_200_000
-    assert moment_ms("2026-11-21T01:40", 0) == moment_ms("2026-11-21T02:40+01:00", 0) == NOW_MS
+    assert parse_time_ms("2h", NOW_MS) == NOW_MS - 7_200_000
+    assert (
+        parse_time_ms("2026-11-21T01:40", 0) == parse_time_ms("2026-11-21T02:40+01:00", 0) == NOW_MS
+    )
     for wrong in ("", "yesterday", "2h ago", "-1h", "99999999d", "2026-13-01"):
         with pytest.raises(ValueError, match="is no time: write"):
-            moment_ms(wrong, NOW_MS)
+            parse_time_ms(wrong, NOW_MS)
 
 
 def test_a_wrong_time_is_wrong_use(run: Run) -> None:

@@ -18,7 +18,14 @@ from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
 from hourmark_etl.ledger.overrides import Blocker, Override
 from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
-from hourmark_etl.operators.explain import REASONS_SHOWN, Explanation, Facts, Reason, as_lines, why
+from hourmark_etl.operators.explain import (
+    REASONS_SHOWN,
+    Explanation,
+    HourFacts,
+    Reason,
+    explain_hour,
+    format_explanation,
+)
 
 PHASES = tuple(ClosingPhase)
 FIRST = Hour(HOUR.start_s - 2 * 3600)
@@ -51,8 +58,8 @@ OVERRIDE = Override(
 )
 
 
-def facts(hour: Hour = HOUR, **changes: Any) -> Facts:
-    made = Facts(
+def facts(hour: Hour = HOUR, **changes: Any) -> HourFacts:
+    made = HourFacts(
         event_type="click",
         hour=hour,
         now_ms=END + 61_000,
@@ -60,7 +67,7 @@ def facts(hour: Hour = HOUR, **changes: Any) -> Facts:
         frontier=FRONTIER,
         known_types=("click",),
         reporters=(SERVICE, TAILER),
-        driver_seen_ms=END + 60_000,
+        driver_heartbeat_ms=END + 60_000,
     )
     return dataclasses.replace(made, **changes)
 
@@ -78,7 +85,7 @@ def closed(grade: Grade = Grade.PROVED, *waived: str) -> Manifest:
 
 
 def told(**changes: Any) -> list[Reason]:
-    return list(why(facts(**changes)).reasons)
+    return list(explain_hour(facts(**changes)).reasons)
 
 
 def only(**changes: Any) -> Reason:
@@ -87,11 +94,11 @@ def only(**changes: Any) -> Reason:
 
 
 def text(answer: Explanation) -> str:
-    return "\n".join(as_lines(answer, END + 61_000))
+    return "\n".join(format_explanation(answer, END + 61_000))
 
 
 def test_a_source_that_is_behind_is_named_with_what_to_do_and_the_deadline() -> None:
-    answer = why(facts(reporters=(SERVICE, TAILER, BEHIND)))
+    answer = explain_hour(facts(reporters=(SERVICE, TAILER, BEHIND)))
     (reason,) = answer.reasons
     assert answer.state == "open" and answer.frontier == str(HOUR)
     assert "next hour of click to close, and ended 61 s ago" in answer.summary
@@ -147,7 +154,7 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
         dataclasses.replace(r, received_at_ms=DEAD - 2_000, heard_at_ms=DEAD - 2_000)
         for r in (service, BEHIND)
     ]
-    answer = why(facts(reporters=tuple(said), driver_seen_ms=DEAD))
+    answer = explain_hour(facts(reporters=tuple(said), driver_heartbeat_ms=DEAD))
     first, *others = answer.reasons
     assert first.what == (
         "no driver runs: its last sign in the ledger is 47 min old, and what follows is "
@@ -165,20 +172,20 @@ def test_a_driver_that_is_dead_is_told_first_and_nobody_is_blamed_for_reports_th
 
 
 def test_before_any_driver_ran_nobody_says_that_no_service_has_reported() -> None:
-    answer = why(facts(reporters=(), driver_seen_ms=None))
+    answer = explain_hour(facts(reporters=(), driver_heartbeat_ms=None))
     (reason,) = answer.reasons
     assert "the ledger has no sign of a driver" in reason.what and "`hourmark etl run`" in reason.do
     assert answer.times_out_at_ms is None
 
 
 def test_a_driver_that_is_dead_is_told_before_an_hour_has_ended_too() -> None:
-    first, second = told(now_ms=END - 90_000, driver_seen_ms=DEAD)
+    first, second = told(now_ms=END - 90_000, driver_heartbeat_ms=DEAD)
     assert "no driver runs" in first.what and second.what == "the hour ends in 90 s"
 
 
 def test_what_was_known_of_services_when_the_driver_died_is_told_after_it() -> None:
     gone = dataclasses.replace(SERVICE, goodbye=True)
-    first, second = told(reporters=(gone,), driver_seen_ms=DEAD)
+    first, second = told(reporters=(gone,), driver_heartbeat_ms=DEAD)
     assert (
         "no driver runs" in first.what and "every delivery service has said goodbye" in second.what
     )
@@ -200,9 +207,9 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
     gone = dataclasses.replace(SERVICE, goodbye=True)
     said = describe_clock_difference(LatestReports([gone]), END + 60_000)
     assert said is not None
-    reason = only(reporters=(gone,), wait=blocker(ClosingPhase.REPORTS, said))
+    reason = only(reporters=(gone,), blocker=blocker(ClosingPhase.REPORTS, said))
     assert "every delivery service has said goodbye, service svc" in reason.what
-    answer = why(facts(reporters=(gone,)))
+    answer = explain_hour(facts(reporters=(gone,)))
     assert answer.times_out_at_ms is None, "without a service, a deadline waives nothing"
     assert "`hourmark serve`" in reason.do and "`hourmark bucket force`" in reason.do
 
@@ -210,7 +217,7 @@ def test_where_all_services_have_left_an_operator_may_start_one_or_force_and_is_
 @pytest.mark.parametrize("phase", PHASES)
 def test_what_the_closer_waits_for_is_told_with_a_step_for_each_phase(phase: ClosingPhase) -> None:
     wait = blocker(phase, "mirror: events.click-0 is at 5 of 9", since_ms=END + 5_000)
-    reason = only(wait=wait)
+    reason = only(blocker=wait)
     assert reason.what == f"({phase}) mirror: events.click-0 is at 5 of 9"
     assert reason.since_ms == END + 5_000
     assert "{" not in reason.do
@@ -221,11 +228,11 @@ def test_a_source_that_the_closer_names_too_is_told_once() -> None:
     wait = blocker(
         ClosingPhase.REPORTS, f"tailer db source app ({'b' * 32}): caught up 9.0 s before its end"
     )
-    assert len(why(facts(reporters=(SERVICE, BEHIND), wait=wait)).reasons) == 1
+    assert len(explain_hour(facts(reporters=(SERVICE, BEHIND), blocker=wait)).reasons) == 1
 
 
 def test_what_the_closer_waited_for_in_an_earlier_hour_is_not_told() -> None:
-    reason = only(wait=blocker(ClosingPhase.PROOF, "old news", hour=FIRST, since_ms=1))
+    reason = only(blocker=blocker(ClosingPhase.PROOF, "old news", hour=FIRST, since_ms=1))
     assert "nothing that the ledger knows of" in reason.what
 
 
@@ -239,12 +246,12 @@ def test_promises_that_are_not_kept_are_named() -> None:
 
 
 def test_an_override_is_told() -> None:
-    (ordered,) = why(facts(override=OVERRIDE)).reasons
+    (ordered,) = explain_hour(facts(override=OVERRIDE)).reasons
     assert ordered.what == "ann@ops ordered it closed by force: ticket 17"
 
 
 def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> None:
-    first, last = why(facts(set_aside=20)).reasons
+    first, last = explain_hour(facts(set_aside=20)).reasons
     assert first.what == "nothing that the ledger knows of"
     assert last.what.startswith(
         "20 records on the type's topic cannot be in a bucket and were set aside."
@@ -254,13 +261,13 @@ def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> No
 
 @pytest.mark.parametrize("phase", [ClosingPhase.CONFLICT, ClosingPhase.STAGED, ClosingPhase.LEDGER])
 def test_what_no_deadline_waives_has_none(phase: ClosingPhase) -> None:
-    assert why(facts(wait=blocker(phase, "…"))).times_out_at_ms is None
+    assert explain_hour(facts(blocker=blocker(phase, "…"))).times_out_at_ms is None
 
 
 def test_an_hour_that_an_override_closes_and_one_under_a_wrong_clock_have_no_deadline() -> None:
-    assert why(facts(override=OVERRIDE)).times_out_at_ms is None
+    assert explain_hour(facts(override=OVERRIDE)).times_out_at_ms is None
     ahead = dataclasses.replace(SERVICE, received_at_ms=END + 61_000 + 301_000)
-    assert why(facts(reporters=(ahead, BEHIND))).times_out_at_ms is None
+    assert explain_hour(facts(reporters=(ahead, BEHIND))).times_out_at_ms is None
 
 
 def test_an_override_for_an_hour_that_is_sealed_since_is_said_to_be_under_way() -> None:
@@ -269,14 +276,14 @@ def test_an_override_for_an_hour_that_is_sealed_since_is_said_to_be_under_way() 
 
 
 def test_an_hour_that_has_not_ended_waits_for_its_end_alone() -> None:
-    answer = why(facts(now_ms=END - 90_000, reporters=(SERVICE, BEHIND)))
+    answer = explain_hour(facts(now_ms=END - 90_000, reporters=(SERVICE, BEHIND)))
     assert [reason.what for reason in answer.reasons] == ["the hour ends in 90 s"]
     assert answer.times_out_at_ms is None
 
 
 def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> None:
     later = Hour(HOUR.start_s + 3 * 3600)
-    answer = why(facts(later, reporters=(SERVICE, BEHIND)))
+    answer = explain_hour(facts(later, reporters=(SERVICE, BEHIND)))
     assert answer.state == "later" and answer.frontier == str(HOUR)
     assert f"3 hours of click close before it, first {HOUR}" in answer.summary
     assert "it ends in 3.0 h itself" in answer.summary or "it ends in 3 h itself" in answer.summary
@@ -286,14 +293,16 @@ def test_a_later_hour_waits_for_those_before_it_and_tells_why_they_wait() -> Non
 def test_frozen_and_sealed_hours_say_what_is_done_with_them() -> None:
     assert (
         "listed and being proved"
-        in why(facts(frontier=dataclasses.replace(FRONTIER, state=HourState.FROZEN))).summary
+        in explain_hour(
+            facts(frontier=dataclasses.replace(FRONTIER, state=HourState.FROZEN))
+        ).summary
     )
-    answer = why(facts(frontier=SEALED))
+    answer = explain_hour(facts(frontier=SEALED))
     assert "sealed as forced" in answer.summary and answer.times_out_at_ms is None
 
 
 def test_a_closed_hour_tells_grade_delay_and_evidence() -> None:
-    answer = why(facts(FIRST, manifest=closed()))
+    answer = explain_hour(facts(FIRST, manifest=closed()))
     assert answer.state == "closed"
     assert (
         "closed as proved" in answer.summary
@@ -303,27 +312,27 @@ def test_a_closed_hour_tells_grade_delay_and_evidence() -> None:
 
 
 def test_a_bucket_that_timed_out_names_what_it_was_closed_without() -> None:
-    answer = why(facts(FIRST, manifest=closed(Grade.TIMED_OUT, "tailer db source app")))
+    answer = explain_hour(facts(FIRST, manifest=closed(Grade.TIMED_OUT, "tailer db source app")))
     assert answer.reasons[1].what == "closed without: tailer db source app"
 
 
 def test_a_closed_hour_without_a_bucket_leads_to_the_ledgers_check() -> None:
-    assert "`hourmark ledger check`" in why(facts(FIRST)).reasons[0].do
+    assert "`hourmark ledger check`" in explain_hour(facts(FIRST)).reasons[0].do
 
 
 def test_an_hour_before_the_first_says_where_its_events_go() -> None:
-    answer = why(facts(Hour(FIRST.start_s - 3600)))
+    answer = explain_hour(facts(Hour(FIRST.start_s - 3600)))
     assert answer.state == "before-first" and f"begin at {FIRST}" in answer.summary
 
 
 def test_an_unknown_type_suggests_what_may_be_meant() -> None:
-    answer = why(facts(event_type="clik", frontier=None, known_types=("click", "view")))
+    answer = explain_hour(facts(event_type="clik", frontier=None, known_types=("click", "view")))
     assert answer.state == "unknown-type" and "did you mean click?" in answer.summary
 
 
 def test_many_reasons_are_cut_short_and_counted() -> None:
     many = tuple(behind(host_id=f"{n:032x}") for n in range(REASONS_SHOWN + 7))
-    answer = why(facts(reporters=(SERVICE, *many)))
+    answer = explain_hour(facts(reporters=(SERVICE, *many)))
     assert len(answer.reasons) == REASONS_SHOWN + 1
     assert answer.reasons[-1].what == "and 7 more"
 
@@ -374,8 +383,10 @@ def test_whatever_the_ledger_says_there_is_a_reason_with_a_next_step(
     opened = dataclasses.replace(
         FRONTIER, state=state, alarm=("row of frontiers",) if state is HourState.DAMAGED else ()
     )
-    answer = why(
-        facts(asked, frontier=opened, reporters=tuple(said), wait=wait, now_ms=END + since_end_ms)
+    answer = explain_hour(
+        facts(
+            asked, frontier=opened, reporters=tuple(said), blocker=wait, now_ms=END + since_end_ms
+        )
     )
     assert answer.reasons
     assert all(reason.what and reason.do for reason in answer.reasons)
@@ -387,8 +398,8 @@ def test_a_conflict_names_the_range_and_the_override_and_no_deadline() -> None:
     wait = blocker(
         ClosingPhase.CONFLICT, "range aa has 2 audit records that differ: …", since_ms=END + 1
     )
-    answer = why(facts(wait=wait))
+    answer = explain_hour(facts(blocker=wait))
     (reason,) = answer.reasons
     assert reason.what == "(conflict) range aa has 2 audit records that differ: …"
     assert f"`hourmark bucket force click {HOUR}`" in reason.do
-    assert answer.times_out_at_ms is None and why(facts()).times_out_at_ms is not None
+    assert answer.times_out_at_ms is None and explain_hour(facts()).times_out_at_ms is not None

@@ -12,7 +12,7 @@ from tests.support.records import END, host_report
 from hourmark.records.host_reports import SourceReport
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import losses, losses_in_hour, unrepeatable_sources
+from hourmark_etl.ledger.host_losses import find_unrepeatable_sources, losses, sum_losses_in_hour
 from hourmark_etl.ledger.reporters import decode_report, put_reports, reporters
 
 HOUR_S = 3600
@@ -46,10 +46,10 @@ def test_a_loss_concerns_the_hours_after_the_last_claim_and_no_other(database: D
     report(database, END + 6000, END + 5000, 70, 1, 2)  # says nothing new
     report(database, END + HOUR_S * 1000, END + 6000, 75, 1, 3)
     found = losses(database)
-    assert losses_in_hour(FIRST, {"app"}, found) == ({"app": 70}, {"app": 1})
-    assert losses_in_hour(FIRST.next(), {"app", "db"}, found) == ({"app": 75}, {"app": 1})
-    assert losses_in_hour(FIRST.next().next().next(), {"app"}, found) == ({}, {})
-    assert losses_in_hour(FIRST, {"db"}, found) == ({}, {})
+    assert sum_losses_in_hour(FIRST, {"app"}, found) == ({"app": 70}, {"app": 1})
+    assert sum_losses_in_hour(FIRST.next(), {"app", "db"}, found) == ({"app": 75}, {"app": 1})
+    assert sum_losses_in_hour(FIRST.next().next().next(), {"app"}, found) == ({}, {})
+    assert sum_losses_in_hour(FIRST, {"db"}, found) == ({}, {})
 
 
 def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(
@@ -57,7 +57,7 @@ def test_a_source_that_never_claimed_anything_may_have_lost_lines_of_any_hour(
 ) -> None:
     report(database, END + 1000, None, 0, 0, 0)
     report(database, END + 2000, None, 9, 0, 1)
-    assert losses_in_hour(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
+    assert sum_losses_in_hour(Hour(0, HOUR_S), {"app"}, losses(database)) == ({"app": 9}, {})
 
 
 def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(
@@ -75,12 +75,12 @@ def test_a_source_is_unrepeatable_from_hosts_that_were_there_in_the_hour(
         with database.transaction() as connection:
             put_reports(connection, [decode_report(said, END)])
     known, sources = reporters(database), {"app", "net", "left"}
-    assert unrepeatable_sources(FIRST, sources, known) == ("left", "net")
-    assert unrepeatable_sources(FIRST.next().next(), sources, known) == ("net",)
+    assert find_unrepeatable_sources(FIRST, sources, known) == ("left", "net")
+    assert find_unrepeatable_sources(FIRST.next().next(), sources, known) == ("net",)
 
 
 def test_totals_that_begin_anew_are_no_loss(database: Database) -> None:
     report(database, END, END, 50, 3, 0)
     report(database, END + 1000, END, 0, 0, 1)
     report(database, END + 2000, END, 4, 0, 2)
-    assert [(loss.lost_bytes, loss.unknown) for loss in losses(database)] == [(50, 3), (4, 0)]
+    assert [(loss.lost_bytes, loss.unknown_count) for loss in losses(database)] == [(50, 3), (4, 0)]

@@ -18,7 +18,7 @@ from tests.support.documents import ROOT, console_lines, resolved
 from tools import verify_bucket
 
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.telemetry.metrics import Metrics
+from hourmark_etl.telemetry.metrics import EtlMetrics
 
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text()
 METRICS = (ROOT / "docs" / "metrics.md").read_text()
@@ -103,7 +103,7 @@ def test_every_metric_is_documented_with_its_kind_and_labels_and_no_other() -> N
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if len(cells) == 3 and cells[0].startswith("`hourmark_etl_"):
             documented[cells[0].strip("`")] = cells[1]
-    metrics = Metrics()
+    metrics = EtlMetrics()
     names = {}
     for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
         if not family.name.endswith("_created"):
@@ -125,9 +125,9 @@ def test_every_expression_of_an_alarm_names_metrics_that_exist() -> None:
 
 
 def test_every_stage_of_the_books_is_explained() -> None:
-    from hourmark_etl.operators.reconciliation import Stage
+    from hourmark_etl.operators.reconciliation import ReconciliationStage
 
-    for stage in Stage:
+    for stage in ReconciliationStage:
         assert f"| `{stage.value}` |" in OPERATIONS
 
 

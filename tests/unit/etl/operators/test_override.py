@@ -122,7 +122,7 @@ def test_force_writes_an_override_after_naming_what_is_not_verified(
 def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
     database: Database, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_etl.operators.override.on_terminal", lambda: True)
+    monkeypatch.setattr("hourmark_etl.operators.override.is_stdin_terminal", lambda: True)
     arguments = ["force", "click", str(PAST), "--reason", "r", "--config", str(file)]
     result = CliRunner().invoke(bucket, arguments, input="n\n")
     assert (

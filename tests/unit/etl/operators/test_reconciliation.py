@@ -17,13 +17,13 @@ from hourmark.records.manifest import Grade, HourTotals
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.operators.reconciliation import (
     UNLISTED,
-    Books,
-    BucketFacts,
-    Promised,
-    Stage,
+    BucketCounts,
+    PromisedCounts,
+    ReconciliationStage,
     TypeFacts,
-    books_of,
-    total,
+    TypeReconciliation,
+    reconcile_type,
+    sum_accounts,
 )
 
 LENGTH = 3600
@@ -47,7 +47,7 @@ class History:
     audits: list[tuple[int, int, int]] = dataclasses.field(
         default_factory=list
     )  # (range, hour, count), in the topic's order
-    closed: dict[int, BucketFacts] = dataclasses.field(default_factory=dict)
+    closed: dict[int, BucketCounts] = dataclasses.field(default_factory=dict)
     frontier: int = 0
     settled_next: int = 0
 
@@ -86,7 +86,7 @@ class History:
             for o in origins
         }
         late = {at(o): n for o, n in Counter(hour for hour, _ in taken).items() if o < h}
-        self.closed[at(h)] = BucketFacts(
+        self.closed[at(h)] = BucketCounts(
             hour_s=at(h),
             grade=Grade.PROVED,
             events=len(taken),
@@ -108,20 +108,20 @@ class History:
         sums = {at(h): [0, 0] for _, h, _ in self.audits}
         for n, (_, hour, count) in enumerate(self.audits):
             sums[at(hour)][0 if n < self.settled_next and hour < self.frontier else 1] += count
-        promised = {hour: Promised(*both) for hour, both in sums.items()}
+        promised = {hour: PromisedCounts(*both) for hour, both in sums.items()}
         return TypeFacts(
             event_type="click",
-            length_s=LENGTH,
-            frontier_s=at(self.frontier),
-            settled_next=AuditOffsets.from_offsets(self.settled_next),
-            alarm=(),
-            listed=dict(listed),
+            bucket_seconds=LENGTH,
+            oldest_open_s=at(self.frontier),
+            settled_below=AuditOffsets.from_offsets(self.settled_next),
+            proof_errors=(),
+            staged_rows=dict(listed),
             promised=promised,
             buckets=dict(self.closed),
         )
 
-    def books(self, *, cleaned: bool = False) -> Books:
-        return books_of(self.facts(cleaned=cleaned), [at(h) for h in range(HOURS)])
+    def books(self, *, cleaned: bool = False) -> TypeReconciliation:
+        return reconcile_type(self.facts(cleaned=cleaned), [at(h) for h in range(HOURS)])
 
 
 events = st.lists(
@@ -159,7 +159,7 @@ def test_every_history_adds_up(
         assert book.late == sum(b.late.get(at(hour), 0) for b in history.closed.values())
         assert (book.state == "open") == (hour >= history.frontier)
         assert book.waived == 0
-    assert total(books.hours)["staged"] == len(history.rows)
+    assert sum_accounts(books.hours)["staged"] == len(history.rows)
 
 
 def example() -> History:
@@ -202,44 +202,64 @@ def entry(facts: TypeFacts, hour: int, origin: int, **changes: int) -> TypeFacts
 
 
 def listed(facts: TypeFacts, key: tuple[int | None, int], rows: int) -> TypeFacts:
-    return dataclasses.replace(facts, listed={**facts.listed, key: rows})
+    return dataclasses.replace(facts, staged_rows={**facts.staged_rows, key: rows})
 
 
-PLANTED: list[tuple[str, Callable[[TypeFacts], TypeFacts], Stage]] = [
-    ("an event is missing in the files", lambda f: bucket(f, 0, file_records=3), Stage.WRITING),
-    ("an event too many was removed", lambda f: bucket(f, 0, duplicates_removed=4), Stage.WRITING),
+PLANTED: list[tuple[str, Callable[[TypeFacts], TypeFacts], ReconciliationStage]] = [
+    (
+        "an event is missing in the files",
+        lambda f: bucket(f, 0, file_records=3),
+        ReconciliationStage.WRITING,
+    ),
+    (
+        "an event too many was removed",
+        lambda f: bucket(f, 0, duplicates_removed=4),
+        ReconciliationStage.WRITING,
+    ),
     (
         "an event is missing in a bucket",
         lambda f: bucket(f, 0, events=3, file_records=3),
-        Stage.WRITING,
+        ReconciliationStage.WRITING,
     ),
-    ("a late event is not told", lambda f: bucket(f, 1, late={}), Stage.WRITING),
-    ("a late event is of another hour", lambda f: bucket(f, 1, late={at(1): 1}), Stage.WRITING),
-    ("evidence and books differ", lambda f: bucket(f, 0, promised=99), Stage.WRITING),
-    ("unaudited and books differ", lambda f: bucket(f, 0, unaudited=0), Stage.WRITING),
-    ("more events than rows", lambda f: entry(f, 1, 0, rows=0), Stage.WRITING),
-    ("rows were listed after the seal", lambda f: listed(f, (at(0), at(0)), 8), Stage.LISTING),
+    ("a late event is not told", lambda f: bucket(f, 1, late={}), ReconciliationStage.WRITING),
+    (
+        "a late event is of another hour",
+        lambda f: bucket(f, 1, late={at(1): 1}),
+        ReconciliationStage.WRITING,
+    ),
+    ("evidence and books differ", lambda f: bucket(f, 0, promised=99), ReconciliationStage.WRITING),
+    (
+        "unaudited and books differ",
+        lambda f: bucket(f, 0, unaudited=0),
+        ReconciliationStage.WRITING,
+    ),
+    ("more events than rows", lambda f: entry(f, 1, 0, rows=0), ReconciliationStage.WRITING),
+    (
+        "rows were listed after the seal",
+        lambda f: listed(f, (at(0), at(0)), 8),
+        ReconciliationStage.LISTING,
+    ),
     (
         "a closed bucket is unknown",
         lambda f: dataclasses.replace(f, buckets={at(1): f.buckets[at(1)]}),
-        Stage.LISTING,
+        ReconciliationStage.LISTING,
     ),
-    ("a promise was called kept", lambda f: entry(f, 0, 0, promised=9), Stage.PROOF),
-    ("an event of nobody", lambda f: entry(f, 1, 1, promised=1), Stage.PROOF),
+    ("a promise was called kept", lambda f: entry(f, 0, 0, promised=9), ReconciliationStage.PROOF),
+    ("an event of nobody", lambda f: entry(f, 1, 1, promised=1), ReconciliationStage.PROOF),
     (
         "unaudited is not named",
         lambda f: entry(entry(f, 0, 0, unaudited=0), 1, 0, promised=0),
-        Stage.PROOF,
+        ReconciliationStage.PROOF,
     ),
 ]
 
 
 @pytest.mark.parametrize(("plant", "stage"), [p[1:] for p in PLANTED], ids=[p[0] for p in PLANTED])
 def test_a_difference_that_is_planted_names_its_stage(
-    plant: Callable[[TypeFacts], TypeFacts], stage: Stage
+    plant: Callable[[TypeFacts], TypeFacts], stage: ReconciliationStage
 ) -> None:
     facts = plant(example().facts())
-    books = books_of(facts, [at(h) for h in range(HOURS)])
+    books = reconcile_type(facts, [at(h) for h in range(HOURS)])
     assert stage in {d.stage for d in books.differences}, [str(d) for d in books.differences]
 
 
@@ -254,12 +274,12 @@ def test_a_row_lost_between_taking_in_and_writing_is_always_told(
     hour = (data.draw(st.sampled_from(filled)) - FIRST) // LENGTH
     events_in = facts.buckets[at(hour)].events
     lost = bucket(facts, hour, events=events_in - 1, file_records=events_in - 1)
-    assert books_of(lost, [at(h) for h in range(HOURS)]).differences
+    assert reconcile_type(lost, [at(h) for h in range(HOURS)]).differences
 
 
 def test_what_a_bucket_was_closed_without_is_waived_and_no_difference() -> None:
     facts = entry(example().facts(), 0, 0, promised=9)
-    books = books_of(bucket(facts, 0, grade=Grade.TIMED_OUT), [at(0)])
+    books = reconcile_type(bucket(facts, 0, grade=Grade.TIMED_OUT), [at(0)])
     assert books.differences == ()
     assert books.hours[0].waived == 2  # nine and one late are promised, seven and one rows came
     assert books.hours[0].state == "timed_out"
@@ -267,8 +287,12 @@ def test_what_a_bucket_was_closed_without_is_waived_and_no_difference() -> None:
 
 def test_promises_of_an_open_hour_are_on_their_way_unless_the_last_proof_failed() -> None:
     facts = example().facts()
-    facts = dataclasses.replace(facts, promised={**facts.promised, at(2): Promised(0, 5)})
-    assert books_of(facts, [at(2)]).hours[0].on_its_way == 4
-    assert books_of(facts, [at(2)]).differences == ()
-    (difference,) = books_of(dataclasses.replace(facts, alarm=("range …",)), [at(2)]).differences
-    assert difference.stage is Stage.ARRIVAL and difference.hour == str(Hour(at(2), LENGTH))
+    facts = dataclasses.replace(facts, promised={**facts.promised, at(2): PromisedCounts(0, 5)})
+    assert reconcile_type(facts, [at(2)]).hours[0].on_its_way == 4
+    assert reconcile_type(facts, [at(2)]).differences == ()
+    (difference,) = reconcile_type(
+        dataclasses.replace(facts, proof_errors=("range …",)), [at(2)]
+    ).differences
+    assert difference.stage is ReconciliationStage.ARRIVAL and difference.hour == str(
+        Hour(at(2), LENGTH)
+    )

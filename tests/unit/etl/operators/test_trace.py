@@ -12,26 +12,32 @@ from tests.support.records import HOUR, audit_record, tailer
 from tests.support.tracing import EVENT, POSITION, TYPE, Servers
 
 from hourmark.errors import UsageError
-from hourmark_etl.operators.tracing.found import Facts
-from hourmark_etl.operators.tracing.question import (
-    HostSays,
-    OfEvent,
-    OfPlace,
-    OfRecord,
-    Question,
-    parsed,
-    told_by_host,
+from hourmark_etl.operators.tracing.query import (
+    EventQuery,
+    FilePositionQuery,
+    HostTrace,
+    KafkaRecordQuery,
+    TraceQuery,
+    parse_host_trace,
+    parse_query,
 )
-from hourmark_etl.operators.tracing.story import State, Step, Story, Verdict, told
-from hourmark_etl.operators.tracing.walk import Walk, Window
+from hourmark_etl.operators.tracing.results import TraceResults
+from hourmark_etl.operators.tracing.summary import (
+    StepState,
+    TraceStep,
+    TraceSummary,
+    TraceVerdict,
+    summarize_trace,
+)
+from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 
-PLACE = OfPlace("web", "/log", POSITION)
-AN_EVENT = OfEvent(EVENT, TYPE)
-QUESTIONS: list[Question] = [
+PLACE = FilePositionQuery("web", "/log", POSITION)
+AN_EVENT = EventQuery(EVENT, TYPE)
+QUESTIONS: list[TraceQuery] = [
     PLACE,
     AN_EVENT,
-    OfRecord("events.click", 0, 7),
-    OfRecord("edge.events.click", 0, 9),
+    KafkaRecordQuery("events.click", 0, 7),
+    KafkaRecordQuery("edge.events.click", 0, 9),
 ]
 
 
@@ -47,26 +53,33 @@ def servers() -> Servers:
     return made
 
 
-def walked(servers: Servers, question: Question = AN_EVENT) -> Facts:
-    return Walk(servers, servers, HOUR.length_s, Window(since_ms=0, until_ms=1 << 45)).of(question)
+def walked(servers: Servers, question: TraceQuery = AN_EVENT) -> TraceResults:
+    return EventTracer(
+        servers, servers, HOUR.length_s, SendWindow(since_ms=0, until_ms=1 << 45)
+    ).trace(question)
 
 
-def story(servers: Servers, question: Question = AN_EVENT, host: HostSays | None = None) -> Story:
-    return told(walked(servers, question), host)
+def story(
+    servers: Servers, question: TraceQuery = AN_EVENT, host: HostTrace | None = None
+) -> TraceSummary:
+    return summarize_trace(walked(servers, question), host)
 
 
-def step(found: Story, name: str) -> Step:
+def step(found: TraceSummary, name: str) -> TraceStep:
     (one,) = (s for s in found.steps if s.name == name)
     return one
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=str)
 def test_every_way_to_name_it_tells_the_same_of_every_step(
-    servers: Servers, question: Question
+    servers: Servers, question: TraceQuery
 ) -> None:
     found = story(servers, question)
     assert [s for s in found.steps if s.name != "reported"] == [*story(servers).steps]
-    assert (found.verdict, {s.state for s in found.steps}) == (Verdict.IN_BUCKET, {State.YES})
+    assert (found.verdict, {s.state for s in found.steps}) == (
+        TraceVerdict.IN_BUCKET,
+        {StepState.YES},
+    )
     assert (
         "part-00000.avro, record 4 from 0; bucket 2027-01-15T08, closed as proved"
         in step(found, "bucket").what
@@ -86,26 +99,30 @@ def test_every_way_to_name_it_tells_the_same_of_every_step(
 
 def test_each_place_of_its_way_is_told_with_what_comes_next() -> None:
     servers = Servers()
-    assert story(servers).verdict is Verdict.NOT_FOUND
+    assert story(servers).verdict is TraceVerdict.NOT_FOUND
     servers.write()
     found = story(servers)
-    assert (found.verdict, step(found, "acknowledged").state) == (Verdict.IN_KAFKA, State.NO)
-    assert "nobody was told" in step(found, "acknowledged").what
+    assert (found.verdict, step(found, "acknowledged").state) == (
+        TraceVerdict.IN_KAFKA,
+        StepState.NO,
+    )
+    assert "it was never acknowledged" in step(found, "acknowledged").what
     assert "the mirror copies from offset 0" in step(found, "mirrored").what
     servers.acknowledge()
     servers.copy()
     found = story(servers)
     assert (
-        found.verdict is Verdict.MIRRORED
-        and "staging goes on from offset 0" in step(found, "staged").what
+        found.verdict is TraceVerdict.MIRRORED
+        and "staging continues from offset 0" in step(found, "staged").what
     )
     servers.stage()
     found = story(servers)
     assert (
-        found.verdict is Verdict.STAGED and "listed for no bucket yet" in step(found, "staged").what
+        found.verdict is TraceVerdict.STAGED
+        and "listed for no bucket yet" in step(found, "staged").what
     )
     assert (
-        step(found, "bucket").state is State.NO
+        step(found, "bucket").state is StepState.NO
         and "next hour of click to close is 2027-01-15T08" in step(found, "bucket").what
     )
     assert "hourmark bucket why click 2027-01-15T08" in found.next_step
@@ -117,8 +134,8 @@ def test_one_cluster_has_no_step_of_a_mirror() -> None:
     servers.write()
     servers.stage()
     found = story(servers)
-    assert found.verdict is Verdict.STAGED and "mirrored" not in {s.name for s in found.steps}
-    assert step(found, "edge").state is State.YES
+    assert found.verdict is TraceVerdict.STAGED and "mirrored" not in {s.name for s in found.steps}
+    assert step(found, "edge").state is StepState.YES
 
 
 def test_an_event_that_came_late_is_told_so(servers: Servers) -> None:
@@ -138,23 +155,23 @@ def test_a_dead_letter_says_why() -> None:
 @pytest.mark.parametrize(
     ("away", "verdict"),
     [
-        ({"buckets"}, Verdict.STAGED),
-        ({"buckets", "ledger"}, Verdict.MIRRORED),
-        ({"buckets", "ledger", "central", "mirror"}, Verdict.IN_KAFKA),
-        ({"buckets", "ledger", "central", "mirror", "edge"}, Verdict.UNKNOWN),
-        ({"edge", "audit", "central", "mirror"}, Verdict.IN_BUCKET),
-        ({"ledger", "edge", "central"}, Verdict.IN_BUCKET),
+        ({"buckets"}, TraceVerdict.STAGED),
+        ({"buckets", "ledger"}, TraceVerdict.MIRRORED),
+        ({"buckets", "ledger", "central", "mirror"}, TraceVerdict.IN_KAFKA),
+        ({"buckets", "ledger", "central", "mirror", "edge"}, TraceVerdict.UNKNOWN),
+        ({"edge", "audit", "central", "mirror"}, TraceVerdict.IN_BUCKET),
+        ({"ledger", "edge", "central"}, TraceVerdict.IN_BUCKET),
     ],
 )
 def test_a_server_that_is_away_is_named_and_the_others_answer(
-    servers: Servers, away: set[str], verdict: Verdict
+    servers: Servers, away: set[str], verdict: TraceVerdict
 ) -> None:
     servers.away = frozenset(away)
     found = story(servers)
     assert found.verdict is verdict
-    unreachable = {s.name for s in found.steps if s.state is State.UNREACHABLE}
+    unreachable = {s.name for s in found.steps if s.state is StepState.UNREACHABLE}
     assert ("bucket" in unreachable) == ("buckets" in away)
-    assert all("did not answer" in s.what for s in found.steps if s.state is State.UNREACHABLE)
+    assert all("did not answer" in s.what for s in found.steps if s.state is StepState.UNREACHABLE)
 
 
 def test_what_the_edge_does_not_tell_any_more_is_found_on_the_central_cluster(
@@ -164,15 +181,21 @@ def test_what_the_edge_does_not_tell_any_more_is_found_on_the_central_cluster(
     servers.next_staged = 0
     servers.away = frozenset({"edge"})
     found = story(servers)
-    assert (found.verdict, step(found, "acknowledged").state) == (Verdict.MIRRORED, State.YES)
+    assert (found.verdict, step(found, "acknowledged").state) == (
+        TraceVerdict.MIRRORED,
+        StepState.YES,
+    )
 
 
 def test_what_retention_took_is_not_found_and_not_lost(servers: Servers) -> None:
     servers.edge = servers.central = servers.audit = servers.row = servers.in_bucket = None
     servers.partly = frozenset({"edge", "audit"})
     found = story(servers)
-    assert (found.verdict, step(found, "edge").state) == (Verdict.NOT_FOUND, State.NOT_FOUND)
-    assert "not to say that it is lost" in found.summary
+    assert (found.verdict, step(found, "edge").state) == (
+        TraceVerdict.NOT_FOUND,
+        StepState.NOT_FOUND,
+    )
+    assert "does not mean that it is lost" in found.summary
 
 
 def test_a_bucket_is_told_when_kafka_holds_nothing_any_more(servers: Servers) -> None:
@@ -180,35 +203,37 @@ def test_a_bucket_is_told_when_kafka_holds_nothing_any_more(servers: Servers) ->
     servers.partly = frozenset({"edge", "central", "audit"})
     found = story(servers)
     assert (found.verdict, step(found, "acknowledged").state) == (
-        Verdict.IN_BUCKET,
-        State.NOT_ASKED,
+        TraceVerdict.IN_BUCKET,
+        StepState.NOT_ASKED,
     )
 
 
 @pytest.mark.parametrize("question", [PLACE, AN_EVENT], ids=str)
-def test_a_row_whose_bucket_closed_without_it_is_lost(servers: Servers, question: Question) -> None:
+def test_a_row_whose_bucket_closed_without_it_is_lost(
+    servers: Servers, question: TraceQuery
+) -> None:
     servers.in_bucket = None
     found = story(servers, question)
-    assert found.verdict is Verdict.LOST and "no bucket has it" in step(found, "lost").what
+    assert found.verdict is TraceVerdict.LOST and "no bucket has it" in step(found, "lost").what
 
 
 def test_a_row_that_came_after_its_hour_had_closed_waits_for_the_next(servers: Servers) -> None:
     servers.in_bucket = None
     assert servers.row is not None
     servers.row = dataclasses.replace(servers.row, listed=None)
-    assert story(servers).verdict is Verdict.STAGED
+    assert story(servers).verdict is TraceVerdict.STAGED
 
 
 def test_a_row_whose_bucket_is_frozen_and_not_closed_yet_is_staged(servers: Servers) -> None:
     servers.in_bucket, servers.frontier = None, HOUR
-    assert story(servers).verdict is Verdict.STAGED
+    assert story(servers).verdict is TraceVerdict.STAGED
 
 
 def test_what_staging_has_passed_and_nobody_has_is_lost(servers: Servers) -> None:
     servers.row = servers.in_bucket = None
     found = story(servers)
     assert (
-        found.verdict is Verdict.LOST
+        found.verdict is TraceVerdict.LOST
         and "staging has passed its record, at 10" in step(found, "lost").what
     )
 
@@ -217,7 +242,7 @@ def test_what_the_mirror_has_passed_and_did_not_copy_is_lost(servers: Servers) -
     servers.row = servers.in_bucket = servers.central = None
     found = story(servers)
     assert (
-        found.verdict is Verdict.LOST
+        found.verdict is TraceVerdict.LOST
         and "the mirror has passed its record, at 8" in step(found, "lost").what
     )
 
@@ -228,23 +253,23 @@ def test_nothing_is_called_lost_while_a_place_was_not_seen_whole(
 ) -> None:
     servers.row = servers.in_bucket = None
     servers.partly = frozenset({unsure})
-    assert story(servers).verdict is Verdict.MIRRORED
+    assert story(servers).verdict is TraceVerdict.MIRRORED
     servers.partly, servers.away = frozenset(), frozenset({unsure})
-    assert story(servers).verdict is Verdict.MIRRORED
+    assert story(servers).verdict is TraceVerdict.MIRRORED
 
 
 def test_what_is_taken_in_while_a_trace_looks_is_not_called_lost(
     servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row, bucket, staging = servers.row, servers.in_bucket, servers.staging
+    row, bucket, staging = servers.row, servers.in_bucket, servers.staging_offset
     servers.row = servers.in_bucket = None
 
     def meanwhile(central: object) -> object:
         servers.row, servers.in_bucket = row, bucket
         return staging(central)  # type: ignore[arg-type]  # what the walk asks for
 
-    monkeypatch.setattr(servers, "staging", meanwhile)
-    assert story(servers).verdict is Verdict.IN_BUCKET
+    monkeypatch.setattr(servers, "staging_offset", meanwhile)
+    assert story(servers).verdict is TraceVerdict.IN_BUCKET
 
 
 @pytest.mark.parametrize(
@@ -255,10 +280,10 @@ def test_a_later_line_of_a_record_is_told_as_that_record(
     servers: Servers, blanks: int | None, more: str
 ) -> None:
     servers.acknowledge(blanks=blanks)
-    facts = walked(servers, OfPlace("a" * 32, "b" * 32, POSITION + 1, 0))
+    facts = walked(servers, FilePositionQuery("a" * 32, "b" * 32, POSITION + 1, 0))
     assert (facts.begins_at, facts.event_id) == (POSITION, EVENT)
-    assert told(facts).verdict is Verdict.IN_BUCKET
-    assert told(facts).summary == (
+    assert summarize_trace(facts).verdict is TraceVerdict.IN_BUCKET
+    assert summarize_trace(facts).summary == (
         f"a later line of the record that begins at byte 5{more}; that record is: in a "
         "closed bucket"
     )
@@ -266,9 +291,10 @@ def test_a_later_line_of_a_record_is_told_as_that_record(
 
 def test_a_place_in_an_acknowledged_range_before_its_first_record_says_so(servers: Servers) -> None:
     servers.acknowledge(blanks=1)
-    found = story(servers, OfPlace("a" * 32, "b" * 32, POSITION - 1, 0))
+    found = story(servers, FilePositionQuery("a" * 32, "b" * 32, POSITION - 1, 0))
     assert (
-        found.verdict is Verdict.ACKNOWLEDGED and "A blank line makes no record" in found.next_step
+        found.verdict is TraceVerdict.ACKNOWLEDGED
+        and "A blank line makes no record" in found.next_step
     )
     assert "1 blank line" in step(found, "acknowledged").what
 
@@ -280,7 +306,7 @@ def test_another_host_file_generation_or_offset_is_another_place(
     servers: Servers, change: dict[str, object]
 ) -> None:
     # fields
-    assert story(servers, dataclasses.replace(PLACE, **change)).verdict is Verdict.NOT_FOUND  # type: ignore[arg-type]
+    assert story(servers, dataclasses.replace(PLACE, **change)).verdict is TraceVerdict.NOT_FOUND  # type: ignore[arg-type]
 
 
 def test_a_path_that_older_files_had_is_told(servers: Servers) -> None:
@@ -302,7 +328,7 @@ def test_what_a_places_host_last_said_is_told_with_its_losses() -> None:
     )
     found = story(servers, PLACE)
     assert (
-        found.verdict is Verdict.NOT_FOUND
+        found.verdict is TraceVerdict.NOT_FOUND
         and "has lost lines before they were read" in found.next_step
     )
     first, second = step(found, "reported").what.split("; tailer")
@@ -311,9 +337,9 @@ def test_what_a_places_host_last_said_is_told_with_its_losses() -> None:
         and "had caught up at 2027-01-15T09:00:00.001Z, 20 bytes pending; received at" in first
     )
     assert "70 bytes lost before they were read, 2 occasions of unknown loss" in second
-    unheard = step(story(servers, OfPlace("nobody", "/log", 5)), "reported")
+    unheard = step(story(servers, FilePositionQuery("nobody", "/log", 5)), "reported")
     assert (
-        unheard.state is State.NO
+        unheard.state is StepState.NO
         and "no tailer of that host id or name has ever reported" in unheard.what
     )
 
@@ -325,68 +351,81 @@ def test_a_place_whose_audit_record_is_gone_is_found_in_the_buckets_of_the_hours
     servers.partly = frozenset({"edge", "central", "audit"})
     old = dataclasses.replace(PLACE, event_type=TYPE)
 
-    def of(since_ms: int) -> Facts:
-        window = Window(since_ms=since_ms, until_ms=HOUR.end_ms + 3 * 3_600_000)
-        return Walk(servers, servers, HOUR.length_s, window).of(old)
+    def of(since_ms: int) -> TraceResults:
+        window = SendWindow(since_ms=since_ms, until_ms=HOUR.end_ms + 3 * 3_600_000)
+        return EventTracer(servers, servers, HOUR.length_s, window).trace(old)
 
     before = of((HOUR.start_s - 7200) * 1000)
-    assert told(before).verdict is Verdict.IN_BUCKET and before.event_id == EVENT
-    after = told(of(HOUR.end_ms))
-    assert after.verdict is Verdict.NOT_FOUND
+    assert summarize_trace(before).verdict is TraceVerdict.IN_BUCKET and before.event_id == EVENT
+    after = summarize_trace(of(HOUR.end_ms))
+    assert after.verdict is TraceVerdict.NOT_FOUND
     assert (
         "closed buckets of click from 2027-01-15T09 to 2027-01-15T12" in step(after, "bucket").what
     )
     with pytest.raises(UsageError, match="--since and --until"):
         of(0)
     servers.away = frozenset({"buckets"})
-    assert told(of(HOUR.end_ms)).verdict is Verdict.UNKNOWN
+    assert summarize_trace(of(HOUR.end_ms)).verdict is TraceVerdict.UNKNOWN
 
 
 def test_a_batch_of_the_api_holds_no_place_of_a_file() -> None:
-    assert not PLACE.is_in(audit_record(kind="batch")) and PLACE.is_in(audit_record())
+    assert not PLACE.matches_range(audit_record(kind="batch")) and PLACE.matches_range(
+        audit_record()
+    )
 
 
 def test_what_waits_on_its_host_is_told_as_its_host_says() -> None:
-    host = HostSays("spooled", "/log", "`hourmark tail status`", 2)
+    host = HostTrace("spooled", "/log", "`hourmark tail status`", 2)
     found = story(Servers(), PLACE, host)
-    assert (found.verdict, found.next_step) == (Verdict.ON_HOST, "`hourmark tail status`")
+    assert (found.verdict, found.next_step) == (TraceVerdict.ON_HOST, "`hourmark tail status`")
     assert "losses were noted 2 times" in step(found, "host").what
-    nowhere = told(Facts(mirrored=True), dataclasses.replace(host, stage="no_such_line"))
-    assert (nowhere.verdict, nowhere.next_step) == (Verdict.NOT_FOUND, "`hourmark tail status`")
+    nowhere = summarize_trace(
+        TraceResults(is_mirrored=True), dataclasses.replace(host, stage="no_such_line")
+    )
+    assert (nowhere.verdict, nowhere.next_step) == (
+        TraceVerdict.NOT_FOUND,
+        "`hourmark tail status`",
+    )
 
 
 def test_an_acknowledgement_that_the_host_missed_counts(servers: Servers) -> None:
-    assert story(servers, PLACE, HostSays("spooled", "/log", "", 0)).verdict is Verdict.IN_BUCKET
+    assert (
+        story(servers, PLACE, HostTrace("spooled", "/log", "", 0)).verdict is TraceVerdict.IN_BUCKET
+    )
 
 
 def test_a_record_of_a_topic_made_anew_is_not_taken_for_the_staged_one(servers: Servers) -> None:
     assert servers.central is not None
     servers.central = dataclasses.replace(servers.central, event_id=type(EVENT)(bytes(16)))
-    assert step(story(servers), "mirrored").state is State.NO
+    assert step(story(servers), "mirrored").state is StepState.NO
 
 
 @pytest.mark.parametrize("topic", ["hourmark.audit", "other.events.click", "logs"])
 def test_other_topics_are_wrong_use(servers: Servers, topic: str) -> None:
     with pytest.raises(UsageError, match=r"no topic of events.*edge\.events\.TYPE"):
-        walked(servers, OfRecord(topic, 0, 1))
+        walked(servers, KafkaRecordQuery(topic, 0, 1))
 
 
 def test_an_offset_that_holds_nothing_is_not_found(servers: Servers) -> None:
-    assert story(servers, OfRecord("events.click", 0, 8)).verdict is Verdict.NOT_FOUND
+    assert story(servers, KafkaRecordQuery("events.click", 0, 8)).verdict is TraceVerdict.NOT_FOUND
 
 
 def test_questions_are_read() -> None:
-    assert parsed(str(EVENT), TYPE, None) == AN_EVENT
-    assert parsed("events.end-song:3:12", None, None) == OfRecord("events.end-song", 3, 12)
-    assert parsed("web-1:/var/log/a:b.log:98", None, 2) == OfPlace(
+    assert parse_query(str(EVENT), TYPE, None) == AN_EVENT
+    assert parse_query("events.end-song:3:12", None, None) == KafkaRecordQuery(
+        "events.end-song", 3, 12
+    )
+    assert parse_query("web-1:/var/log/a:b.log:98", None, 2) == FilePositionQuery(
         "web-1", "/var/log/a:b.log", 98, 2
     )
-    assert parsed(f"{'a' * 32}:{'b' * 32}:0", None, None) == OfPlace("a" * 32, "b" * 32, 0)
+    assert parse_query(f"{'a' * 32}:{'b' * 32}:0", None, None) == FilePositionQuery(
+        "a" * 32, "b" * 32, 0
+    )
     for wrong in ("", "/var/log/app.log:12", "web-1:/log", "events.click:1"):
         with pytest.raises(UsageError, match="names nothing to trace"):
-            parsed(wrong, None, None)
+            parse_query(wrong, None, None)
     with pytest.raises(UsageError, match="--type"):
-        parsed(str(EVENT), None, None)
+        parse_query(str(EVENT), None, None)
 
 
 def test_what_the_hosts_tool_printed_is_read() -> None:
@@ -401,9 +440,15 @@ def test_what_the_hosts_tool_printed_is_read() -> None:
         "losses": 0,
         "next": "do",
     }
-    says = HostSays("acknowledged", "/log", "do", 0)
-    assert told_by_host(json.dumps(printed)) == (OfPlace("a" * 32, "b" * 32, 5, 1), says)
-    assert told_by_host(json.dumps(printed | {"file_id": None, "generation": None})) == (None, says)
+    says = HostTrace("acknowledged", "/log", "do", 0)
+    assert parse_host_trace(json.dumps(printed)) == (
+        FilePositionQuery("a" * 32, "b" * 32, 5, 1),
+        says,
+    )
+    assert parse_host_trace(json.dumps(printed | {"file_id": None, "generation": None})) == (
+        None,
+        says,
+    )
     for wrong in ("", "[]", "{}", "acknowledged: …"):
         with pytest.raises(UsageError, match="--from"):
-            told_by_host(wrong)
+            parse_host_trace(wrong)

@@ -24,7 +24,7 @@ from hourmark.records.audit import Promise
 from hourmark.records.hours import Hour
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.operators.trace import trace
-from hourmark_etl.operators.tracing import topics
+from hourmark_etl.operators.tracing import kafka_search
 from hourmark_etl.storage import LocalDisk
 
 Run = Callable[..., Result]
@@ -34,8 +34,8 @@ Run = Callable[..., Result]
 def edge(monkeypatch: pytest.MonkeyPatch) -> Logs:
     """The one cluster; it is away until a test says otherwise."""
     made = Logs(is_away=True)
-    monkeypatch.setattr(topics, "Cluster", lambda *_: made)
-    monkeypatch.setattr(topics, "CommittedReader", lambda *_, **__: made)
+    monkeypatch.setattr(kafka_search, "Cluster", lambda *_: made)
+    monkeypatch.setattr(kafka_search, "CommittedReader", lambda *_, **__: made)
     return made
 
 
@@ -132,10 +132,12 @@ def lyon(file: Path, monkeypatch: pytest.MonkeyPatch) -> Logs:
         f"sqlite:///{file.parent}/ledger.sqlite", Hour.containing(tracing.AT_MS)
     ).close()
     sites = of_two_sites(file)
-    monkeypatch.setattr(topics, "Cluster", lambda settings, _: sites[settings.bootstrap])
-    monkeypatch.setattr(topics, "CommittedReader", lambda logs, *_, **__: logs)
+    monkeypatch.setattr(kafka_search, "Cluster", lambda settings, _: sites[settings.bootstrap])
+    monkeypatch.setattr(kafka_search, "CommittedReader", lambda logs, *_, **__: logs)
     monkeypatch.setattr(
-        topics, "MirrorPositions", lambda *_: SimpleNamespace(refresh=dict, close=lambda: None)
+        kafka_search,
+        "MirrorPositions",
+        lambda *_: SimpleNamespace(refresh=dict, close=lambda: None),
     )
     monkeypatch.setattr(
         "hourmark_etl.operators.trace.SystemClock",

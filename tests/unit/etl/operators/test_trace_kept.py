@@ -26,8 +26,8 @@ from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.operators.tracing.found import ById, ByPlace, ByPosition
-from hourmark_etl.operators.tracing.kept import Kept
+from hourmark_etl.operators.tracing.results import ByEventId, ByFilePosition, ByRangePosition
+from hourmark_etl.operators.tracing.storage_search import StorageSearch
 
 RANGE = RangeId(b"a range.")
 FILE = "b" * 32
@@ -55,8 +55,8 @@ def life(tmp_path: Path) -> Iterator[Life]:
 
 
 @pytest.fixture
-def kept(life: Life) -> Kept:
-    return Kept(lambda: life.database, life.storage, LENGTH_S, lambda _: None)
+def kept(life: Life) -> StorageSearch:
+    return StorageSearch(lambda: life.database, life.storage, LENGTH_S, lambda _: None)
 
 
 def close(life: Life, ids: Sequence[EventId] = IDS) -> None:
@@ -68,47 +68,51 @@ def close(life: Life, ids: Sequence[EventId] = IDS) -> None:
         writer.close()
 
 
-def position(number: int) -> ByPosition:
-    return ByPosition(RANGE, FILE, 0, number)
+def position(number: int) -> ByRangePosition:
+    return ByRangePosition(RANGE, FILE, 0, number)
 
 
 @pytest.mark.parametrize("number", [0, 99, 100, COUNT - 1])
-def test_a_staged_row_is_found_by_id_and_by_position(kept: Kept, number: int) -> None:
+def test_a_staged_row_is_found_by_id_and_by_position(kept: StorageSearch, number: int) -> None:
     by_id, by_position = (
-        kept.staged("click", FIRST, sought) for sought in (ById(IDS[number]), position(number))
+        kept.find_staged_row("click", FIRST, sought)
+        for sought in (ByEventId(IDS[number]), position(number))
     )
-    assert by_id.found == by_position.found and by_id.whole and by_position.whole
-    assert by_id.found is not None
-    assert (by_id.found.event_id, by_id.found.range_id, by_id.found.offset) == (
+    assert by_id.value == by_position.value and by_id.is_complete and by_position.is_complete
+    assert by_id.value is not None
+    assert (by_id.value.event_id, by_id.value.range_id, by_id.value.offset) == (
         IDS[number],
         RANGE,
         number,
     )
-    assert (by_id.found.hour, by_id.found.listed) == (FIRST, None)
+    assert (by_id.value.hour, by_id.value.listed) == (FIRST, None)
 
 
-def test_a_row_says_for_which_bucket_it_is_listed(life: Life, kept: Kept) -> None:
+def test_a_row_says_for_which_bucket_it_is_listed(life: Life, kept: StorageSearch) -> None:
     life.freeze("click")
-    found = kept.staged("click", FIRST, ById(IDS[0])).found
+    found = kept.find_staged_row("click", FIRST, ByEventId(IDS[0])).value
     assert found is not None and found.listed == FIRST
 
 
-def test_what_is_not_staged_is_not_found(kept: Kept) -> None:
+def test_what_is_not_staged_is_not_found(kept: StorageSearch) -> None:
     other = LineIds("a" * 32, FILE, 1).make(FIRST.start_s * 1000 + 50, 50, b"line")
-    assert kept.staged("click", FIRST, ById(other)).found is None
-    assert kept.staged("click", FIRST, position(COUNT)).found is None
-    assert kept.staged("click", FIRST, ByPosition(RangeId(bytes(8)), FILE, 0, 1)).found is None
-    assert kept.staged("view", FIRST, ById(IDS[0])).found is None
-    assert kept.bucket("click", FIRST, ById(IDS[0])).found is None
+    assert kept.find_staged_row("click", FIRST, ByEventId(other)).value is None
+    assert kept.find_staged_row("click", FIRST, position(COUNT)).value is None
+    assert (
+        kept.find_staged_row("click", FIRST, ByRangePosition(RangeId(bytes(8)), FILE, 0, 1)).value
+        is None
+    )
+    assert kept.find_staged_row("view", FIRST, ByEventId(IDS[0])).value is None
+    assert kept.find_bucket_record("click", FIRST, ByEventId(IDS[0])).value is None
 
 
 @pytest.mark.parametrize("number", [0, 1, 77, COUNT - 1])
 def test_a_record_of_a_bucket_is_found_with_file_and_row(
-    life: Life, kept: Kept, number: int
+    life: Life, kept: StorageSearch, number: int
 ) -> None:
     close(life)
-    for sought in (ById(IDS[number]), position(number)):
-        found = kept.bucket("click", FIRST, sought).found
+    for sought in (ByEventId(IDS[number]), position(number)):
+        found = kept.find_bucket_record("click", FIRST, sought).value
         assert found is not None
         assert (found.file, found.row) == (f"{FIRST.bucket_path('click')}/part-00000.avro", number)
         assert (found.hour, found.grade, found.event_id) == (FIRST, "proved", IDS[number])
@@ -117,40 +121,42 @@ def test_a_record_of_a_bucket_is_found_with_file_and_row(
 @pytest.mark.parametrize(
     ("place", "there"),
     [
-        (ByPlace("web", "/log", None, 7), True),
-        (ByPlace("a" * 32, FILE, 0, 7), True),
-        (ByPlace("db", "/log", None, 7), False),
-        (ByPlace("web", "/other", None, 7), False),
-        (ByPlace("web", "/log", 1, 7), False),
+        (ByFilePosition("web", "/log", None, 7), True),
+        (ByFilePosition("a" * 32, FILE, 0, 7), True),
+        (ByFilePosition("db", "/log", None, 7), False),
+        (ByFilePosition("web", "/other", None, 7), False),
+        (ByFilePosition("web", "/log", 1, 7), False),
     ],
 )
 def test_a_record_of_a_bucket_is_found_by_the_name_of_its_file(
-    life: Life, kept: Kept, place: ByPlace, there: bool
+    life: Life, kept: StorageSearch, place: ByFilePosition, there: bool
 ) -> None:
     close(life)
-    found = kept.bucket("click", FIRST, place).found
+    found = kept.find_bucket_record("click", FIRST, place).value
     assert (found is not None and found.row == 7) == there
 
 
-def test_reports_of_a_host_are_known_by_its_name_and_of_no_other(life: Life, kept: Kept) -> None:
+def test_reports_of_a_host_are_known_by_its_name_and_of_no_other(
+    life: Life, kept: StorageSearch
+) -> None:
     life.report("web")
     life.stage()
-    reports = kept.reported("web").found
+    reports = kept.tailer_reports("web").value
     assert reports is not None and [(r.host_name, r.source) for r in reports] == [("web", "app")]
-    assert kept.reported("db").found is None
+    assert kept.tailer_reports("db").value is None
 
 
-def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: Kept) -> None:
+def test_a_file_that_is_not_sorted_hides_nothing(life: Life, kept: StorageSearch) -> None:
     close(life, [*IDS[100:], *IDS[:100]])
     rows = [
         found.row
         for event_id in IDS
-        if (found := kept.bucket("click", FIRST, ById(event_id)).found) is not None
+        if (found := kept.find_bucket_record("click", FIRST, ByEventId(event_id)).value) is not None
     ]
     assert rows == [*range(100, 200), *range(100)]
 
 
-def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: Kept) -> None:
+def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: StorageSearch) -> None:
     close(life)
     late = LineIds("a" * 32, FILE, 0).make(FIRST.start_s * 1000 + 500, 900, b"late")
     life.take_in("click", FIRST.next(), 1)
@@ -167,7 +173,7 @@ def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: Kept) -> None:
             update={"files": [told.files[0].model_copy(update={"name": "late-00000.avro"})]}
         ),
     )
-    found = kept.bucket("click", FIRST, ById(late)).found
+    found = kept.find_bucket_record("click", FIRST, ByEventId(late)).value
     assert found is not None and (found.hour, found.file) == (
         FIRST.next(),
         f"{folder}/late-00000.avro",
@@ -192,20 +198,20 @@ def rewrite(life: Life, told: Manifest) -> None:
 
 
 def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(
-    life: Life, kept: Kept
+    life: Life, kept: StorageSearch
 ) -> None:
     life.close("click")
     life.storage.write_new(f"{FIRST.bucket_path('click')}/part-00000.avro", b"no container")
-    found = kept.bucket("click", FIRST, ById(IDS[0]))
-    assert found.failed is not None and "hourmark bucket verify click" in found.failed
+    found = kept.find_bucket_record("click", FIRST, ByEventId(IDS[0]))
+    assert found.error is not None and "hourmark bucket verify click" in found.error
 
 
-def test_standing_and_positions_are_the_ledgers(life: Life, kept: Kept) -> None:
-    standing = kept.standing("click").found
+def test_standing_and_positions_are_the_ledgers(life: Life, kept: StorageSearch) -> None:
+    standing = kept.oldest_open_hour("click").value
     assert standing is not None and standing.hour == FIRST
-    assert kept.standing("other").found is None
-    assert kept.staging(Partition("events.click", 0)).found == COUNT
-    assert kept.staging(Partition("events.click", 1)).found is None
+    assert kept.oldest_open_hour("other").value is None
+    assert kept.staging_offset(Partition("events.click", 0)).value == COUNT
+    assert kept.staging_offset(Partition("events.click", 1)).value is None
 
 
 def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_to_be_missing(
@@ -220,19 +226,19 @@ def test_without_a_ledger_the_hours_own_bucket_is_read_and_later_ones_are_said_t
     def lost() -> Database:
         return open_existing_ledger(gone)
 
-    kept = Kept(lost, life.storage, LENGTH_S, lambda _: None)
-    found = kept.bucket("click", FIRST, ById(IDS[5]))
-    assert found.found is not None and found.found.row == 5
-    absent = kept.bucket("click", FIRST.next(), ById(IDS[5]))
-    assert (absent.found, absent.whole, absent.failed) == (
+    kept = StorageSearch(lost, life.storage, LENGTH_S, lambda _: None)
+    found = kept.find_bucket_record("click", FIRST, ByEventId(IDS[5]))
+    assert found.value is not None and found.value.row == 5
+    absent = kept.find_bucket_record("click", FIRST.next(), ByEventId(IDS[5]))
+    assert (absent.value, absent.is_complete, absent.error) == (
         None,
         False,
         None,
-    ) and "later ones were not looked into" in absent.where
+    ) and "later buckets, which may have it as a late event, were not searched" in absent.searched
     for step in (
-        kept.standing("click"),
-        kept.staged("click", FIRST, ById(IDS[5])),
-        kept.staging(Partition("events.click", 0)),
+        kept.oldest_open_hour("click"),
+        kept.find_staged_row("click", FIRST, ByEventId(IDS[5])),
+        kept.staging_offset(Partition("events.click", 0)),
     ):
-        assert step.failed is not None and "there is no ledger at" in step.failed
+        assert step.error is not None and "there is no ledger at" in step.error
     kept.close()

@@ -30,7 +30,7 @@ from hourmark_etl.recovery.offset_records import (
     read_offset_records,
     record_lost_ends,
 )
-from hourmark_etl.staging.verified import digest_of
+from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import BadBlocks, StorageError
 
 
@@ -67,7 +67,9 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     content = OffsetRecord(
         format=1, ledger=ledger, commit=1, checks=found.checks, gaps=(gap,)
     ).encode()
-    world.storage.write_new(f"_ledger/offsets-{ledger}-{digest_of(content).hex()}.json", content)
+    world.storage.write_new(
+        f"_ledger/offsets-{ledger}-{compute_digest(content).hex()}.json", content
+    )
     both = read_offset_records(world.storage, ledger)
     assert (both.commit, both.checks, both.gaps) == (
         found.commit,

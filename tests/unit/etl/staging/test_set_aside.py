@@ -18,8 +18,8 @@ from hourmark.records.manifest import Grade
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.set_aside import (
     KEPT_MS,
-    forget_set_aside,
-    list_set_aside,
+    assign_set_aside_to_buckets,
+    delete_old_set_aside_rows,
     listed_set_aside,
     mark_reviewed,
     put_set_aside,
@@ -73,7 +73,7 @@ def test_each_record_is_counted_by_one_bucket(database: Database) -> None:
     put(database, CLICK, dataclasses.replace(CLICK, event_type="view", topic="edge.events.view"))
     for hour_s in (3600, 7200):
         with database.transaction(database.acquire("closer")) as connection:
-            list_set_aside(connection, {"click": hour_s})
+            assign_set_aside_to_buckets(connection, {"click": hour_s})
     assert listed_set_aside(database, {("click", 3600), ("click", 7200), ("view", 3600)}) == {
         ("click", 3600): [CLICK]
     }
@@ -100,13 +100,13 @@ def test_records_of_a_span_are_left_out_when_its_file_is_staged_again(database: 
 def test_rows_that_a_bucket_has_counted_for_long_are_forgotten(database: Database) -> None:
     put(database, CLICK)
     lease = database.acquire("closer")
-    forget_set_aside(database, lease, 2 + KEPT_MS)
+    delete_old_set_aside_rows(database, lease, 2 + KEPT_MS)
     assert len(set_aside_rows(database)) == 1, "no bucket counts it yet"
     with database.transaction(lease) as connection:
-        list_set_aside(connection, {"click": 3600})
-    forget_set_aside(database, lease, KEPT_MS)
+        assign_set_aside_to_buckets(connection, {"click": 3600})
+    delete_old_set_aside_rows(database, lease, KEPT_MS)
     assert len(set_aside_rows(database)) == 1
-    forget_set_aside(database, lease, 2 + KEPT_MS)
+    delete_old_set_aside_rows(database, lease, 2 + KEPT_MS)
     assert set_aside_rows(database) == []
 
 

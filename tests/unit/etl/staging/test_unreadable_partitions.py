@@ -74,7 +74,7 @@ def test_pauses_between_tries_grow_to_a_limit_and_begin_again_at_another_offset(
     for _ in range(12):
         error = ReadError(topic="t", partition=0, offset=7, reason="damaged", since_ms=1_000)
         record_errors(world.database, lease, [error])
-        pauses.append(read_errors(world.database)[error.of].again_at_ms - 1_000)
+        pauses.append(read_errors(world.database)[error.topic_partition].again_at_ms - 1_000)
     assert pauses[:3] == [2_000, 4_000, 8_000]
     assert pauses[-1] == 300_000
     record_errors(

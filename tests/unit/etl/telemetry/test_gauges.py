@@ -29,13 +29,13 @@ from hourmark_etl.ledger.overview import FixedHours, fixed_hours
 from hourmark_etl.model import AUDIT, HourState, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,
-    gauges_of,
-    open_ages_s,
-    slowest,
-    staged_of,
+    compute_gauges,
+    count_batch_events,
+    oldest_open_ages_s,
+    slowest_source,
     watermarks_ms,
 )
-from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Staged
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, BatchCounts
 
 OPEN = {"click": FixedHours(HOUR.start_s, HOUR.start_s)}
 SERVICE, TAILER = service(), tailer(pending_bytes=7, lost_bytes=3, unknown_losses=2)
@@ -50,8 +50,8 @@ def batch(*groups: tuple[str, int, int]) -> StagedBatch:
     )
 
 
-def staged(fixed: dict[str, FixedHours], *groups: tuple[str, int, int]) -> Staged:
-    return staged_of(batch(*groups), fixed, 3600, 1.0, END)
+def staged(fixed: dict[str, FixedHours], *groups: tuple[str, int, int]) -> BatchCounts:
+    return count_batch_events(batch(*groups), fixed, 3600, 1.0, END)
 
 
 def test_events_of_the_open_hour_and_later_ones_are_timely() -> None:
@@ -128,9 +128,9 @@ def test_the_slowest_source_is_one_that_a_type_awaits() -> None:
     other = dataclasses.replace(never, source="of no type")
     gone = dataclasses.replace(never, goodbye=True)
     slow = tailer(host_id="v" * 32, caught_up_at_ms=END - 9 * 3_600_000)
-    assert slowest([frontier()], [SERVICE, TAILER, slow, other, gone]) == slow
-    assert slowest([frontier()], [SERVICE, TAILER, slow, never]) == never
-    assert slowest([frontier()], []) is None
+    assert slowest_source([frontier()], [SERVICE, TAILER, slow, other, gone]) == slow
+    assert slowest_source([frontier()], [SERVICE, TAILER, slow, never]) == never
+    assert slowest_source([frontier()], []) is None
 
 
 def test_who_said_goodbye_or_was_waived_holds_no_watermark_back() -> None:
@@ -141,10 +141,10 @@ def test_who_said_goodbye_or_was_waived_holds_no_watermark_back() -> None:
 
 def test_the_oldest_hours_that_have_ended_are_shown() -> None:
     types = [frontier(f"t{n}", Hour(HOUR.start_s - 3600 * n)) for n in range(OLDEST_SHOWN + 5)]
-    ages = open_ages_s(types, HOUR.start_s * 1000)
+    ages = oldest_open_ages_s(types, HOUR.start_s * 1000)
     assert len(ages) == OLDEST_SHOWN
     assert next(iter(ages.items())) == (f"t{OLDEST_SHOWN + 4}", 3600.0 * (OLDEST_SHOWN + 3))
-    assert open_ages_s([frontier()], HOUR.start_s * 1000) == {}
+    assert oldest_open_ages_s([frontier()], HOUR.start_s * 1000) == {}
 
 
 def test_the_window_of_lags_is_five_minutes_long() -> None:
@@ -159,7 +159,7 @@ def test_how_things_stand_is_counted() -> None:
     waived = dataclasses.replace(TAILER, host_id="u" * 32, waived=True)
     gone = dataclasses.replace(TAILER, host_id="v" * 32, goodbye=True)
     types = [frontier(alarm=("range …",)), frontier("view", state=HourState.SEALED)]
-    found = gauges_of(
+    found = compute_gauges(
         types,
         [SERVICE, TAILER, waived, gone],
         set_aside=1,

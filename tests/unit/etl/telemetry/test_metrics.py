@@ -16,10 +16,10 @@ from tests.support.records import HOUR, manifest
 
 from hourmark.process.metrics_server import serve_metrics
 from hourmark.records.manifest import Grade
-from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, Gauges, Metrics, Staged
+from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, BatchCounts, EtlMetrics, GaugeValues
 
 
-def values(metrics: Metrics) -> dict[str, float]:
+def values(metrics: EtlMetrics) -> dict[str, float]:
     """Samples as a scraper reads them: `name{label=value}` → value."""
     found = {}
     for family in text_string_to_metric_families(generate_latest(metrics.registry).decode()):
@@ -29,14 +29,14 @@ def values(metrics: Metrics) -> dict[str, float]:
     return found
 
 
-def shown(metrics: Metrics, expected: dict[str, float]) -> None:
+def shown(metrics: EtlMetrics, expected: dict[str, float]) -> None:
     """These samples have these values; names less `hourmark_etl_`."""
     found = values(metrics)
     assert {name: found[f"hourmark_etl_{name}"] for name in expected} == expected
 
 
-def standing(ages: dict[str, float]) -> Gauges:
-    return Gauges(
+def standing(ages: dict[str, float]) -> GaugeValues:
+    return GaugeValues(
         types={"open": len(ages), "frozen": 0, "sealed": 0},
         oldest_open=ages,
         open_bucket_age=max(ages.values(), default=0.0),
@@ -54,7 +54,7 @@ def standing(ages: dict[str, float]) -> Gauges:
 
 
 def test_names_follow_the_conventions() -> None:
-    for family in text_string_to_metric_families(generate_latest(Metrics().registry).decode()):
+    for family in text_string_to_metric_families(generate_latest(EtlMetrics().registry).decode()):
         assert re.fullmatch(r"hourmark_etl_[a-z_]+", family.name)
         assert family.documentation.endswith("."), family.name
         assert not re.search(r"_(ms|minutes|hours|kb|mb)$", family.name), (
@@ -67,7 +67,7 @@ def test_names_follow_the_conventions() -> None:
 def test_counters_that_alarms_look_at_are_there_before_anything_happens() -> None:
     names = [f"buckets_closed_total{{grade={grade.value}}}" for grade in Grade]
     shown(
-        Metrics(),
+        EtlMetrics(),
         dict.fromkeys(
             [*names, "events_staged_total{arrival=late}", "queries_ended_total{how=failed}"], 0
         ),
@@ -75,8 +75,8 @@ def test_counters_that_alarms_look_at_are_there_before_anything_happens() -> Non
 
 
 def test_a_batch_is_counted() -> None:
-    metrics = Metrics()
-    batch = Staged(
+    metrics = EtlMetrics()
+    batch = BatchCounts(
         timely=100,
         late=7,
         falsely_late=2,
@@ -85,10 +85,10 @@ def test_a_batch_is_counted() -> None:
         event_files=2,
         audit_files=1,
         promised=105,
-        seconds=3.0,
+        duration_s=3.0,
     )
-    metrics.staged(batch, 5_000)
-    metrics.staged(batch, 6_000)
+    metrics.count_batch(batch, 5_000)
+    metrics.count_batch(batch, 6_000)
     shown(
         metrics,
         {
@@ -107,7 +107,7 @@ def test_a_batch_is_counted() -> None:
 
 
 def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
-    metrics = Metrics()
+    metrics = EtlMetrics()
     closed_at_ms = HOUR.end_ms + 90_000
     counts: dict[str, Any] = {
         "events": 10,
@@ -115,7 +115,9 @@ def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
         "duplicates_removed": 2,
         "unaudited": 1,
     }
-    metrics.closed(HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms))
+    metrics.count_closed_bucket(
+        HOUR, manifest(**counts, grade=Grade.TIMED_OUT, closed_at_ms=closed_at_ms)
+    )
     shown(
         metrics,
         {
@@ -135,15 +137,15 @@ def test_a_closed_bucket_is_counted_under_its_grade_with_its_delay() -> None:
 def test_only_the_oldest_open_buckets_have_a_series_and_those_closed_meanwhile_lose_theirs() -> (
     None
 ):
-    metrics = Metrics()
-    metrics.stands(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
+    metrics = EtlMetrics()
+    metrics.set_gauges(standing({f"type-{n}": 100.0 + n for n in range(OLDEST_SHOWN)}))
     shown(metrics, {"open_bucket_age_seconds": 100.0 + OLDEST_SHOWN - 1})
-    metrics.stands(standing({"type-3": 50.0}))
+    metrics.set_gauges(standing({"type-3": 50.0}))
     assert [name for name in values(metrics) if "oldest_open" in name] == [
         "hourmark_etl_oldest_open_buckets_seconds{type=type-3}"
     ]
     shown(metrics, {"open_bucket_age_seconds": 50, "watermark_lag_seconds{statistic=max}": 9})
-    metrics.stands(standing({}))
+    metrics.set_gauges(standing({}))
     shown(metrics, {"open_bucket_age_seconds": 0})
 
 
@@ -154,14 +156,14 @@ def test_metrics_are_served_and_a_port_that_is_taken_is_said(
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        serve_metrics(Metrics().registry, "etl", "127.0.0.1", port)()
+        serve_metrics(EtlMetrics().registry, "etl", "127.0.0.1", port)()
         assert f"etl.metrics_port = {port}" in caplog.text
-    metrics = Metrics()
-    metrics.polled(7_000)
+    metrics = EtlMetrics()
+    metrics.record_poll(7_000)
     stop = serve_metrics(metrics.registry, "etl", "127.0.0.1", port)
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             assert "hourmark_etl_last_poll_timestamp_seconds 7.0" in answer.read().decode()
     finally:
         stop()
-    serve_metrics(Metrics().registry, "etl", "127.0.0.1", 0)()
+    serve_metrics(EtlMetrics().registry, "etl", "127.0.0.1", 0)()

@@ -19,13 +19,13 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.overrides import put_blockers
 from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import ClosingPhase
-from hourmark_etl.telemetry.metrics import Metrics, Totals
+from hourmark_etl.telemetry.metrics import CounterTotals, EtlMetrics
 from hourmark_etl.telemetry.progress import (
     PROGRESS_SECONDS,
     QUIET_SECONDS,
-    Oldest,
-    Progress,
-    progress_line,
+    DriverProgress,
+    OverdueHour,
+    format_progress,
 )
 
 
@@ -62,7 +62,7 @@ def test_durations_are_written_for_people(seconds: float, words: str) -> None:
 
 
 def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
-    done = Totals(
+    done = CounterTotals(
         timely=2990,
         late=10,
         late_seconds=36_000,
@@ -72,13 +72,13 @@ def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
         buckets=5,
         not_proved=1,
     )
-    oldest = Oldest(
+    oldest = OverdueHour(
         "click",
         "2027-01-15T08",
         750,
         ("tailer web (1) source app: caught up 9.0 s before its end",),
     )
-    assert progress_line(
+    assert format_progress(
         done, 30, "all sources had caught up 12 s ago", oldest, "hdfs is in safe mode"
     ) == (
         "3,000 events staged in 30 s (100/s); 10 of them late, by 60 min on average; 4 files "
@@ -92,7 +92,7 @@ def test_a_line_says_rates_lateness_and_what_holds_the_oldest_bucket() -> None:
 
 
 def test_a_line_of_a_quiet_time_is_short() -> None:
-    assert progress_line(Totals(), 300, "no source has reported yet", None, "") == (
+    assert format_progress(CounterTotals(), 300, "no source has reported yet", None, "") == (
         "0 events staged in 5 min (0/s); 0 buckets closed; no source has reported yet"
     )
 
@@ -109,48 +109,48 @@ def test_nothing_is_said_to_have_caught_up_before_anything_was_there(
     clock = FakeClock(
         HOUR.start_s * 1000 + 44 * 60_000
     )  # the installation, 44 minutes past the hour
-    progress = Progress(database, Metrics(), 3600, clock)
+    progress = DriverProgress(database, EtlMetrics(), 3600, clock)
     clock.advance(180)
-    progress.polled("no delivery service has reported yet")
+    progress.record_poll("no delivery service has reported yet")
     assert "no source has reported yet" in lines()[0] and "caught up" not in lines()[0]
     report(database, caught_up_at_ms=None)
     clock.advance(60)
-    progress.polled("…")
+    progress.record_poll("…")
     assert "tailer web source app has not caught up yet" in lines()[1] and "ago" not in lines()[1]
     report(database, sequence=1, caught_up_at_ms=clock.now_ms() - 2_000)
     clock.advance(60)
-    progress.polled("…")
+    progress.record_poll("…")
     assert "all sources had caught up 62 s ago" in lines()[2]
     report(database, sequence=2, goodbye=True)
     clock.advance(60)
-    progress.polled("…")
+    progress.record_poll("…")
     assert "no source is awaited" in lines()[3]
 
 
 def test_a_driver_says_what_it_staged_and_then_is_quiet(
     database: Database, lines: Callable[[], list[str]]
 ) -> None:
-    clock, metrics = FakeClock(HOUR.start_s * 1000), Metrics()
-    progress = Progress(database, metrics, 3600, clock)
+    clock, metrics = FakeClock(HOUR.start_s * 1000), EtlMetrics()
+    progress = DriverProgress(database, metrics, 3600, clock)
     lease = database.acquire("consumer:default")
     begin_positions(database, lease, [position()])
     files, groups = (staged_file(rows=60),), (group(rows=60),)
     batch = staged_batch(starts=(position(),), ends=(position(60),), files=files, groups=groups)
     commit_batch(database, lease, batch)
-    progress.staged(batch, 1.0)
-    progress.polled()
+    progress.record_batch(batch, 1.0)
+    progress.record_poll()
     assert lines() == []
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert lines()[0].startswith(
         "60 events staged in 30 s (2/s); 1 file in 1 batch of 1.0 s; 0 buckets closed"
     )
     for _ in range(round(QUIET_SECONDS / PROGRESS_SECONDS) - 1):
         clock.advance(PROGRESS_SECONDS)
-        progress.polled()
+        progress.record_poll()
     assert len(lines()) == 1
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert lines()[1].startswith("0 events staged in 5 min (0/s)")
     assert (
         metrics.registry.get_sample_value("hourmark_etl_last_poll_timestamp_seconds")
@@ -161,8 +161,8 @@ def test_a_driver_says_what_it_staged_and_then_is_quiet(
 def test_an_overdue_bucket_is_named_with_what_it_waits_for(
     database: Database, lines: Callable[[], list[str]]
 ) -> None:
-    clock, metrics = FakeClock(HOUR.end_ms), Metrics()
-    progress = Progress(database, metrics, 3600, clock)
+    clock, metrics = FakeClock(HOUR.end_ms), EtlMetrics()
+    progress = DriverProgress(database, metrics, 3600, clock)
     put_blockers(
         database,
         database.acquire("closer"),
@@ -170,10 +170,10 @@ def test_an_overdue_bucket_is_named_with_what_it_waits_for(
         (),
     )
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert lines() == []
     clock.advance(PROGRESS_SECONDS)
-    progress.polled()
+    progress.record_poll()
     assert (
         f"oldest open bucket click {HOUR}, ended 60 s ago, waits for: tailer web is behind"
         in lines()[0]

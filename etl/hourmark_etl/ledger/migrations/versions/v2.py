@@ -16,5 +16,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Make all tables."""
     tables.metadata.create_all(op.get_bind(), checkfirst=False)

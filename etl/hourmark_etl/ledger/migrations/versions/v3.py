@@ -14,7 +14,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """A ledger that was just made by revision 2 has both already."""
+    # A ledger that revision 2 has just created has both already.
     there = inspect(op.get_bind())
     if not there.has_table("host_losses"):
         tables.host_losses.create(op.get_bind())
@@ -25,8 +25,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """What hosts lost is not remembered by a ledger of revision 2, but for the bytes in
-    `reporters`.
-    """
+    # Revision 2 stores only the lost bytes in `reporters`; other data about losses is dropped.
     op.drop_column("reporters", "unknown_losses")
     op.drop_table("host_losses")

@@ -12,7 +12,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """A ledger that was just made by revision 2 has it already."""
+    # A ledger that revision 2 has just created has the column already.
     if "unrepeatable" not in {
         column["name"] for column in inspect(op.get_bind()).get_columns("reporters")
     }:
@@ -22,5 +22,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Reports tell it again."""
+    # The next reports contain the value again.
     op.drop_column("reporters", "unrepeatable")

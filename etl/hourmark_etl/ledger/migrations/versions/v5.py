@@ -22,10 +22,8 @@ _COLUMNS: Final = (
 
 
 def upgrade() -> None:
-    """A ledger that was just made by revision 2 has them already.
-
-    What is there is of the first site: null says so.
-    """
+    # A ledger that revision 2 has just created has the columns already. Null means the first site,
+    # to which all existing rows belong.
     there = inspect(op.get_bind())
     for table, name in _COLUMNS:
         if name not in {column["name"] for column in there.get_columns(table)}:
@@ -33,9 +31,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Of one site nothing is lost.
-
-    Of several `hourmark ledger downgrade` refuses it (`operators.rollback`).
-    """
+    # With one site nothing is lost; with several, `operators.rollback` refuses the downgrade.
     for table, name in _COLUMNS:
         op.drop_column(table, name)

@@ -26,7 +26,7 @@ from sqlalchemy import (
 
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import late_rows, put_late_hours
+from hourmark_etl.ledger.bucket_rows import make_late_hour_rows, put_late_hours
 from hourmark_etl.ledger.digests import with_digest
 
 revision = "6"
@@ -46,10 +46,8 @@ _SPAN_FIELDS: Final = 5  # of a span without leader epochs
 
 
 def upgrade() -> None:
-    """Add what a ledger that revision 2 just made has already.
-
-    Null stands for unknown in rows of older versions.
-    """
+    # A ledger that revision 2 has just created has everything already. In rows of older versions,
+    # null means unknown.
     there = inspect(op.get_bind())
     for table, name, kind in _COLUMNS:
         if name not in {column["name"] for column in there.get_columns(table)}:
@@ -110,9 +108,7 @@ def upgrade() -> None:
 
 
 def _fill_late_hours() -> None:
-    """From manifests of buckets that have late events; one that cannot be read is named by
-    `hourmark ledger check`.
-    """
+    # Only manifests with late events are read. `hourmark ledger check` reports invalid ones.
     bind = op.get_bind()
     query = text(
         "SELECT hour, manifest FROM buckets WHERE type = :type AND manifest NOT LIKE :none"
@@ -122,15 +118,17 @@ def _fill_late_hours() -> None:
         for hour_s, manifest in bind.execute(query, {"type": event_type, "none": '%"late": {}%'}):
             try:
                 said = json.loads(manifest)
-                rows += late_rows(event_type, Hour(hour_s, said["bucket_seconds"]), said["late"])
+                rows += make_late_hour_rows(
+                    event_type, Hour(hour_s, said["bucket_seconds"]), said["late"]
+                )
             except (ValueError, KeyError, TypeError):
                 continue
         put_late_hours(bind, rows)
 
 
 def _types_in(table: str) -> list[str]:
-    """Types with rows in a table: a year of all types at once does not fit into memory."""
-    # a fixed name
+    # Rows are read type by type, because a year of all types would not fit into memory. `table` is
+    # a constant.
     return sorted(op.get_bind().execute(text(f"SELECT DISTINCT type FROM {table}")).scalars())  # noqa: S608
 
 
@@ -155,9 +153,7 @@ def _unpack_days() -> None:
 
 
 def _forget_epochs_and_checksums() -> None:
-    """A row with a column that version 0.3.0 does not know has a digest that it does not know
-    either.
-    """
+    # Version 0.3.0 computes digests without the new columns.
     bind, paths = op.get_bind(), dict[int, str]()
     for row in _rows(tables.staged_files):
         paths[row["id"]] = row["path"]
@@ -180,7 +176,7 @@ def _forget_epochs_and_checksums() -> None:
 
 
 def _rows(table: Table) -> list[RowMapping]:
-    """Of the columns that this revision has."""
+    # Only the columns that exist in this revision.
     there = {column["name"] for column in inspect(op.get_bind()).get_columns(table.name)}
     return list(
         op.get_bind()
@@ -190,9 +186,7 @@ def _rows(table: Table) -> list[RowMapping]:
 
 
 def downgrade() -> None:
-    """Drop what version 5 does not know, and write the digests of rows that had more as it writes
-    them.
-    """
+    # Rows with values in dropped columns get the digests that revision 5 expects.
     _unpack_days()
     _forget_epochs_and_checksums()
     op.drop_table("bucket_days")

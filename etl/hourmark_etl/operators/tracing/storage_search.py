@@ -30,19 +30,19 @@ from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.listings import groups_with_listing
 from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import ReportedSource, StagedGroup
-from hourmark_etl.operators.letters_read import Progress, Say
-from hourmark_etl.operators.tracing.found import (
-    ById,
-    ByPlace,
-    ByPosition,
-    InBucket,
-    Looked,
-    Sought,
-    Staged,
-    Standing,
-    asked,
+from hourmark_etl.operators.dead_letter_reader import PrintMessage, ReadProgress
+from hourmark_etl.operators.tracing.kafka_search import decode_envelope
+from hourmark_etl.operators.tracing.results import (
+    ByEventId,
+    ByFilePosition,
+    ByRangePosition,
+    FoundBucketRecord,
+    FoundStagedRow,
+    OldestOpenHour,
+    SearchCriterion,
+    SearchResult,
+    run_search,
 )
-from hourmark_etl.operators.tracing.topics import decoded
 from hourmark_etl.staging.files import IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage, StorageError
 
@@ -50,27 +50,31 @@ _TAILER: Final = "tailer"  # `kind` of a report
 _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
-class Kept:
-    """The ledger and the storage as searched by a trace.
+class StorageSearch:
+    """Searches the ledger, staged files and closed buckets for a traced event.
 
     The ledger is opened once, at its first use. If a server does not respond, the methods return a
-    result whose `failed` is set instead of raising an error, so that a trace can continue.
+    result whose `error` is set instead of raising an error, so that a trace can continue.
 
     Args:
         open_ledger: Function that opens the ledger.
         storage: Storage with the staged files and buckets.
-        bucket_seconds: Length of a bucket.
-        say: Function that is called with readable progress messages.
+        bucket_seconds: Length of a bucket, in seconds.
+        print_message: Function that prints a readable progress message.
     """
 
     def __init__(
-        self, open_ledger: Callable[[], Database], storage: Storage, bucket_seconds: int, say: Say
+        self,
+        open_ledger: Callable[[], Database],
+        storage: Storage,
+        bucket_seconds: int,
+        print_message: PrintMessage,
     ) -> None:
-        self._open_ledger, self._storage, self._length_s, self._say = (
+        self._open_ledger, self._storage, self._length_s, self._print_message = (
             open_ledger,
             storage,
             bucket_seconds,
-            say,
+            print_message,
         )
         self._opened: Database | HourmarkError | None = None
 
@@ -90,69 +94,75 @@ class Kept:
         if isinstance(self._opened, Database):
             self._opened.close()
 
-    def standing(self, event_type: str) -> Looked[Standing]:
+    def oldest_open_hour(self, event_type: str) -> SearchResult[OldestOpenHour]:
         """Return the oldest hour of an event type that is not closed.
 
         Args:
             event_type: The event type.
 
         Returns:
-            The result; its `found` is None if the ledger does not have the type.
+            The result; its `value` is None if the ledger does not have the type.
         """
 
-        def look() -> Looked[Standing]:
+        def search() -> SearchResult[OldestOpenHour]:
             known = frontiers(self._database, self._length_s)
             found = next(
-                (Standing(hour=f.hour, state=f.state) for f in known if f.event_type == event_type),
+                (
+                    OldestOpenHour(hour=f.hour, state=f.state)
+                    for f in known
+                    if f.event_type == event_type
+                ),
                 None,
             )
-            return Looked(found, "the ledger", whole=True)
+            return SearchResult(found, "the ledger", is_complete=True)
 
-        return asked("the ledger", look)
+        return run_search("the ledger", search)
 
-    def reported(self, host: str) -> Looked[tuple[ReportedSource, ...]]:
+    def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
         """Return the latest reports of the tailer on a host, sorted by host id and source.
 
         Args:
             host: Id or name of the host.
 
         Returns:
-            The result; its `found` is None if no tailer of that host has ever reported.
+            The result; its `value` is None if no tailer of that host has ever reported.
         """
 
-        def look() -> Looked[tuple[ReportedSource, ...]]:
+        def search() -> SearchResult[tuple[ReportedSource, ...]]:
             known = (
                 r
                 for r in reporters(self._database)
                 if r.kind == _TAILER and host in (r.host_id, r.host_name)
             )
             found = tuple(sorted(known, key=lambda r: (r.host_id, r.source)))
-            return Looked(found or None, "the ledger's reports", whole=True)
+            return SearchResult(found or None, "the ledger's reports", is_complete=True)
 
-        return asked("the ledger's reports", look)
+        return run_search("the ledger's reports", search)
 
-    def staging(self, central: Partition) -> Looked[int]:
-        """Return the next offset of a partition that will be staged.
+    def staging_offset(self, central: Partition) -> SearchResult[int]:
+        """Return the next offset of a central partition that the ETL will stage.
 
         Args:
             central: Partition on the central cluster.
 
         Returns:
-            The result; its `found` is None if the ledger does not have exactly one position for the
+            The result; its `value` is None unless the ledger has exactly one position for the
             partition.
         """
 
-        def look() -> Looked[int]:
+        def search() -> SearchResult[int]:
             known = positions_of_topic(self._database, central)
-            return Looked(
+            return SearchResult(
                 known[0].next_offset if len(known) == 1 else None,
                 "the ledger's positions",
-                whole=True,
+                is_complete=True,
             )
 
-        return asked("the ledger's positions", look)
+        return run_search("the ledger's positions", search)
 
-    def staged(self, event_type: str, hour: Hour, sought: ById | ByPosition) -> Looked[Staged]:
+    def find_staged_row(
+        self, event_type: str, hour: Hour, criterion: ByEventId | ByRangePosition
+    ) -> SearchResult[FoundStagedRow]:
         """Return the row of an event in a staged file.
 
         Staged files are deleted some time after their bucket was closed.
@@ -160,57 +170,66 @@ class Kept:
         Args:
             event_type: Type of the event.
             hour: Hour of the event's own time.
-            sought: Id of the event, or its position in a byte range.
+            criterion: Id of the event, or its position in a byte range.
 
         Returns:
-            The result; its `found` is None if no staged file of this type and hour has the event.
+            The result; its `value` is None if no staged file of this type and hour has the event.
         """
 
-        def look() -> Looked[Staged]:
+        def search() -> SearchResult[FoundStagedRow]:
             groups = [
                 (g, listed)
                 for g, listed in groups_with_listing(self._database, event_type, hour.start_s)
-                if isinstance(sought, ByPosition)
-                or g.first_id <= bytes(sought.event_id) <= g.last_id
+                if isinstance(criterion, ByRangePosition)
+                or g.first_id <= bytes(criterion.event_id) <= g.last_id
             ]
-            progress = Progress(len(groups), self._say, "staged files")
+            progress = ReadProgress(len(groups), self._print_message, "staged files")
             found = None
             for group, listed_s in groups:
-                progress.step()
-                if (found := self._staged_in(group, listed_s, hour, sought)) is not None:
+                progress.count_step()
+                if (found := self._staged_in(group, listed_s, hour, criterion)) is not None:
                     break
-            return Looked(
+            return SearchResult(
                 found,
                 f"{format_count(len(groups), 'staged file')} of {event_type} {hour}",
-                whole=True,
+                is_complete=True,
             )
 
-        return asked(f"staged files of {event_type} {hour}", look)
+        return run_search(f"staged files of {event_type} {hour}", search)
 
-    def bucket(self, event_type: str, hour: Hour, sought: Sought) -> Looked[InBucket]:
-        """Return the record of an event in a closed bucket: of its hour, or if late, a later one.
+    def find_bucket_record(
+        self, event_type: str, hour: Hour, criterion: SearchCriterion
+    ) -> SearchResult[FoundBucketRecord]:
+        """Return the record of an event from a closed bucket.
 
-        If the ledger is not available, only the bucket of the event's own hour is searched.
+        The bucket of the event's own hour is searched, and the later buckets that contain late
+        events of this hour. If the ledger is not available, only the former is searched.
 
         Args:
             event_type: Type of the event.
             hour: Hour of the event's own time.
-            sought: Id of the event, or its position in a file.
+            criterion: Id of the event, or its position in a file.
 
         Returns:
-            The result; its `found` is None if no closed bucket has the event. A damaged bucket file is
-            reported in `failed`.
+            The result; its `value` is None if no closed bucket has the event. A damaged bucket file is
+            reported in `error`.
         """
 
-        def look() -> Looked[InBucket]:
+        def search() -> SearchResult[FoundBucketRecord]:
             buckets, why = self._buckets(event_type, hour)
-            progress = Progress(sum(len(b.files) for b in buckets), self._say, "files of buckets")
-            places = ((b, *file) for b in buckets for file in self._files_with(b, sought, progress))
+            progress = ReadProgress(
+                sum(len(b.files) for b in buckets), self._print_message, "files of buckets"
+            )
+            places = (
+                (b, *file) for b in buckets for file in self._files_with(b, criterion, progress)
+            )
             found = next(places, None)
             where = f"{format_count(len(buckets), 'closed bucket')} with events of {event_type} {hour}{why}"
-            return Looked(None if found is None else self._in_bucket(*found), where, whole=not why)
+            return SearchResult(
+                None if found is None else self._in_bucket(*found), where, is_complete=not why
+            )
 
-        return asked(f"closed buckets of {event_type}", look)
+        return run_search(f"closed buckets of {event_type}", search)
 
     def _buckets(self, event_type: str, hour: Hour) -> tuple[tuple[ClosedBucket, ...], str]:
         # The second value states why later buckets are missing; it is empty if none is.
@@ -219,30 +238,39 @@ class Kept:
                 event_type, ()
             ), ""
         except HourmarkError as error:
-            told = find_manifest(self._storage, event_type, hour)
-            own = () if told is None else (_closed(event_type, hour, told),)
-            return own, f"; later ones were not looked into, which may hold it as late: {error}"
+            manifest = find_manifest(self._storage, event_type, hour)
+            own = () if manifest is None else (_closed(event_type, hour, manifest),)
+            return (
+                own,
+                f"; later buckets, which may have it as a late event, were not searched: {error}",
+            )
 
     def _staged_in(
-        self, group: StagedGroup, listed_s: int | None, hour: Hour, sought: ById | ByPosition
-    ) -> Staged | None:
+        self,
+        group: StagedGroup,
+        listed_s: int | None,
+        hour: Hour,
+        criterion: ByEventId | ByRangePosition,
+    ) -> FoundStagedRow | None:
         rows = [RowSlice(group.first_row, group.rows)]
-        if isinstance(sought, ById):
-            low = int.from_bytes(sought.event_id, "big")
+        if isinstance(criterion, ByEventId):
+            low = int.from_bytes(criterion.event_id, "big")
             table, _ = read_rows(self._storage, group.path, rows, _PLACE, IdRange(low, low))
             found = table.to_pylist()
         else:
             table, _ = read_rows(self._storage, group.path, rows, _PLACE)
             of_range = [
-                row for row in table.to_pylist() if row["range_id"] == bytes(sought.range_id)
+                row for row in table.to_pylist() if row["range_id"] == bytes(criterion.range_id)
             ]
             found = [
-                row for row in of_range if self._position(group, row["event_id"]) == sought.position
+                row
+                for row in of_range
+                if self._position(group, row["event_id"]) == criterion.position
             ]
         if not found:
             return None
         row = found[0]
-        return Staged(
+        return FoundStagedRow(
             path=group.path,
             event_id=EventId(row["event_id"]),
             range_id=RangeId(row["range_id"]),
@@ -263,22 +291,22 @@ class Kept:
         )
         return next(
             (
-                int(decoded(group.event_type, datum)["position"])
+                int(decode_envelope(group.event_type, datum)["position"])
                 for datum in table.column("datum").to_pylist()
             ),
             None,
         )
 
     def _files_with(
-        self, bucket: ClosedBucket, sought: Sought, progress: Progress
+        self, bucket: ClosedBucket, criterion: SearchCriterion, progress: ReadProgress
     ) -> Iterator[tuple[str, int, Event]]:
         for path, _ in bucket.files:
-            progress.step()
+            progress.count_step()
             try:
                 with self._storage.open(path) as file:
                     yield from (
                         (path, row, event)
-                        for row, event in _events_in(ContainerReader(file), sought)
+                        for row, event in _events_in(ContainerReader(file), criterion)
                     )
             except StorageError:
                 raise
@@ -290,46 +318,50 @@ class Kept:
                     f"{bucket.event_type} {hour}` names all that is wrong"
                 ) from error
 
-    def _in_bucket(self, bucket: ClosedBucket, path: str, row: int, event: Event) -> InBucket:
+    def _in_bucket(
+        self, bucket: ClosedBucket, path: str, row: int, event: Event
+    ) -> FoundBucketRecord:
         hour = Hour(bucket.hour_s, self._length_s)
-        told = read_manifest(self._storage, bucket.event_type, hour)
-        return InBucket(
+        manifest = read_manifest(self._storage, bucket.event_type, hour)
+        return FoundBucketRecord(
             hour=hour,
             file=path,
             row=row,
             event=event,
-            grade=told.grade.value,
-            closed_at_ms=told.closed_at_ms,
+            grade=manifest.grade.value,
+            closed_at_ms=manifest.closed_at_ms,
         )
 
 
-def _closed(event_type: str, hour: Hour, told: Manifest) -> ClosedBucket:
+def _closed(event_type: str, hour: Hour, manifest: Manifest) -> ClosedBucket:
     files = tuple(
-        (f"{hour.bucket_path(event_type)}/{file.name}", file.blake2b) for file in told.files
+        (f"{hour.bucket_path(event_type)}/{file.name}", file.blake2b) for file in manifest.files
     )
     return ClosedBucket(
         event_type=event_type,
         hour_s=hour.start_s,
-        holds=(hour,),
-        events=told.events,
+        origin_hours=(hour,),
+        events=manifest.events,
         index=(),
         files=files,
     )
 
 
-def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int, Event]]:
+def _events_in(
+    container: ContainerReader, criterion: SearchCriterion
+) -> Iterator[tuple[int, Event]]:
     # With an id, a block is decoded only if the id lies between its first id and the next block's.
     row = 0
-    if not isinstance(sought, ById):
+    if not isinstance(criterion, ByEventId):
         for block in container:
             yield from (
                 (row + n, event)
                 for n, event in enumerate(_decoded(container, block))
-                if _stands_at(event, sought)
+                if _is_at(event, criterion)
             )
             row += block.records
         return
-    wanted = bytes(sought.event_id)
+    wanted = bytes(criterion.event_id)
     begun = ((container.content(block)[:16], block) for block in container)
     end = (b"\xff" * 16, Block(0, b""))
     for (first, block), (after, _) in itertools.pairwise(itertools.chain(begun, [end])):
@@ -341,19 +373,19 @@ def _events_in(container: ContainerReader, sought: Sought) -> Iterator[tuple[int
         row += block.records
 
 
-def _stands_at(event: Event, sought: ByPosition | ByPlace) -> bool:
+def _is_at(event: Event, criterion: ByRangePosition | ByFilePosition) -> bool:
     file: Any = event["file"]
-    if event["position"] != sought.position or file is None:
+    if event["position"] != criterion.position or file is None:
         return False
-    if isinstance(sought, ByPosition):
-        return bool((file["id"], file["generation"]) == (sought.file_id, sought.generation))
+    if isinstance(criterion, ByRangePosition):
+        return bool((file["id"], file["generation"]) == (criterion.file_id, criterion.generation))
     named = (
-        HEX_128.fullmatch(sought.host) is not None or sought.host == event["host"]
+        HEX_128.fullmatch(criterion.host) is not None or criterion.host == event["host"]
     )  # buckets do not contain host ids
     return (
         named
-        and sought.file in (file["id"], event["source"])
-        and sought.generation in (None, file["generation"])
+        and criterion.file in (file["id"], event["source"])
+        and criterion.generation in (None, file["generation"])
     )
 
 

@@ -35,18 +35,18 @@ from hourmark.records.record_key import KEY_SIZE, RecordKey
 from hourmark.rules.event_types import DEAD_LETTERS
 from hourmark_etl.buckets.reader import Event
 from hourmark_etl.humanize import format_count, format_iso
-from hourmark_etl.operators.letters_read import Progress, Say
-from hourmark_etl.operators.tracing.found import (
-    Acknowledged,
-    ById,
-    ByPosition,
-    Looked,
-    Record,
-    Site,
+from hourmark_etl.operators.dead_letter_reader import PrintMessage, ReadProgress
+from hourmark_etl.operators.tracing.query import FilePositionQuery
+from hourmark_etl.operators.tracing.results import (
+    ByEventId,
+    ByRangePosition,
+    ClusterRole,
+    FoundAuditRecord,
+    FoundKafkaRecord,
+    SearchResult,
     T,
-    asked,
+    run_search,
 )
-from hourmark_etl.operators.tracing.question import OfPlace
 
 RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
@@ -62,7 +62,7 @@ _LETTER: Final = Datum(DEAD_LETTERS.schema())
 
 class _Spans(NamedTuple):
     of: Mapping[Partition, tuple[int, int]]
-    whole: bool = True  # nothing of the requested time was deleted or left out
+    is_complete: bool = True  # nothing of the requested time was deleted or left out
     is_missing: bool = False  # the topic does not exist
 
     @property
@@ -70,65 +70,73 @@ class _Spans(NamedTuple):
         return sum(end - start for start, end in self.of.values())
 
 
-class Topics:
-    """The Kafka clusters of one site as searched by a trace.
+class KafkaSearch:
+    """Searches the Kafka clusters of one site for the records of a traced event.
 
     If a cluster does not respond, or a record cannot be decoded, the methods return a result whose
-    `failed` is set instead of raising an error. A cluster that did not respond is not asked again,
-    except by `at`.
+    `error` is set instead of raising an error. A cluster that did not respond is not queried again,
+    except by `read_record`.
 
     Args:
         kafka: Settings of the edge cluster and the central cluster, which may be the same cluster.
-        say: Function that is called with readable progress messages.
+        print_message: Function that prints a readable progress message.
         now_ms: Current time, Unix milliseconds.
-        records_max: Approximate maximum number of records that one step reads.
+        records_max: Approximate maximum number of records that one search reads.
 
     Attributes:
         alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
     """
 
     def __init__(
-        self, kafka: KafkaSettings, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
+        self,
+        kafka: KafkaSettings,
+        print_message: PrintMessage,
+        *,
+        now_ms: int,
+        records_max: int = RECORDS_MAX,
     ) -> None:
         self.alias = kafka.edge_alias if kafka.mirrored else None
         self._clusters = {
-            Site.EDGE: Cluster(kafka.edge, "edge"),
-            Site.CENTRAL: Cluster(kafka.central_cluster, "central"),
+            ClusterRole.EDGE: Cluster(kafka.edge, "edge"),
+            ClusterRole.CENTRAL: Cluster(kafka.central_cluster, "central"),
         }
-        self._say, self._records_max = say, records_max
+        self._print_message, self._records_max = print_message, records_max
         self._latest_ms = now_ms + _REQUEST_MS  # allows for clocks that are ahead of this one
-        self._away: dict[
-            Site, str
-        ] = {}  # errors of clusters that did not respond and are not asked again
+        # Errors of clusters that did not respond and are not queried again.
+        self._unavailable: dict[ClusterRole, str] = {}
 
-    def topic_of(self, site: Site, event_type: str) -> str:
+    def topic_name(self, cluster: ClusterRole, event_type: str) -> str:
         """Return the name of an event type's topic on the edge or central cluster."""
         return (
             events_topic(event_type)
-            if site is Site.EDGE
+            if cluster is ClusterRole.EDGE
             else central_topic(events_topic(event_type), self.alias)
         )
 
-    def audit_of_place(self, place: OfPlace, from_ms: int, to_ms: int) -> Looked[Acknowledged]:
+    def find_audit_record_of_line(
+        self, place: FilePositionQuery, from_ms: int, to_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         """Return the audit record of the byte range that contains a position of a file.
 
         The newest records of each partition are read first. If several files of the same path have
         the position, the latest file is preferred, and `other_files` counts the others. The edge
-        cluster is searched first, then the mirrored topic if the edge may not have the record.
+        cluster is searched first, then the mirrored topic if the edge may no longer have the record.
 
         Args:
-            place: The position.
+            place: The position in a file.
             from_ms: Start of the time span in which the record was written, Unix milliseconds.
             to_ms: End of the time span, Unix milliseconds.
 
         Returns:
-            The result; its `found` is None if no such record was read.
+            The result; its `value` is None if no such record was read.
         """
         return self._audit(
             lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms)
         )
 
-    def audit_of_range(self, range_id: RangeId, near_ms: int) -> Looked[Acknowledged]:
+    def find_audit_record_of_range(
+        self, range_id: RangeId, near_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         """Return the audit record of a byte range.
 
         The record may be hours newer than the range's events, if the first attempt to write it
@@ -140,118 +148,140 @@ class Topics:
             near_ms: Time at which one of the range's events was written, Unix milliseconds.
 
         Returns:
-            The result; its `found` is None if no such record was read.
+            The result; its `value` is None if no such record was read.
         """
 
-        def look(site: Site, topic: str) -> Looked[Acknowledged]:
+        def search(site: ClusterRole, topic: str) -> SearchResult[FoundAuditRecord]:
             from_ms, to_ms = near_ms - _REQUEST_MS, self._latest_ms
             spans = self._spans(site, topic, None, from_ms, to_ms)
             first = self._first(site, spans, lambda m: m.key() == bytes(range_id))
-            return Looked(
+            return SearchResult(
                 None if first is None else _acknowledged(first),
                 _where(topic, spans, from_ms, to_ms),
-                spans.whole,
+                spans.is_complete,
             )
 
-        return self._audit(look)
+        return self._audit(search)
 
-    def _audit(self, look: Callable[[Site, str], Looked[Acknowledged]]) -> Looked[Acknowledged]:
+    def _audit(
+        self, search: Callable[[ClusterRole, str], SearchResult[FoundAuditRecord]]
+    ) -> SearchResult[FoundAuditRecord]:
         # The mirrored topic may still have records that the edge topic no longer has.
-        edge = self._asked(Site.EDGE, AUDIT, lambda: look(Site.EDGE, AUDIT))
-        if edge.found is not None or (edge.whole and edge.failed is None) or self.alias is None:
+        edge = self._query_cluster(ClusterRole.EDGE, AUDIT, lambda: search(ClusterRole.EDGE, AUDIT))
+        if (
+            edge.value is not None
+            or (edge.is_complete and edge.error is None)
+            or self.alias is None
+        ):
             return edge
         copied = central_topic(AUDIT, self.alias)
-        central = self._asked(Site.CENTRAL, copied, lambda: look(Site.CENTRAL, copied))
-        return central if central.found is not None else edge
+        central = self._query_cluster(
+            ClusterRole.CENTRAL, copied, lambda: search(ClusterRole.CENTRAL, copied)
+        )
+        return central if central.value is not None else edge
 
-    def at(self, site: Site, topic: str, partition: int, offset: int) -> Looked[Record]:
+    def read_record(
+        self, cluster: ClusterRole, topic: str, partition: int, offset: int
+    ) -> SearchResult[FoundKafkaRecord]:
         """Return the event at an offset.
 
         Args:
-            site: The cluster.
+            cluster: The cluster.
             topic: Name of the topic on that cluster.
             partition: Partition number.
             offset: Offset of the record.
 
         Returns:
-            The result; its `found` is None if there is no record at the offset.
+            The result; its `value` is None if there is no record at the offset.
         """
-        return asked(
-            f"{topic}-{partition} of the {site.value} cluster",
-            lambda: self._at(site, Partition(topic, partition), offset),
+        return run_search(
+            f"{topic}-{partition} of the {cluster.value} cluster",
+            lambda: self._at(cluster, Partition(topic, partition), offset),
         )
 
-    def find(
+    def find_event(
         self,
-        site: Site,
+        cluster: ClusterRole,
         topic: str,
-        sought: ById | ByPosition,
+        criterion: ByEventId | ByRangePosition,
         from_ms: int,
         to_ms: int | None,
         partition: int | None = None,
-    ) -> Looked[Record]:
-        """Return the first event that matches, among those written in a time span.
+    ) -> SearchResult[FoundKafkaRecord]:
+        """Return the first event in a topic that matches, among those written in a time span.
 
         Args:
-            site: The cluster.
+            cluster: The cluster.
             topic: Name of the topic on that cluster.
-            sought: Id of the event, or its position in a byte range.
+            criterion: Id of the event, or its position in a byte range.
             from_ms: Start of the time span, Unix milliseconds.
             to_ms: End of the time span, Unix milliseconds; None means now.
             partition: The only partition to read; None reads all.
 
         Returns:
-            The result; its `found` is None if no record read matches. The oldest records are read first.
+            The result; its `value` is None if no record read matches. The oldest records are read
+            first.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
-        def look() -> Looked[Record]:
-            spans = self._spans(site, topic, partition, from_ms, until_ms)
-            first = self._first(site, spans, lambda m: _is_sought(m, sought))
-            return Looked(
+        def search() -> SearchResult[FoundKafkaRecord]:
+            spans = self._spans(cluster, topic, partition, from_ms, until_ms)
+            first = self._first(cluster, spans, lambda m: _matches(m, criterion))
+            return SearchResult(
                 None if first is None else _record(first),
                 _where(topic, spans, from_ms, until_ms),
-                spans.whole,
+                spans.is_complete,
             )
 
-        return self._asked(site, topic, look)
+        return self._query_cluster(cluster, topic, search)
 
-    def of_request(self, topic: str, sought: ById | ByPosition, audited_ms: int) -> Looked[Record]:
+    def find_event_near_audit(
+        self, topic: str, criterion: ByEventId | ByRangePosition, audit_written_at_ms: int
+    ) -> SearchResult[FoundKafkaRecord]:
         """Return an event of an acknowledged byte range from the edge cluster.
+
+        All records of a range are written within one request, so its events are near the range's
+        audit record in time.
 
         Args:
             topic: Name of the topic on the edge cluster.
-            sought: Id of the event, or its position in the range.
-            audited_ms: Time at which the audit record was written, Unix milliseconds. Records up to
+            criterion: Id of the event, or its position in the range.
+            audit_written_at_ms: Time at which the audit record was written, Unix milliseconds. Records up to
                 ten minutes before or after it are searched.
 
         Returns:
-            The result; its `found` is None if no record read matches.
+            The result; its `value` is None if no record read matches.
         """
-        return self.find(
-            Site.EDGE, topic, sought, audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
+        return self.find_event(
+            ClusterRole.EDGE,
+            topic,
+            criterion,
+            audit_written_at_ms - _REQUEST_MS,
+            audit_written_at_ms + _REQUEST_MS,
         )
 
-    def last_of_request(
-        self, topic: str, range_id: RangeId, position: int, audited_ms: int
-    ) -> Looked[Record]:
-        """Return the last event of a byte range that begins at or before a position.
+    def find_last_event_before(
+        self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
+    ) -> SearchResult[FoundKafkaRecord]:
+        """Return the last event of a byte range that begins at or before a position, from the edge.
 
         Args:
             topic: Name of the topic on the edge cluster.
             range_id: Id of the range.
             position: Byte offset in the file.
-            audited_ms: Time at which the range's audit record was written, Unix milliseconds.
+            audit_written_at_ms: Time at which the range's audit record was written, Unix milliseconds.
                 Records up to ten minutes before or after it are searched.
 
         Returns:
-            The result; its `found` is None if no event of the range begins there.
+            The result; its `value` is None if no event of the range begins there.
         """
 
-        def look() -> Looked[Record]:
-            from_ms, to_ms = audited_ms - _REQUEST_MS, audited_ms + _REQUEST_MS
-            spans = self._spans(Site.EDGE, topic, None, from_ms, to_ms)
-            messages = self._read(Site.EDGE, spans, Progress(spans.records, self._say))
+        def search() -> SearchResult[FoundKafkaRecord]:
+            from_ms, to_ms = audit_written_at_ms - _REQUEST_MS, audit_written_at_ms + _REQUEST_MS
+            spans = self._spans(ClusterRole.EDGE, topic, None, from_ms, to_ms)
+            messages = self._read(
+                ClusterRole.EDGE, spans, ReadProgress(spans.records, self._print_message)
+            )
             with contextlib.closing(messages):
                 of_range = (
                     _record(m)
@@ -260,54 +290,56 @@ class Topics:
                 )
                 before = [r for r in of_range if r.event["position"] <= position]
             last = max(before, key=lambda r: int(r.event["position"]), default=None)
-            return Looked(last, _where(topic, spans, from_ms, to_ms), spans.whole)
+            return SearchResult(last, _where(topic, spans, from_ms, to_ms), spans.is_complete)
 
-        return self._asked(Site.EDGE, topic, look)
+        return self._query_cluster(ClusterRole.EDGE, topic, search)
 
-    def mirrored_to(self, topic: str, partition: int) -> Looked[int]:
+    def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]:
         """Return the next offset of an edge partition that the mirror will copy.
 
-        There must be a mirror.
+        The method must not be called for a site without a mirror.
 
         Args:
             topic: Name of the topic on the edge cluster.
             partition: Partition number.
 
         Returns:
-            The offset; 0 if the mirror has copied nothing from this partition.
+            The result; its `value` is 0 if the mirror has copied nothing from this partition.
         """
 
-        def look() -> Looked[int]:
+        def search() -> SearchResult[int]:
             assert self.alias is not None, "there is no mirror"
             with contextlib.closing(
-                MirrorPositions(self._clusters[Site.CENTRAL].settings, self.alias)
+                MirrorPositions(self._clusters[ClusterRole.CENTRAL].settings, self.alias)
             ) as positions:
-                return Looked(
+                return SearchResult(
                     positions.refresh().get(Partition(topic, partition), 0),
                     "the mirror's positions",
-                    whole=True,
+                    is_complete=True,
                 )
 
-        return self._asked(Site.CENTRAL, "the mirror's positions", look)
+        return self._query_cluster(ClusterRole.CENTRAL, "the mirror's positions", search)
 
-    def _asked(self, site: Site, what: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
-        def known() -> Looked[T]:
-            if site in self._away:
-                raise Unavailable(self._away[site])
+    def _query_cluster(
+        self, site: ClusterRole, what: str, search: Callable[[], SearchResult[T]]
+    ) -> SearchResult[T]:
+        def known() -> SearchResult[T]:
+            if site in self._unavailable:
+                raise Unavailable(self._unavailable[site])
             try:
-                return ask()
+                return search()
             except Unavailable as error:
-                self._away[site] = str(error)
+                self._unavailable[site] = str(error)
                 raise
 
-        return asked(f"{what} of the {site.value} cluster", known)
+        return run_search(f"{what} of the {site.value} cluster", known)
 
     def _newest_audit(
-        self, site: Site, topic: str, place: OfPlace, from_ms: int, to_ms: int
-    ) -> Looked[Acknowledged]:
+        self, site: ClusterRole, topic: str, place: FilePositionQuery, from_ms: int, to_ms: int
+    ) -> SearchResult[FoundAuditRecord]:
         # Reads backwards in chunks, because most requests concern recent records.
         spans = self._spans(site, topic, None, from_ms, to_ms, newest=True)
-        progress = Progress(spans.records, self._say)
+        progress = ReadProgress(spans.records, self._print_message)
         back_to = to_ms
         pieces = [
             (partition, max(start, high - _AT_ONCE), high)
@@ -315,30 +347,36 @@ class Topics:
             for high in range(end, start, -_AT_ONCE)
         ]
         for partition, low, high in pieces:
-            held = list[Acknowledged]()
+            held = list[FoundAuditRecord]()
             for message in self._read(site, _Spans({partition: (low, high)}), progress):
                 back_to = min(back_to, message.timestamp()[1])
-                if place.is_in((told := _acknowledged(message)).record):
-                    held.append(told)
+                if place.matches_range((audit := _acknowledged(message)).record):
+                    held.append(audit)
             if held:
-                return Looked(_newest_of(held), _where(topic, spans, back_to, to_ms), spans.whole)
-        return Looked(None, _where(topic, spans, back_to, to_ms), spans.whole)
+                return SearchResult(
+                    _newest_of(held), _where(topic, spans, back_to, to_ms), spans.is_complete
+                )
+        return SearchResult(None, _where(topic, spans, back_to, to_ms), spans.is_complete)
 
-    def _at(self, site: Site, place: Partition, offset: int) -> Looked[Record]:
+    def _at(
+        self, site: ClusterRole, place: Partition, offset: int
+    ) -> SearchResult[FoundKafkaRecord]:
         cluster = self._clusters[site]
         info = cluster.topics([place.topic]).get(place.topic)
         if info is None or place.partition not in info.partitions:
-            return Looked(None, f"there is no {place} on the {site.value} cluster", whole=True)
+            return SearchResult(
+                None, f"there is no {place} on the {site.value} cluster", is_complete=True
+            )
         start, end = cluster.starts([place])[place], cluster.ends([place])[place]
         where = f"{place} of the {site.value} cluster, which has offsets {start} to {end - 1}"
         if not start <= offset < end:
-            return Looked(None, where, whole=offset >= end)
+            return SearchResult(None, where, is_complete=offset >= end)
         first = self._first(site, _Spans({place: (offset, offset + 1)}), lambda _: True)
-        return Looked(None if first is None else _record(first), where, whole=True)
+        return SearchResult(None if first is None else _record(first), where, is_complete=True)
 
     def _spans(
         self,
-        site: Site,
+        site: ClusterRole,
         topic: str,
         partition: int | None,
         from_ms: int,
@@ -366,52 +404,53 @@ class Topics:
         )
 
     def _first(
-        self, site: Site, spans: _Spans, is_sought: Callable[[Message], bool]
+        self, site: ClusterRole, spans: _Spans, matches: Callable[[Message], bool]
     ) -> Message | None:
         with contextlib.closing(
-            self._read(site, spans, Progress(spans.records, self._say))
+            self._read(site, spans, ReadProgress(spans.records, self._print_message))
         ) as messages:
-            return next((m for m in messages if is_sought(m)), None)
+            return next((m for m in messages if matches(m)), None)
 
     def _read(
-        self, site: Site, spans: _Spans, progress: Progress
+        self, site: ClusterRole, spans: _Spans, progress: ReadProgress
     ) -> Generator[Message, None, None]:
         reader = CommittedReader(self._clusters[site].settings, site.value, stall_s=_STALL_S)
         with contextlib.closing(reader), contextlib.closing(reader.read(spans.of)) as batches:
             for message in (message for runs in batches for run in runs for message in run.records):
-                progress.step()
+                progress.count_step()
                 yield message
 
 
-def type_of_topic(topic: str, alias: str | None) -> tuple[Site, str] | None:
-    """Return the cluster and the event type of a topic.
+def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str] | None:
+    """Split the name of an events topic into the cluster that has it and its event type.
 
     Args:
-        topic: Name of the topic on either cluster.
+        topic: Name of a topic on the edge cluster or the central cluster.
         alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
 
     Returns:
-        The cluster that has a topic of this name, and the event type; None if it is not a topic of
-        events.
+        The cluster and the event type; None if the name is not that of an events topic.
     """
     if (event_type := event_type_of_topic(topic)) is not None:
-        return Site.EDGE, event_type
+        return ClusterRole.EDGE, event_type
     try:
         event_type = event_type_of_topic(edge_topic(topic, alias))
     except ValueError:
         return None
-    return None if event_type is None else (Site.CENTRAL, event_type)
+    return None if event_type is None else (ClusterRole.CENTRAL, event_type)
 
 
-def decoded(event_type: str, datum: bytes) -> Event:
-    """Decode the envelope of an event, or all fields of a dead letter.
+def decode_envelope(event_type: str, datum: bytes) -> Event:
+    """Decode the envelope fields of an event, or all fields of a dead letter.
+
+    The envelope is the fields that every event type begins with, such as time, host and position.
 
     Args:
         event_type: Type of the event.
-        datum: The Avro datum without framing.
+        datum: The Avro datum without the schema-id prefix of the record's value.
 
     Returns:
-        Values by field name. A dead letter with another schema is decoded as an envelope only.
+        Values by field name. A dead letter with an unknown schema is decoded as an envelope only.
 
     Raises:
         ValueError: The datum does not begin with an event's envelope.
@@ -422,24 +461,24 @@ def decoded(event_type: str, datum: bytes) -> Event:
     raise ValueError("the datum does not begin with an event's envelope")
 
 
-def _newest_of(held: Sequence[Acknowledged]) -> Acknowledged:
+def _newest_of(held: Sequence[FoundAuditRecord]) -> FoundAuditRecord:
     # The newest file wins; if its range was sent twice, the first audit record.
 
-    def file_of(told: Acknowledged) -> tuple[str, str, int]:
-        return told.record.host_id, told.record.file_id, told.record.generation
+    def file_of(audit: FoundAuditRecord) -> tuple[str, str, int]:
+        return audit.record.host_id, audit.record.file_id, audit.record.generation
 
-    newest = next(told for told in held if file_of(told) == file_of(held[-1]))
-    return dataclasses.replace(newest, other_files=len({file_of(told) for told in held}) - 1)
+    newest = next(audit for audit in held if file_of(audit) == file_of(held[-1]))
+    return dataclasses.replace(newest, other_files=len({file_of(audit) for audit in held}) - 1)
 
 
-def _acknowledged(message: Message) -> Acknowledged:
+def _acknowledged(message: Message) -> FoundAuditRecord:
     try:
         record = AuditRecord.decode(unframe(message.value() or b"")[1])
     except ValueError as error:
         raise Finding(
             f"{_place(message)} holds no audit record that this software can read ({error!r:.200})"
         ) from error
-    return Acknowledged(
+    return FoundAuditRecord(
         record=record,
         at_ms=message.timestamp()[1],
         topic=str(message.topic()),
@@ -448,16 +487,16 @@ def _acknowledged(message: Message) -> Acknowledged:
     )
 
 
-def _record(message: Message) -> Record:
+def _record(message: Message) -> FoundKafkaRecord:
     topic = str(message.topic())
     try:
         key = RecordKey.decode(message.key() or b"")
-        event = decoded(topic.rpartition(".")[2], unframe(message.value() or b"")[1])
+        event = decode_envelope(topic.rpartition(".")[2], unframe(message.value() or b"")[1])
     except ValueError as error:
         raise Finding(
             f"{_place(message)} holds no event: {error}; only delivery services may write there"
         ) from error
-    return Record(
+    return FoundKafkaRecord(
         topic=topic,
         partition=message.partition() or 0,
         offset=message.offset() or 0,
@@ -468,13 +507,13 @@ def _record(message: Message) -> Record:
     )
 
 
-def _is_sought(message: Message, sought: ById | ByPosition) -> bool:
+def _matches(message: Message, criterion: ByEventId | ByRangePosition) -> bool:
     key = message.key() or b""
-    if isinstance(sought, ById):
-        return key[: len(sought.event_id)] == bytes(sought.event_id)
-    if len(key) != KEY_SIZE or key[-8:] != bytes(sought.range_id):
+    if isinstance(criterion, ByEventId):
+        return key[: len(criterion.event_id)] == bytes(criterion.event_id)
+    if len(key) != KEY_SIZE or key[-8:] != bytes(criterion.range_id):
         return False
-    return bool(_record(message).event["position"] == sought.position)
+    return bool(_record(message).event["position"] == criterion.position)
 
 
 def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
@@ -483,8 +522,8 @@ def _where(topic: str, spans: _Spans, from_ms: int, to_ms: int) -> str:
     span = f"written from {format_iso(max(0, from_ms))} to {format_iso(to_ms)}"
     left = (
         ""
-        if spans.whole
-        else "; the log has lost some, or more were not looked at (--since, --until, --records-max)"
+        if spans.is_complete
+        else "; some are no longer in the log, or were not read (--since, --until, --records-max)"
     )
     return f"{topic}: {format_count(spans.records, 'record')} {span}{left}"
 

@@ -23,8 +23,10 @@ _AGO: Final = re.compile(r"(\d{1,6})([smhd])")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
-class Wanted(NamedTuple):
-    """A filter for dead letters. An empty sequence does not restrict its field.
+class DeadLetterFilter(NamedTuple):
+    """A filter for dead letters, which are lines that could not become events.
+
+    An empty sequence does not restrict its field.
 
     Attributes:
         reasons: Accepted reasons, for example `bad_json`.
@@ -42,12 +44,12 @@ class Wanted(NamedTuple):
     since_ms: int = 0
     until_ms: int = 1 << 62
 
-    def takes(self, letter: Event) -> bool:
+    def matches(self, dead_letter: Event) -> bool:
         """Return whether a dead letter matches all conditions of the filter."""
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
-        return self.since_ms <= unix_ms(letter["event_time"]) < self.until_ms and all(
-            not wanted or letter.get(field) in wanted
+        return self.since_ms <= unix_ms(dead_letter["event_time"]) < self.until_ms and all(
+            not wanted or dead_letter.get(field) in wanted
             for wanted, field in zip(named, fields, strict=True)
         )
 
@@ -62,8 +64,8 @@ GROUPS: Final[Mapping[str, Callable[[Event], Any]]] = {
 
 
 @dataclasses.dataclass(slots=True)
-class Count:
-    """The size of a group of dead letters and the time span in which they were observed.
+class DeadLetterCount:
+    """The number of dead letters in a group and the time span in which they were observed.
 
     Attributes:
         letters: Number of dead letters.
@@ -75,118 +77,125 @@ class Count:
     first: str = "~"
     last: str = ""
 
-    def take(self, time: str) -> None:
+    def add(self, time: str) -> None:
         """Count one more dead letter, observed at `time`, an ISO 8601 text."""
         self.letters += 1
         self.first, self.last = min(self.first, time), max(self.last, time)
 
 
-class Letters:
-    """An iterable of the dead letters that match a filter, with statistics about what was read.
+class FilteredDeadLetters:
+    """An iterable of the dead letters that match a filter, with statistics about the ones read.
 
     It can be iterated once. The statistics are complete after the iteration.
 
     Attributes:
-        whole: Whether all dead letters of the requested time are read, not only the newest ones.
-        looked_at: Number of dead letters read so far.
-        taken: Number of these that matched the filter.
-        back_to: Earliest time of observation read so far, as ISO 8601 text; None before the first.
+        is_complete: Whether all dead letters of the requested time are read, not only the newest ones.
+        read_count: Number of dead letters read so far.
+        match_count: Number of these that matched the filter.
+        oldest: Earliest time of observation read so far, as ISO 8601 text; None before the first.
     """
 
-    def __init__(self, wanted: Wanted, read: Iterator[Event], *, whole: bool) -> None:
+    def __init__(
+        self, letter_filter: DeadLetterFilter, dead_letters: Iterator[Event], *, is_complete: bool
+    ) -> None:
         """Create the iterable without reading anything.
 
         Args:
-            wanted: The filter.
-            read: The dead letters to filter.
-            whole: Whether `read` has all dead letters of the requested time, not only the newest
+            letter_filter: The filter.
+            dead_letters: The dead letters to filter.
+            is_complete: Whether `dead_letters` has all dead letters of the requested time, not only the newest
                 ones.
         """
-        self._wanted, self._read, self.whole = wanted, read, whole
-        self.looked_at = self.taken = 0
-        self.back_to: str | None = None
+        self._filter, self._dead_letters, self.is_complete = (
+            letter_filter,
+            dead_letters,
+            is_complete,
+        )
+        self.read_count = self.match_count = 0
+        self.oldest: str | None = None
 
     def __iter__(self) -> Iterator[Event]:
-        for letter in self._read:
-            self.looked_at += 1
+        for letter in self._dead_letters:
+            self.read_count += 1
             time = format_iso(unix_ms(letter["event_time"]))
-            self.back_to = time if self.back_to is None else min(self.back_to, time)
-            if self._wanted.takes(letter):
-                self.taken += 1
+            self.oldest = time if self.oldest is None else min(self.oldest, time)
+            if self._filter.matches(letter):
+                self.match_count += 1
                 yield letter
 
     def __str__(self) -> str:
-        if not self.looked_at:
+        if not self.read_count:
             return "no dead letter was found"
         return (
-            f"{self.taken:,} of {self.looked_at:,} dead letters that were looked at, back to "
-            f"{self.back_to}"
+            f"{self.match_count:,} of {self.read_count:,} dead letters that were read match, back to "
+            f"{self.oldest}"
         )
 
 
-def counted_by(groups: Sequence[str], letters: Iterable[Event]) -> dict[tuple[str, ...], Count]:
+def count_by(
+    fields: Sequence[str], dead_letters: Iterable[Event]
+) -> dict[tuple[str, ...], DeadLetterCount]:
     """Count dead letters by the values of some fields.
 
     Args:
-        groups: Names of the fields to group by, keys of `GROUPS`.
-        letters: The dead letters.
+        fields: Names of the fields to group by, keys of `GROUPS`.
+        dead_letters: The dead letters.
 
     Returns:
-        Counts by tuple of values in the order of `groups`; a missing value is "-". After
-        `GROUPS_MAX` distinct tuples, all further ones are counted together under "(other)".
+        Counts by tuple of values in the order of `fields`; a missing value is "-". After
+        `GROUPS_MAX` (10,000) distinct tuples, all others are counted together as "(other)".
     """
-    counts: dict[tuple[str, ...], Count] = {}
-    for letter in letters:
+    counts: dict[tuple[str, ...], DeadLetterCount] = {}
+    for letter in dead_letters:
         key = tuple(
-            "-" if (value := GROUPS[group](letter)) is None else str(value) for group in groups
+            "-" if (value := GROUPS[group](letter)) is None else str(value) for group in fields
         )
         if key not in counts and len(counts) >= GROUPS_MAX:
-            key = (_OTHER,) * len(groups)
-        counts.setdefault(key, Count()).take(format_iso(unix_ms(letter["event_time"])))
+            key = (_OTHER,) * len(fields)
+        counts.setdefault(key, DeadLetterCount()).add(format_iso(unix_ms(letter["event_time"])))
     return counts
 
 
-def order_of(letter: Event) -> tuple[Any, ...]:
-    """Return a sort key for dead letters: time of observation, then source and position."""
-    return letter["event_time"], letter["source"], letter["position"]
+def observation_order(dead_letter: Event) -> tuple[Any, ...]:
+    """Return the sort key of a dead letter: time of observation, then source and position."""
+    return dead_letter["event_time"], dead_letter["source"], dead_letter["position"]
 
 
-def described(letter: Event) -> Iterator[str]:
-    """Yield a readable description of a dead letter, line by line.
+def format_dead_letter(dead_letter: Event) -> Iterator[str]:
+    """Yield lines of text that describe a dead letter: reason, raw line, origin, position in its file.
 
-    The reason, the raw line, its origin and its position in the file are included. Non-printable
-    characters are escaped, so no control character reaches the terminal.
+    Characters that are not printable are escaped, so that none controls the terminal.
 
     Args:
-        letter: The decoded dead letter.
+        dead_letter: The decoded dead letter.
     """
-    file = letter["file"]
-    yield f"{format_iso(unix_ms(letter['event_time']))} {letter['reason']}: {_printable(letter['detail'])}"
-    yield f"  line    {_shown(letter['raw'])}"
+    file = dead_letter["file"]
+    yield f"{format_iso(unix_ms(dead_letter['event_time']))} {dead_letter['reason']}: {_printable(dead_letter['detail'])}"
+    yield f"  line    {_shown(dead_letter['raw'])}"
     yield (
-        f"  of      host {_printable(letter['host'])}, source "
-        f"{_printable(letter['declared_source'])}, "
-        f"type {_printable(letter['claimed_type'] or '-')}, rules {letter['rules']}"
+        f"  of      host {_printable(dead_letter['host'])}, source "
+        f"{_printable(dead_letter['declared_source'])}, "
+        f"type {_printable(dead_letter['claimed_type'] or '-')}, rules {dead_letter['rules']}"
     )
-    yield f"  range   {letter['range_id'].hex()} [{letter['range_start']}, {letter['range_end']})"
+    yield f"  range   {dead_letter['range_id'].hex()} [{dead_letter['range_start']}, {dead_letter['range_end']})"
     if file is None:
-        yield f"  place   line {letter['position']} of a batch of {_printable(letter['source'])}"
+        yield f"  place   line {dead_letter['position']} of a batch of {_printable(dead_letter['source'])}"
         return
-    path = _printable(letter["source"])
+    path = _printable(dead_letter["source"])
     yield (
-        f"  place   {path} at byte {letter['position']}, file {file['id']} generation "
+        f"  place   {path} at byte {dead_letter['position']}, file {file['id']} generation "
         f"{file['generation']}"
     )
-    size = len(letter["raw"]) + 1
-    if path == letter["source"]:
+    size = len(dead_letter["raw"]) + 1
+    if path == dead_letter["source"]:
         yield (
-            f"  there   tail -c +{letter['position'] + 1} {shlex.quote(path)} | head -c "
+            f"  there   tail -c +{dead_letter['position'] + 1} {shlex.quote(path)} | head -c "
             f"{size}    (while it has that name)"
         )
 
 
-def moment_ms(text: str, now_ms: int) -> int:
-    """Parse a point in time into Unix milliseconds.
+def parse_time_ms(text: str, now_ms: int) -> int:
+    """Parse a point in time and return it in Unix milliseconds.
 
     Args:
         text: A duration before now, such as `2h`, `30m`, `45s` or `3d`, or an ISO 8601 time, which

@@ -26,8 +26,8 @@ _FORMS: Final = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfEvent:
-    """A request to trace an event.
+class EventQuery:
+    """A request to trace the event with a given id.
 
     Attributes:
         event_id: Id of the event.
@@ -39,7 +39,7 @@ class OfEvent:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfRecord:
+class KafkaRecordQuery:
     """A request to trace a Kafka record in a topic of events.
 
     Attributes:
@@ -54,7 +54,7 @@ class OfRecord:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OfPlace:
+class FilePositionQuery:
     """A request to trace the line that begins at a byte offset of a file.
 
     Attributes:
@@ -72,23 +72,23 @@ class OfPlace:
     generation: int | None = None
     event_type: str | None = None
 
-    def is_in(self, r: AuditRecord) -> bool:
+    def matches_range(self, audit: AuditRecord) -> bool:
         """Return whether the byte range of an audit record contains the requested position."""
         return (
-            r.kind == "range"
-            and r.start <= self.offset < r.end
-            and self.host in (r.host_id, r.host_name)
-            and self.file in (r.file_id, r.path)
-            and self.generation in (None, r.generation)
+            audit.kind == "range"
+            and audit.start <= self.offset < audit.end
+            and self.host in (audit.host_id, audit.host_name)
+            and self.file in (audit.file_id, audit.path)
+            and self.generation in (None, audit.generation)
         )
 
 
-Question = OfEvent | OfRecord | OfPlace
+TraceQuery = EventQuery | KafkaRecordQuery | FilePositionQuery
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HostSays:
-    """The output of `hourmark tail trace` on the host of a line.
+class HostTrace:
+    """The parsed output of `hourmark tail trace`, run on the host of the traced line.
 
     Attributes:
         stage: How far the host has processed the line, for example `not_read` or `spooled`.
@@ -103,57 +103,61 @@ class HostSays:
     losses: int
 
 
-def parsed(what: str, event_type: str | None, generation: int | None) -> Question:
-    """Parse the argument of `hourmark trace`.
+def parse_query(text: str, event_type: str | None, generation: int | None) -> TraceQuery:
+    """Parse the command-line argument that names the object to trace.
 
     Args:
-        what: An event id (UUID), TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET.
+        text: An event id (UUID), TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET.
         event_type: Type of the event; required with an event id.
         generation: Number of earlier truncations of the file, for HOST:FILE:OFFSET only; None
             matches any.
 
     Raises:
-        UsageError: The text has none of the forms, or an event id is given without a type.
+        UsageError: The text has none of these forms, or it is an event id and `event_type` is None.
     """
-    event_id = _event_id(what)
+    event_id = _event_id(text)
     if event_id is not None:
         if event_type is None:
             raise UsageError(
-                f"of which type is {what}? name it by --type; `hourmark types list` names "
+                f"of which type is {text}? name it by --type; `hourmark types list` names "
                 "those declared"
             )
-        return OfEvent(event_id, event_type)
-    if match := _RECORD.fullmatch(what):
-        return OfRecord(match[1], int(match[2]), int(match[3]))
-    if match := _PLACE.fullmatch(what):
-        return OfPlace(match[1], match[2], int(match[3]), generation, event_type)
-    raise UsageError(f"{what!r:.200} names nothing to trace: {_FORMS}")
+        return EventQuery(event_id, event_type)
+    if match := _RECORD.fullmatch(text):
+        return KafkaRecordQuery(match[1], int(match[2]), int(match[3]))
+    if match := _PLACE.fullmatch(text):
+        return FilePositionQuery(match[1], match[2], int(match[3]), generation, event_type)
+    raise UsageError(f"{text!r:.200} names nothing to trace: {_FORMS}")
 
 
-def told_by_host(answer: str, event_type: str | None = None) -> tuple[OfPlace | None, HostSays]:
+def parse_host_trace(
+    output: str, event_type: str | None = None
+) -> tuple[FilePositionQuery | None, HostTrace]:
     """Parse the output of `hourmark tail trace FILE:LINE --json`.
 
     Args:
-        answer: The JSON text.
+        output: The JSON text that the command printed.
         event_type: Event type whose closed buckets are searched if Kafka no longer has the audit
             record of the line; None searches no buckets.
 
     Returns:
-        The position to trace, or None if the host does not know the file or the offset; and what
-        the host reported.
+        The position to trace, or None if the host does not know the file or the offset; and the
+        parsed report of the host.
 
     Raises:
-        UsageError: The text is not such output.
+        UsageError: The text is not the output of that command.
     """
     try:
-        told: Any = json.loads(answer)
-        says = HostSays(
-            str(told["stage"]), str(told["path"]), str(told["next"]), int(told["losses"])
+        fields: Any = json.loads(output)
+        host = HostTrace(
+            str(fields["stage"]), str(fields["path"]), str(fields["next"]), int(fields["losses"])
         )
-        if told["offset"] is None or told["file_id"] is None:
-            return None, says
-        file = str(told["host_id"]), str(told["file_id"])
-        return OfPlace(*file, int(told["offset"]), int(told["generation"]), event_type), says
+        if fields["offset"] is None or fields["file_id"] is None:
+            return None, host
+        file = str(fields["host_id"]), str(fields["file_id"])
+        return FilePositionQuery(
+            *file, int(fields["offset"]), int(fields["generation"]), event_type
+        ), host
     except (ValueError, LookupError, TypeError) as error:
         raise UsageError(
             "--from: this is not what `hourmark tail trace FILE:LINE --json` prints "

@@ -20,23 +20,25 @@ from hourmark.kafka.topic_names import events_topic
 from hourmark.records import dead_letters
 from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.buckets.reader import Event, find_manifest, list_hours, read_events
-from hourmark_etl.operators.letters import Wanted
+from hourmark_etl.operators.dead_letter_selection import DeadLetterFilter
 from hourmark_etl.storage import Storage
 
 RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
 _PROGRESS_S: Final = 5.0
-Say = Callable[[str], None]
+PrintMessage = Callable[[str], None]
 
 
-def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
-    """Yield the newest dead letters in the edge topic.
+def read_dead_letters_from_topic(
+    edge: KafkaCluster, records_max: int, print_message: PrintMessage
+) -> Iterator[Event]:
+    """Yield the newest dead letters from their topic on the edge cluster.
 
     Args:
         edge: The edge cluster.
         records_max: Approximate maximum number of records to read; each partition gets an equal
             share, rounded up.
-        say: Function that is called with readable progress messages.
+        print_message: Function that is called with readable progress messages.
 
     Yields:
         Decoded committed records, in offset order within each partition.
@@ -55,11 +57,11 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
     share = -(-records_max // len(partitions))
     spans = {p: (max(starts[p], ends[p] - share), int(ends[p])) for p in partitions}
     schemas = _schemas(edge)
-    progress = Progress(sum(end - start for start, end in spans.values()), say)
+    progress = ReadProgress(sum(end - start for start, end in spans.values()), print_message)
     with contextlib.closing(CommittedReader(edge, "edge", stall_s=_STALL_S)) as reader:
         for runs in reader.read(spans):
             for record in (record for run in runs for record in run.records):
-                progress.step()
+                progress.count_step()
                 yield _decoded(
                     record.value() or b"",
                     schemas,
@@ -67,18 +69,23 @@ def of_topic(edge: KafkaCluster, records_max: int, say: Say) -> Iterator[Event]:
                 )
 
 
-def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) -> Iterator[Event]:
-    """Yield the dead letters in closed buckets of the requested time, in the order of the hours.
+def read_dead_letters_from_buckets(
+    storage: Storage,
+    bucket_seconds: int,
+    letter_filter: DeadLetterFilter,
+    print_message: PrintMessage,
+) -> Iterator[Event]:
+    """Yield the dead letters in closed buckets of a time span, in the order of the hours.
 
     Only buckets whose hour overlaps the filter's time span are read. The other conditions of the
-    filter are not applied. A late dead letter is in a later bucket than its own hour's, and is
+    filter are not applied. A late dead letter is in the bucket of a later hour than its own, and is
     yielded only if that bucket is read.
 
     Args:
         storage: The storage with the buckets.
-        bucket_seconds: Length of a bucket.
-        wanted: Filter whose time span selects the buckets.
-        say: Function that is called with readable progress messages.
+        bucket_seconds: Length of a bucket, in seconds.
+        letter_filter: Filter whose time span selects the buckets.
+        print_message: Function that is called with readable progress messages.
 
     Raises:
         BadMarker: The marker of a bucket is invalid.
@@ -88,30 +95,30 @@ def of_buckets(storage: Storage, bucket_seconds: int, wanted: Wanted, say: Say) 
     hours = [
         hour
         for hour in list_hours(storage, dead_letters.TYPE, bucket_seconds)
-        if hour.end_ms > wanted.since_ms and hour.start_s * 1000 < wanted.until_ms
+        if hour.end_ms > letter_filter.since_ms and hour.start_s * 1000 < letter_filter.until_ms
     ]
-    progress = Progress(len(hours), say, "buckets")
+    progress = ReadProgress(len(hours), print_message, "buckets")
     for hour in hours:
-        progress.step()
+        progress.count_step()
         if (manifest := find_manifest(storage, dead_letters.TYPE, hour)) is not None:
             yield from read_events(storage, dead_letters.TYPE, hour, manifest)
 
 
-class Progress:
-    """A progress reporter that calls a function at most every five seconds during a long read.
+class ReadProgress:
+    """Reports the progress of a long read at most every five seconds.
 
     Args:
         total: Expected number of steps.
-        say: Function that is called with the readable message.
-        of: Plural noun for the steps in messages.
+        print_message: Function that is called with the readable message.
+        unit: Plural noun for the steps in messages.
     """
 
-    def __init__(self, total: int, say: Say, of: str = "records") -> None:
-        self._total, self._say, self._of = total, say, of
+    def __init__(self, total: int, print_message: PrintMessage, unit: str = "records") -> None:
+        self._total, self._say, self._of = total, print_message, unit
         self._done, self._said_s = 0, time.monotonic()
 
-    def step(self) -> None:
-        """Count one step; report progress if the last report is older than five seconds."""
+    def count_step(self) -> None:
+        """Count one step, and print progress if the last message is older than five seconds."""
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
             self._said_s = now_s

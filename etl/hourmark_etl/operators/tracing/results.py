@@ -22,63 +22,61 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Looked(Generic[T]):
-    """The result of one step of a trace.
+class SearchResult(Generic[T]):
+    """The result of one search during the trace of an event.
 
     Attributes:
-        found: What was found; None if nothing was.
-        where: Readable description of the place that was searched.
-        whole: Whether every place that may contain it was searched, so that a missing result proves
-            that it does not exist.
-        failed: Readable error if the search failed, for example because a server did not respond;
-            otherwise None.
+        value: The object that was found; None if there is none in the searched places.
+        searched: Readable description of the searched places.
+        is_complete: Whether every place that may contain the object was searched, so that a missing
+            value proves that the object does not exist.
+        error: Readable error message if the search failed, for example because a server did not
+            respond; otherwise None.
     """
 
-    found: T | None
-    where: str
-    whole: bool = False
-    failed: str | None = None
+    value: T | None
+    searched: str
+    is_complete: bool = False
+    error: str | None = None
 
 
-def found(step: Looked[T] | None) -> T | None:
-    """Return what a step of a trace found; None if it found nothing or was not taken."""
-    return None if step is None else step.found
+def found_value(step: SearchResult[T] | None) -> T | None:
+    """Return the value of a search result; None if there is no result or it has no value."""
+    return None if step is None else step.value
 
 
-def asked(where: str, ask: Callable[[], Looked[T]]) -> Looked[T]:
-    """Run one step of a trace and convert errors to a failed result.
-
-    Other steps can then continue.
+def run_search(searched: str, search: Callable[[], SearchResult[T]]) -> SearchResult[T]:
+    """Run one search of a trace and convert its errors to a result, so that others can continue.
 
     Args:
-        where: Readable description of the place to search, for a failed result.
-        ask: The step.
+        searched: Readable description of the places to search, for a failed result.
+        search: Function that runs the search.
 
     Returns:
-        The result of `ask`; if it failed, a result whose `found` is None and whose `failed` is the
-        error message.
+        The result of `search`. If it raised a `HourmarkError` other than `UsageError`, a result
+        whose `value` is None and whose `error` is the message.
 
     Raises:
-        UsageError: The step raised it. All other subclasses of `HourmarkError` are converted.
+        UsageError: Raised by `search`.
     """
     try:
-        return ask()
+        return search()
     except UsageError:
         raise
     except HourmarkError as error:
-        return Looked(None, where, failed=str(error))
+        return SearchResult(None, searched, error=str(error))
 
 
-class Site(enum.Enum):
-    """The role of a Kafka cluster: `EDGE` or `CENTRAL`. One cluster may have both roles."""
+class ClusterRole(enum.Enum):
+    """The role of a Kafka cluster: `EDGE` at a site, or `CENTRAL`. One cluster may have both."""
 
     EDGE = "edge"
     CENTRAL = "central"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ById:
-    """A search criterion: the event with this id.
+class ByEventId:
+    """A search criterion that matches the event with a given id.
 
     Attributes:
         event_id: Id of the event.
@@ -88,14 +86,14 @@ class ById:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByPosition:
-    """A search criterion: the event that begins at a position of a byte range or file.
+class ByRangePosition:
+    """A search criterion that matches the event at a byte offset of a delivered byte range.
 
     Attributes:
-        range_id: Id of the byte range; used in Kafka and in staged files.
-        file_id: Id of the file; used in buckets, which do not contain range ids.
+        range_id: Id of the byte range; compared in Kafka and in staged files.
+        file_id: Id of the log file; compared in buckets, which do not contain range ids.
         generation: Number of earlier truncations of the file; used with `file_id`.
-        position: Byte offset in the file.
+        position: Byte offset in the file at which the event begins.
     """
 
     range_id: RangeId
@@ -105,15 +103,15 @@ class ByPosition:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ByPlace:
-    """A search criterion: the event in a bucket that begins at a position of a file.
+class ByFilePosition:
+    """A search criterion that matches the event at a byte offset of a log file; for buckets only.
 
     Attributes:
         host: Name of the host. A host id matches every host, because buckets do not contain host
             ids.
         file: Id of the file, or its path when it was read.
         generation: Number of earlier truncations of the file; None matches any.
-        position: Byte offset in the file.
+        position: Byte offset in the file at which the event begins.
     """
 
     host: str
@@ -122,11 +120,11 @@ class ByPlace:
     position: int
 
 
-Sought = ById | ByPosition | ByPlace
+SearchCriterion = ByEventId | ByRangePosition | ByFilePosition
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Acknowledged:
+class FoundAuditRecord:
     """The audit record of a byte range, which is written just before the range is acknowledged.
 
     Attributes:
@@ -148,8 +146,8 @@ class Acknowledged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
-    """An event in Kafka.
+class FoundKafkaRecord:
+    """The record of an event in Kafka.
 
     Attributes:
         topic: Topic of the record.
@@ -171,7 +169,7 @@ class Record:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Staged:
+class FoundStagedRow:
     """The row of an event in a staged file.
 
     Attributes:
@@ -194,8 +192,8 @@ class Staged:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InBucket:
-    """An event in a closed bucket.
+class FoundBucketRecord:
+    """The record of an event in a closed bucket.
 
     Attributes:
         hour: Hour of the bucket.
@@ -220,7 +218,7 @@ class InBucket:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class OldestOpenHour:
     """The oldest hour of an event type that is not closed.
 
     Attributes:
@@ -233,46 +231,48 @@ class Standing:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Facts:
-    """All results of a trace. A step that is None was not taken, because its input is unknown.
+class TraceResults:
+    """All results of the trace of one event.
+
+    A search result that is None was not searched for, because the input of its search is unknown.
 
     Attributes:
-        mirrored: Whether there is a mirror between an edge cluster and the central cluster.
+        is_mirrored: Whether there is a mirror between an edge cluster and the central cluster.
         begins_at: Start of the record that contains the requested position, if no record begins at
             the position itself; otherwise None.
-        reported: The latest reports of the tailer on the requested host, one per source.
+        tailer_reports: The latest reports of the tailer on the requested host, one per log source.
         event_type: Type of the event; None if unknown.
         event_id: Id of the event; None if unknown.
-        acknowledged: The audit record of the event's byte range.
-        edge: The event on the edge cluster.
-        mirror: Next offset of the event's edge partition that the mirror will copy.
-        central: The event on the central cluster.
-        staging: Next offset of the event's central partition that will be staged.
-        staged: The event in a staged file.
-        bucket: The event in a closed bucket.
-        standing: The oldest hour of the event's type that is not closed.
+        audit_record: The audit record of the event's byte range.
+        edge_record: The event's record on the edge cluster.
+        mirror_offset: Next offset of the event's edge partition that the mirror will copy.
+        central_record: The event's record on the central cluster.
+        staging_offset: Next offset of the event's central partition that will be staged.
+        staged_row: The event's row in a staged file.
+        bucket_record: The event's record in a closed bucket.
+        oldest_open_hour: The oldest hour of the event's type that is not closed.
     """
 
-    mirrored: bool
+    is_mirrored: bool
     begins_at: int | None = None
-    reported: Looked[tuple[ReportedSource, ...]] | None = None
+    tailer_reports: SearchResult[tuple[ReportedSource, ...]] | None = None
     event_type: str | None = None
     event_id: EventId | None = None
-    acknowledged: Looked[Acknowledged] | None = None
-    edge: Looked[Record] | None = None
-    mirror: Looked[int] | None = None
-    central: Looked[Record] | None = None
-    staging: Looked[int] | None = None
-    staged: Looked[Staged] | None = None
-    bucket: Looked[InBucket] | None = None
-    standing: Looked[Standing] | None = None
+    audit_record: SearchResult[FoundAuditRecord] | None = None
+    edge_record: SearchResult[FoundKafkaRecord] | None = None
+    mirror_offset: SearchResult[int] | None = None
+    central_record: SearchResult[FoundKafkaRecord] | None = None
+    staging_offset: SearchResult[int] | None = None
+    staged_row: SearchResult[FoundStagedRow] | None = None
+    bucket_record: SearchResult[FoundBucketRecord] | None = None
+    oldest_open_hour: SearchResult[OldestOpenHour] | None = None
 
     @property
     def event(self) -> Event | None:
-        """Return the event's fields from the last step that found it; None if no step did."""
+        """Return the event's fields from the last pipeline stage that has it; None if none has."""
         given = (
-            step.found.event
-            for step in (self.bucket, self.central, self.edge)
-            if step is not None and step.found is not None
+            step.value.event
+            for step in (self.bucket_record, self.central_record, self.edge_record)
+            if step is not None and step.value is not None
         )
         return next(given, None)
