@@ -1,0 +1,325 @@
+"""Failures of staging tasks and of planning on a real Spark: the driver gets the typed error, and
+nothing of the batch is committed.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
+from tests.support.clock import FakeClock
+from tests.support.documents import ROOT
+from tests.support.records import position, span
+
+from hourmark.config.groups import EtlSettings, StorageSettings
+from hourmark.config.loading import Config
+from hourmark.errors import HourmarkError, Unavailable
+from hourmark.kafka.clients import Partition
+from hourmark.kafka.partitions_reader import PartitionError
+from hourmark_etl.errors import BadRecord, DataLoss, EtlStop, StaleDriver, TopicReplaced
+from hourmark_etl.ledger import batches as ledger
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.model import EVENTS
+from hourmark_etl.spark import spark_session
+from hourmark_etl.staging.consumer import Consumer
+from hourmark_etl.staging.pieces import StagedNote, StagedPiece
+from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
+from hourmark_etl.staging.planner import StreamReader
+from hourmark_etl.staging.stage import TaskResult
+from hourmark_etl.storage import NoSpace
+from hourmark_infra.java.find import export_java_home
+
+# PySpark leaves the sockets of results to the garbage collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
+ATTEMPTS: Final = 3
+ENDED_WITHIN_S: Final = 90
+Script = Callable[[Path], object]
+
+
+def succeed(_: Path) -> None:
+    """Do nothing."""
+
+
+def lose_data(_: Path) -> None:
+    raise DataLoss("topic events.click partition 1: offset 3 is lost to retention")
+
+
+def lose_topic(_: Path) -> None:
+    raise TopicReplaced("topic events.click was deleted and recreated")
+
+
+def find_a_bad_record(_: Path) -> None:
+    raise BadRecord("hourmark.hosts", 3, 41, "not a report")
+
+
+def fail_a_partition(_: Path) -> None:
+    raise PartitionError("partition 3 cannot be read", Partition("events.click", 3), 41)
+
+
+def fill_the_disk(_: Path) -> None:
+    raise NoSpace("_staging/x", "hdfs://n/_staging/x", "the quota is used up")
+
+
+def fail_twice(folder: Path) -> None:
+    if len([*folder.iterdir()]) < ATTEMPTS:
+        fail_a_partition(folder)
+
+
+def refuse_a_connection(_: Path) -> None:
+    raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+
+def wrap_a_network_error(_: Path) -> None:
+    try:
+        raise OSError(errno.ENETUNREACH, "Network is unreachable")
+    except OSError as error:
+        raise RuntimeError("no schemas") from error
+
+
+def have_a_defect(_: Path) -> None:
+    raise ZeroDivisionError("division by zero")
+
+
+def lose_the_lease(_: Path) -> None:
+    raise StaleDriver("another driver stages this shard")
+
+
+def die(_: Path) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class ScriptedReader(StreamReader):
+    """Plans one batch of one task per script; each task has a span of its own and one file."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        folder: Path,
+        planning: Script,
+        tasking: Script,
+        staging: list[Script],
+    ) -> None:
+        super().__init__(*arguments)
+        self._folder, self._planning, self._tasking, self._staging = (
+            folder,
+            planning,
+            tasking,
+            staging,
+        )
+
+    def plan(self) -> PlannedBatch:
+        self._planning(self._folder)
+        spans = [span(10 * n, 10 * n + 10) for n in range(len(self._staging))]
+        return PlannedBatch("_staging/one", tuple((ReadSpan(s, 1),) for s in spans))
+
+    def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
+        self._tasking(self._folder)
+        return [InputPartition(n) for n in range(len(planned.tasks))]
+
+    def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
+        n = partition.value
+        (self._folder / f"{n}-{uuid.uuid4().hex}").touch()  # one for each attempt
+        first, last = span(10 * n, 10 * n + 5), span(10 * n + 5, 10 * n + 10)
+        yield TaskResult(StagedPiece((note(f"{n}-first", first),)), (first,))
+        self._staging[n](self._folder)
+        yield TaskResult(StagedPiece((note(f"{n}-last", last),)), (last,))
+
+
+def note(name: str, of: Any) -> StagedNote:
+    return StagedNote(ledger="l", kind=EVENTS, rows=5, spans=(of,), path=f"_staging/one/{name}")
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
+    folder = tmp_path_factory.mktemp("etl")
+    return Config(
+        kafka={"edge": {"bootstrap": "127.0.0.1:1"}},
+        storage=StorageSettings(root=f"file://{folder}/root"),
+        etl=EtlSettings(
+            ledger=f"sqlite:///{folder}/ledger.sqlite",
+            scratch_dir=folder / "scratch",
+            master=f"local[2,{ATTEMPTS}]",
+            trigger_seconds=1,
+            spark_conf={"spark.executorEnv.PYTHONPATH": str(ROOT)},
+        ),
+    )
+
+
+@pytest.fixture(scope="module")
+def spark(config: Config) -> Iterator[SparkSession]:
+    patched = pytest.MonkeyPatch()
+    patched.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))  # restored afterwards
+    patched.setenv("PYTHONPATH", str(ROOT))  # of the reader above
+    patched.setenv("PYSPARK_PYTHON", sys.executable)
+    export_java_home()
+    session = spark_session(config, submitted=False)
+    yield session
+    session.stop()
+    patched.undo()
+
+
+class Staging:
+    """A consumer on Spark whose tasks follow scripts, and the ledger it commits to."""
+
+    def __init__(self, spark: SparkSession, config: Config, folder: Path) -> None:
+        url = f"sqlite:///{folder}/ledger.sqlite"
+        self._spark, self._config = (
+            spark,
+            config.model_copy(update={"etl": config.etl.model_copy(update={"ledger": url})}),
+        )
+        self.database, self.clock = Database(url), FakeClock()
+        ledger.begin_positions(
+            self.database, self.database.acquire("consumer:default"), [position(0)]
+        )
+        self.attempts = folder / "attempts"
+        self.attempts.mkdir()
+        self.committed: list[int] = []
+        self.consumer: Consumer | None = None
+
+    def run(
+        self, *staging: Script, planning: Script = succeed, tasking: Script = succeed
+    ) -> HourmarkError | None:
+        """Run the query until it ends or commits; return the error that `check` raised or logged."""
+        self.consumer = Consumer(
+            self._spark,
+            self._config,
+            self.database,
+            "cluster",
+            self.clock,
+            lambda batch, _: self.committed.append(len(batch.files)),
+            "default",
+            make_reader=functools.partial(
+                ScriptedReader,
+                folder=self.attempts,
+                planning=planning,
+                tasking=tasking,
+                staging=list(staging),
+            ),
+        )
+        logged: list[HourmarkError] = []
+        self.consumer._begin_again = logged.append  # type: ignore[method-assign, assignment]
+        self.consumer.start()
+        until_s = time.monotonic() + ENDED_WITHIN_S
+        while time.monotonic() < until_s and not logged and not self.committed:
+            self.consumer.check()
+            time.sleep(0.1)
+        self.consumer.stop()
+        assert logged or self.committed, "the query neither ended nor committed"
+        return logged[0] if logged else None
+
+    @property
+    def next_offset(self) -> int:
+        (found,) = ledger.positions(self.database, "cluster")
+        return found.next_offset
+
+
+@pytest.fixture
+def staging(spark: SparkSession, config: Config, tmp_path: Path) -> Iterator[Staging]:
+    made = Staging(spark, config, tmp_path)
+    yield made
+    made.database.close()
+
+
+def test_results_of_all_tasks_are_committed_if_no_task_fails(staging: Staging) -> None:
+    assert staging.run(succeed, succeed) is None
+    assert (staging.committed, staging.next_offset) == ([4], 20)
+
+
+@pytest.mark.parametrize(
+    ("script", "kind", "fields", "attempts"),
+    [
+        (lose_data, DataLoss, {}, 1),
+        (lose_topic, TopicReplaced, {}, 1),
+        (
+            find_a_bad_record,
+            BadRecord,
+            {"topic": "hourmark.hosts", "partition": 3, "offset": 41, "why": "not a report"},
+            1,
+        ),
+        (
+            fail_a_partition,
+            PartitionError,
+            {"partition": Partition("events.click", 3), "offset": 41},
+            ATTEMPTS,
+        ),
+        (
+            fill_the_disk,
+            NoSpace,
+            {"path": "_staging/x", "url": "hdfs://n/_staging/x", "next_step": NoSpace.next_step},
+            ATTEMPTS,
+        ),
+        (refuse_a_connection, Unavailable, {}, ATTEMPTS),
+        (wrap_a_network_error, Unavailable, {}, ATTEMPTS),
+        (have_a_defect, EtlStop, {}, ATTEMPTS),
+    ],
+)
+def test_a_failed_task_arrives_as_its_typed_error_and_nothing_of_the_batch_is_committed(
+    staging: Staging,
+    script: Script,
+    kind: type[HourmarkError],
+    fields: dict[str, Any],
+    attempts: int,
+) -> None:
+    error = staging.run(succeed, script)
+    assert type(error) is kind
+    assert {name: getattr(error, name) for name in fields} == fields
+    assert (staging.committed, staging.next_offset) == ([], 0)
+    assert len([*staging.attempts.glob("1-*")]) == attempts
+
+
+def test_a_task_that_fails_and_then_succeeds_is_committed_once(staging: Staging) -> None:
+    assert staging.run(fail_twice) is None
+    assert (staging.committed, staging.next_offset) == ([2], 10)
+    assert len([*staging.attempts.iterdir()]) == ATTEMPTS
+
+
+def test_an_error_that_stops_the_driver_outweighs_one_that_waits(staging: Staging) -> None:
+    assert isinstance(staging.run(fail_a_partition, lose_data, lose_topic), TopicReplaced)
+
+
+def test_a_defect_is_reported_with_its_traceback(staging: Staging) -> None:
+    error = staging.run(have_a_defect)
+    assert "start the driver again" in str(error)
+    assert "in have_a_defect" in str(error)
+    assert str(error).endswith("ZeroDivisionError: division by zero")
+
+
+@pytest.mark.parametrize("where", ["planning", "tasking"])
+@pytest.mark.parametrize(
+    ("script", "kind"),
+    [(lose_the_lease, StaleDriver), (fail_a_partition, PartitionError), (have_a_defect, EtlStop)],
+)
+def test_a_batch_that_cannot_be_planned_arrives_as_its_typed_error(
+    staging: Staging, where: str, script: Script, kind: type[HourmarkError]
+) -> None:
+    error = staging.run(succeed, **{where: script})
+    assert type(error) is kind
+    assert (staging.committed, [*staging.attempts.iterdir()]) == ([], [])
+
+
+@pytest.mark.parametrize("where", ["planning", "tasking"])
+def test_a_planner_that_dies_is_recognized_by_the_text_of_spark(
+    staging: Staging, where: str
+) -> None:
+    error = staging.run(succeed, **{where: die})
+    assert type(error) is Unavailable
+    assert "the Python process that plans the staging query was lost" in str(error)
+
+
+def test_a_worker_that_dies_is_recognized_by_the_text_of_spark(staging: Staging) -> None:
+    error = staging.run(die)
+    assert type(error) is Unavailable
+    assert "a Python worker of the staging query was lost" in str(error)
