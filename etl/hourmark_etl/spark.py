@@ -78,6 +78,6 @@ def task_attempts_max(spark: SparkSession) -> int:
     `spark.task.maxFailures` times (4 by default).
     """
     context = spark.sparkContext
-    if local := re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\s*\])?", context.master):
+    if local := re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\s*\])?", context.master or ""):
         return int(local[1] or 1)
     return int(context.getConf().get("spark.task.maxFailures") or 4)
