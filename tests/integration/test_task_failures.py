@@ -43,7 +43,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
 )
 ATTEMPTS: Final = 3
-ENDED_WITHIN_S: Final = 90
+ENDED_WITHIN_S: Final = 300
 Script = Callable[[Path], object]
 
 
