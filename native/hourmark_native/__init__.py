@@ -1,7 +1,7 @@
 """Loading of the compiled module, which processes lines and records in bulk.
 
 The module is optional: without it, its users run equivalent Python code at several times the CPU
-cost. Its source is in `core/native`.
+cost. Its source is in `native/src`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "ac0dfbdb77123ccb"  # the digest of `core/native`, as `native_build` computes it
+SOURCES: Final = "eefda22e78027b26"  # the digest of `src/`, as `native_build` computes it
 
 
 _ALONE: Final = (
-    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark; "
+    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark-native; "
     "its wheel contains the module, and a C compiler "
     "can build it"
 )
@@ -27,7 +27,7 @@ def load_native_module() -> tuple[ModuleType | None, str]:
         from different sources.
     """
     try:
-        from hourmark import _native
+        from hourmark_native import _native
     except ImportError as error:
         return None, f"the compiled module is not there ({error}): {_ALONE}"
     if getattr(_native, "sources", str)() != SOURCES:

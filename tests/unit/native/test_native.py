@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tools.fuzz_native import build_tool
 
-from hourmark import native
+import hourmark_native as native
 
 
 @pytest.mark.parametrize("other", [SimpleNamespace(), SimpleNamespace(sources=lambda: "0" * 16)])
 def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
-    monkeypatch.setitem(sys.modules, "hourmark._native", other)
-    monkeypatch.setattr("hourmark._native", other)
+    monkeypatch.setitem(sys.modules, "hourmark_native._native", other)
+    monkeypatch.setattr("hourmark_native._native", other)
     module, why_not = native.load_native_module()
     assert module is None
     assert "made of other sources" in why_not
@@ -23,5 +23,5 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_sources_that_it_takes_are_those_that_are_there() -> None:
     assert build_tool().digest() == native.SOURCES, (
-        "write this digest into hourmark/native.py: the sources have changed"
+        "write this digest into hourmark_native/__init__.py: the sources have changed"
     )
