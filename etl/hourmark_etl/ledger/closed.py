@@ -178,8 +178,8 @@ def missing_since(database: Database, event_type: str, from_hour_s: int) -> Inco
 
 
 def _lacks(manifest: Mapping[str, Any]) -> IncompleteRanges:
-    if (told := manifest.get("lacks")) is not None:
-        return IncompleteRanges(tuple(told["ranges"]), told["more"])
+    if (lacks := manifest.get("lacks")) is not None:
+        return IncompleteRanges(tuple(lacks["ranges"]), lacks["more"])
     return _lacks_by_text_of_0_3_0(manifest["evidence"]["waived"])
 
 

@@ -81,7 +81,7 @@ def rebuild(
     with target.transaction() as connection:
         check_unused(connection, sources.rules)
         connection.execute(delete(tables.frontiers))
-        work = _Rebuild(connection=connection, outside=sources, say=report_progress)
+        work = _Rebuild(connection=connection, outside=sources, report_progress=report_progress)
         work.run()
     return work.done
 
@@ -92,7 +92,7 @@ class _Rebuild:
 
     connection: Connection
     outside: RebuildSources
-    say: Callable[[str], None]
+    report_progress: Callable[[str], None]
     topics: CentralTopics = dataclasses.field(init=False)  # of all types
     done: RebuildResult = dataclasses.field(default_factory=RebuildResult)
     chains: dict[str, BucketChain] = dataclasses.field(default_factory=dict)
@@ -118,7 +118,7 @@ class _Rebuild:
     def run(self) -> None:
         for event_type in list_types(self.outside.storage):
             self._put_buckets(event_type)
-        self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
+        self.report_progress(f"{self.done.buckets} markers of {len(self.chains)} types")
         self._put_indexes()
         self._put_frontiers()
         offsets = OffsetsRebuild(
@@ -132,7 +132,7 @@ class _Rebuild:
         )
         known, ends = offsets.run()
         self.commits.add(known.commit)
-        self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
+        self.report_progress(f"{self.done.staged_files} staged files of what Kafka no longer holds")
         self._put_unaudited()
         self._put_rules()
         self._put_meta()
@@ -181,7 +181,7 @@ class _Rebuild:
         found = map_concurrently(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_runs(self.connection, runs, SIZE)
-        self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
+        self.report_progress(f"{len({run.path for *_, run in runs})} indexes of ids")
 
     def _put_frontiers(self) -> None:
         recorded = read_first_hours(self.outside.storage)

@@ -315,9 +315,9 @@ def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
     places = zip(
         table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True
     )
-    told = zip(places, _decoded(table, _report), strict=True)
+    decoded = zip(places, _decoded(table, _report), strict=True)
     return drop_repeated_reports(
-        (ReportRecord(*place, datum), report) for place, (datum, report) in told
+        (ReportRecord(*place, datum), report) for place, (datum, report) in decoded
     )
 
 

@@ -156,14 +156,14 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()
     own = {at: rows_once.filter(pc.equal(rows_once.column("asked"), at)) for at in item.rows.asked}
-    told = find_held_ids(
+    held = find_held_ids(
         storage,
         [
             IdQuery(of, id_array(own[at].column("event_id")))
             for at, of in zip(own, item.closed, strict=True)
         ],
     )
-    for (at, rows), is_held in zip(own.items(), told, strict=True):
+    for (at, rows), is_held in zip(own.items(), held, strict=True):
         if isinstance(is_held, Finding):
             unknown[at] = str(is_held)
         else:
