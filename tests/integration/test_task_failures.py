@@ -280,7 +280,11 @@ def test_a_failed_task_arrives_as_its_typed_error_and_nothing_of_the_batch_is_co
 def test_a_batch_that_cannot_be_planned_arrives_as_its_typed_error(
     staging: Staging, where: str, script: Script, kind: type[HourmarkError]
 ) -> None:
-    error = staging.run(succeed, **{where: script})
+    error = (
+        staging.run(succeed, planning=script)
+        if where == "planning"
+        else staging.run(succeed, tasking=script)
+    )
     assert type(error) is kind
     assert (staging.committed, [*staging.attempts.iterdir()]) == ([], [])
 
