@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Final
 
@@ -68,3 +69,15 @@ def submitted_settings() -> dict[str, str]:
     """
     SparkContext._ensure_initialized()  # the JVM that started this process knows them
     return dict(SparkConf().getAll())
+
+
+def task_attempts_max(spark: SparkSession) -> int:
+    """Return how often Spark attempts a task before it ends the job.
+
+    A local master attempts it once, `local[N,F]` F times; every other master attempts it
+    `spark.task.maxFailures` times (4 by default).
+    """
+    context = spark.sparkContext
+    if local := re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\s*\])?", context.master or ""):
+        return int(local[1] or 1)
+    return int(context.getConf().get("spark.task.maxFailures") or 4)

@@ -5,11 +5,10 @@ ledger.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +18,10 @@ from tests.support.documents import ROOT
 from hourmark.config.loading import Config
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.spark import spark_session
-from hourmark_etl.staging.planner import StreamReader
+from hourmark_etl.staging.plan import PlannedBatch
+from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name
+from hourmark_etl.staging.stage import TaskResult
 from hourmark_infra.java.find import export_java_home
 
 # pyspark leaves the sockets by which results came to the garbage collector.
@@ -70,13 +71,13 @@ def spark(config: Config, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkSess
 class FailsInATask(StreamReader):
     """Plans one task, which fails."""
 
-    def latestOffset(self) -> dict[str, Any]:
-        return {"batch": 1}
+    def plan(self) -> PlannedBatch:
+        return PlannedBatch("_staging/one", ())
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
         return [InputPartition(1)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
         raise RuntimeError("a task fails")
 
 
@@ -87,7 +88,7 @@ READERS: Final = {
 
 
 def all_rows(batch: DataFrame, _: int) -> None:
-    batch.collect()
+    unpack_results(batch.collect())
 
 
 def test_neither_plans_nor_the_event_log_hold_a_password(

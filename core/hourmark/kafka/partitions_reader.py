@@ -58,17 +58,22 @@ RecordsT = TypeVar("RecordsT")  # records of one partition, in offset order
 
 
 class PartitionError(Unavailable):
-    """A partition that cannot be read now, while others may still be readable.
+    """A partition that cannot be read now, while others may still be readable. It can be pickled.
 
     Attributes:
+        message: What happened, for people.
         partition: The partition.
         offset: The next offset to read from it.
     """
 
     def __init__(self, message: str, partition: Partition, offset: int) -> None:
-        super().__init__(message)
+        super().__init__(message, partition, offset)
+        self.message = message
         self.partition = partition
         self.offset = offset
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class OffsetOutOfRange(PartitionError):

@@ -294,18 +294,18 @@ class _Check:
                 )
         self._check_totals(manifest)
 
-    def _check_chain(self, said: PreviousMarker | None) -> None:
+    def _check_chain(self, recorded: PreviousMarker | None) -> None:
         before = self._hour.previous()
         try:
-            stands = PreviousMarker.from_marker(
+            actual = PreviousMarker.from_marker(
                 str(before), read_marker(self._storage, self._type, before)
             )
         except NotClosed:
-            stands = None
-        if said != stands:
+            actual = None
+        if recorded != actual:
             self.add(
                 BucketFault.CHAIN,
-                f"the marker before it is {_format_marker(stands)}, the manifest says {_format_marker(said)}",
+                f"the marker before it is {_format_marker(actual)}, the manifest says {_format_marker(recorded)}",
                 MARKER,
             )
 

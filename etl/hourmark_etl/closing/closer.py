@@ -5,8 +5,8 @@ written and published again; if its bucket already exists, that bucket's marker 
 every step may be interrupted at any point and repeated.
 
 The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
-cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`).
-Servers are accessed through `Ports`.
+cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
+which types are held and until when (`holds`). Servers are accessed through `Ports`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.blockers import BlockerWriter
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
 from hourmark_etl.closing.cut.forced import overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
-from hourmark_etl.closing.log_lines import closed_lines
+from hourmark_etl.closing.holds import RETRY_SECONDS, ClosingHolds, HoldReason
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.proof.readings import conflicts_of
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
@@ -37,6 +36,7 @@ from hourmark_etl.closing.publishing import (
     check_foreign_root,
     check_not_published,
 )
+from hourmark_etl.closing.reporting import BlockerWriter, closed_lines
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.folders import ATTEMPTS_FOLDER
@@ -62,8 +62,6 @@ from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.topics import CentralTopics
 
-RETRY_SECONDS: Final = 10.0  # after a failed proof, because missing records may still arrive
-PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored without an operator
 CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
 
@@ -113,12 +111,7 @@ class Closer:
             ports.database, self.lease, ports.clock, config.parsing.bucket_seconds
         )
         self._duplicate_hosts = DuplicateHostWatch()
-        self._not_before_s: dict[str, float] = {}
-        self._pauses_s: dict[str, float] = {}
-        self._restaged: set[str] = set()  # files that were staged again
-        self._unrestorable: set[str] = set()  # files that could not be staged again
-        self._unseen: set[str] = set()  # types whose buckets on storage could not be checked
-        self._blocked: dict[str, tuple[Hour, ClosingPhase, tuple[str, ...]]] = {}
+        self._holds = ClosingHolds()
         self._checked_at_s: float | None = None
         self._interrupted = True  # assume that the previous closer crashed
 
@@ -154,7 +147,7 @@ class Closer:
                 self._report_unavailable(error)
                 raise
             _LOG.error("%s", error)
-            self._postpone_types({error.event_type}, ClosingPhase.LEDGER, str(error))
+            self._hold_types({error.event_type}, ClosingPhase.LEDGER, str(error))
             return 0
         self._interrupted = False
         return outcome
@@ -220,15 +213,12 @@ class Closer:
         """
         changed = False
         for f in chosen:
-            trouble, seal, override = (
-                self._blocked.get(f.event_type),
-                f.seal,
-                overrides_by_type[f.event_type],
-            )
-            if trouble is None or trouble[1] not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
+            held, seal = self._holds.reason(f.event_type), f.seal
+            override = overrides_by_type[f.event_type]
+            if held is None or held.phase not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
                 continue
-            self._not_before_s.pop(f.event_type, None)
-            if trouble[1] is ClosingPhase.UNWRITABLE and seal is not None:
+            self._holds.end_pause(f.event_type)
+            if held.phase is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
                     ledger.leave_out_rows(
@@ -274,7 +264,7 @@ class Closer:
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
             path
-            for path in self._unrestorable
+            for path in self._holds.unrestorable_files
             if not types_needing(self._database, path) & cut.watermarks_ms.keys()
         }
         while compared := self._ports.engine.compare(lost):
@@ -297,11 +287,11 @@ class Closer:
                 )
 
     def _stage_again(self, unreadable: Unreadable) -> None:
-        """Stage a file's records again; if that fails, postpone the types that need the file."""
+        """Stage a file's records again; if that fails, hold the types that need the file."""
         _LOG.error("%s", unreadable)
-        trouble = (
+        reason = (
             "its records were staged again, and cannot be read again"
-            if unreadable.path in self._restaged
+            if self._holds.is_restaged(unreadable.path)
             else ""
         )
         types = types_needing(self._database, unreadable.path) | (
@@ -309,36 +299,35 @@ class Closer:
         )
         phase = ClosingPhase.STAGED  # an override can resolve this
         try:
-            self._restaged.add(self._ports.restage(self.lease, unreadable.path))
+            self._holds.add_restaged_file(self._ports.restage(self.lease, unreadable.path))
         except DamagedRow as damaged:
-            phase, trouble = ClosingPhase.LEDGER, str(damaged)
+            phase, reason = ClosingPhase.LEDGER, str(damaged)
         except (DataLoss, BadRecord) as lost:
-            trouble = str(lost)
+            reason = str(lost)
             types -= self._accept_loss(unreadable.path, types)
         except Unavailable as error:
             if not types:
                 raise
-            phase, trouble = _phase_of(error), f"{unreadable}: {error}"
-        if trouble:
-            self._unrestorable.add(unreadable.path)
+            phase, reason = _phase_of(error), f"{unreadable}: {error}"
+        if reason:
+            self._holds.add_unrestorable_file(unreadable.path)
             if types:
                 _LOG.error(
                     "%s; until that file can be read, these types cannot close: %s",
-                    trouble,
+                    reason,
                     ", ".join(sorted(types)),
                 )
-                self._postpone_types(types, phase, trouble)
+                self._hold_types(types, phase, reason)
 
-    def _postpone_types(self, types: Collection[str], phase: ClosingPhase, trouble: str) -> None:
+    def _hold_types(self, types: Collection[str], phase: ClosingPhase, reason: str) -> None:
+        """Hold types, with growing pauses, for something that needs an operator."""
         for f in self._frontiers():
             if f.event_type in types:
-                pause_s = min(
-                    2 * self._pauses_s.get(f.event_type, RETRY_SECONDS), PAUSE_SECONDS_MAX
+                self._holds.hold_longer(
+                    f.event_type,
+                    HoldReason(f.hour, phase, (reason,)),
+                    self._clock.monotonic_s(),
                 )
-                self._pauses_s[f.event_type] = (
-                    pause_s  # grows, because each poll finds only one such file or row
-                )
-                self._postpone(f, phase, (trouble,), pause_s)
 
     def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
         """Record the loss of a staged file for types with an override, and return these types."""
@@ -454,24 +443,22 @@ class Closer:
         if overrides_by_type:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
-            self._blocked.pop(event_type, None)
+            self._holds.resolve(event_type)
         return self._close_published(
             self._publisher.publish(self._due_frontiers(self._frontiers(), HourState.SEALED))
         )
 
     def _without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
-        """Return the frontiers whose bucket does not exist; postpone those that cannot be checked.
+        """Return the frontiers whose bucket does not exist; hold those that cannot be checked.
 
         Raises:
             ForeignLedger: A bucket of an open hour exists already.
         """
         try:
-            storage, unseen = (
-                self._ports.storage,
-                [f for f in chosen if f.event_type in self._unseen],
-            )
-            troubles = [
-                *check_foreign_root(storage, unseen, ()),
+            storage = self._ports.storage
+            unchecked = [f for f in chosen if f.event_type in self._holds.unchecked_types]
+            failures = [
+                *check_foreign_root(storage, unchecked, ()),
                 *check_not_published(storage, chosen),
             ]
         except ForeignLedger:
@@ -479,18 +466,18 @@ class Closer:
             # ledger.
             self._database.check_lease(self.lease)
             raise
-        for f, error in troubles:
-            self._postpone(f, ClosingPhase.STORAGE, (str(error),))
+        for f, error in failures:
+            self._hold(f, ClosingPhase.STORAGE, (str(error),))
             _LOG.error("%s %s stays open: %s", f.event_type, f.hour, error)
-        postponed = {f.event_type for f, _ in troubles}
-        self._unseen -= {f.event_type for f in unseen} - postponed
-        return [f for f in chosen if f.event_type not in postponed]
+        held = {f.event_type for f, _ in failures}
+        self._holds.remove_unchecked_types({f.event_type for f in unchecked} - held)
+        return [f for f in chosen if f.event_type not in held]
 
     def _unfreeze_refused(self, verdict: RoundDecisions) -> None:
         unwritable = [(f, ()) for f, *_ in verdict.unwritable]
         ledger.unfreeze_all(self._database, self.lease, [*verdict.refused, *unwritable])
         for f, phase, why in verdict.unwritable:
-            self._postpone(f, phase, why)
+            self._hold(f, phase, why)
             _LOG.error(
                 "%s %s stays open, as some of its rows can be in no bucket: %s",
                 f.event_type,
@@ -505,11 +492,11 @@ class Closer:
                 conflict.event_type,
                 conflict.what,
             )
-            self._blocked.pop(conflict.event_type, None)
+            self._holds.resolve(conflict.event_type)
         conflicting = {c.event_type for c in verdict.conflicts}
         for f, findings in verdict.refused:
             if f.event_type not in conflicting:
-                self._postpone(f, ClosingPhase.PROOF, findings)
+                self._hold(f, ClosingPhase.PROOF, findings)
                 _LOG.error(
                     "%s %s is not proved and stays open; trying again in %.0f s. Missing:\n  %s",
                     f.event_type,
@@ -520,10 +507,10 @@ class Closer:
 
     def _recover(self) -> None:
         frontiers = self._frontiers()
-        unseen = check_foreign_root(
+        failures = check_foreign_root(
             self._ports.storage, frontiers, ledger.closed_types(self._database)
         )
-        self._unseen = {f.event_type for f, _ in unseen}
+        self._holds.set_unchecked_types({f.event_type for f, _ in failures})
         if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:
             names = ", ".join(f"{f.event_type} {f.hour}" for f in frozen[:20])
             _LOG.info(
@@ -548,42 +535,34 @@ class Closer:
         )  # attempts of interrupted closers
 
     def _close_published(self, published: PublishResult) -> int:
-        """Close published hours in the ledger, postpone failed ones, return the number closed."""
+        """Close published hours in the ledger, hold failed ones, return the number closed."""
         if published.closings:
             ledger.close_all(self._database, self.lease, published.closings)
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
-            for kept in (self._not_before_s, self._pauses_s, self._blocked):
-                kept.pop(f.event_type, None)
+            self._holds.release(f.event_type)
             self._ports.metrics.count_closed_bucket(f.hour, manifest)
         for line in closed_lines(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:
-            self._postpone(f, _phase_of_failure(error), (str(error),))
+            self._hold(f, _phase_of_failure(error), (str(error),))
             _LOG.error("%s %s is sealed and cannot be published: %s", f.event_type, f.hour, error)
         return len(published.closings)
 
-    def _postpone(
-        self,
-        f: Frontier,
-        phase: ClosingPhase,
-        what: tuple[str, ...],
-        pause_s: float = RETRY_SECONDS,
-    ) -> None:
-        self._not_before_s[f.event_type] = self._clock.monotonic_s() + pause_s
-        self._blocked[f.event_type] = (f.hour, phase, what)
+    def _hold(self, f: Frontier, phase: ClosingPhase, what: tuple[str, ...]) -> None:
+        self._holds.hold(f.event_type, HoldReason(f.hour, phase, what), self._clock.monotonic_s())
 
     def _update_blockers(
         self,
         frontiers: Collection[Frontier],
         blockers: Mapping[str, tuple[ClosingPhase, tuple[str, ...]]],
     ) -> None:
-        said = {
-            f.event_type: (f.hour, *blockers[f.event_type])
+        waiting = {
+            f.event_type: HoldReason(f.hour, *blockers[f.event_type])
             for f in frontiers
             if f.event_type in blockers
         }
-        self._blockers.update(said | self._blocked)
+        self._blockers.update({**waiting, **self._holds.reasons})
 
     def _report_unavailable(self, error: Unavailable) -> None:
         phase = _phase_of(error)
@@ -600,12 +579,10 @@ class Closer:
         return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
     def _due_frontiers(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
-        """Return the frontiers in this state whose type is not postponed."""
+        """Return the frontiers in this state whose type is not held."""
         now_s = self._clock.monotonic_s()
         return [
-            f
-            for f in frontiers
-            if f.state is state and now_s >= self._not_before_s.get(f.event_type, 0.0)
+            f for f in frontiers if f.state is state and self._holds.is_due(f.event_type, now_s)
         ]
 
 

@@ -403,8 +403,8 @@ class Publisher:
             for f, listed in zip(asked, groups, strict=True)
         }
         schemas = schemas_by_id(self.database, {s for h in hours.values() for s in _schema_ids(h)})
-        troubles: list[PublishFailure] = []
-        chains = [_publishable_hours(f.sealed_hours, hours, schemas, troubles) for f in sealed]
+        failures: list[PublishFailure] = []
+        chains = [_publishable_hours(f.sealed_hours, hours, schemas, failures) for f in sealed]
         whole = {
             schema_id: schema
             for schema_id, schema in schemas.items()
@@ -436,7 +436,7 @@ class Publisher:
             return publish(self.storage, f, of, manifest)
 
         result = self._collect_manifests(chains, published)
-        result.failures += troubles
+        result.failures += failures
         manifests = [c.manifest for c in result.closings]
         publish_indexes(
             self.storage,
@@ -513,11 +513,11 @@ def _publishable_hours(
     chain: Sequence[Frontier],
     hours: Mapping[tuple[str, Hour], SealedHour],
     schemas: Mapping[int, KnownSchema | DamagedRow],
-    troubles: list[PublishFailure],
+    failures: list[PublishFailure],
 ) -> tuple[Frontier, ...]:
     for at, f in enumerate(chain):
         if why := _publish_obstacle(f, hours[f.event_type, f.hour], schemas):
-            troubles.append(PublishFailure(f, why))
+            failures.append(PublishFailure(f, why))
             return tuple(chain[:at])
     return tuple(chain)
 
@@ -569,7 +569,7 @@ def check_foreign_root(
     Raises:
         ForeignLedger: A marker of such a type exists.
     """
-    troubles = []
+    failures = []
     for f in frontiers:
         if f.event_type in closed_types or f.seal is not None:
             continue
@@ -580,8 +580,8 @@ def check_foreign_root(
                     f"of {f.event_type}. {_HELP}"
                 )
         except AccessDenied as error:
-            troubles.append(PublishFailure(f, error))
-    return troubles
+            failures.append(PublishFailure(f, error))
+    return failures
 
 
 def check_not_published(
@@ -599,7 +599,7 @@ def check_not_published(
     Raises:
         ForeignLedger: The bucket of an open hour exists.
     """
-    troubles = []
+    failures = []
     for f in open_frontiers:
         path = f"{f.hour.bucket_path(f.event_type)}/{MARKER}"
         try:
@@ -609,8 +609,8 @@ def check_not_published(
                     f"{f.event_type} {f.hour}. {_HELP}"
                 )
         except AccessDenied as error:
-            troubles.append(PublishFailure(f, error))
-    return troubles
+            failures.append(PublishFailure(f, error))
+    return failures
 
 
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:

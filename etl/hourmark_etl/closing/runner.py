@@ -9,7 +9,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from py4j.protocol import Py4JError
 from pyspark import RDD
@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hourmark.errors import HourmarkError, Unavailable
+from hourmark_etl.task_failures import TaskFailure
 from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _CAUSE_MAX: Final = 1500
@@ -103,13 +104,13 @@ class SparkRunner(Runner):
             outcome = _guarded(work, item)
             return (
                 [(0, outcome)]
-                if isinstance(outcome, _Failed)
+                if isinstance(outcome, TaskFailure)
                 else list(cast(Mapping[int, object], outcome).items())
             )
 
         def together(found: Iterable[object]) -> object:
             taken = list(found)
-            return next((p for p in taken if isinstance(p, _Failed)), None) or _guarded(
+            return next((p for p in taken if isinstance(p, TaskFailure)), None) or _guarded(
                 merge, taken
             )
 
@@ -128,18 +129,9 @@ class SparkRunner(Runner):
             raise Unavailable(
                 f"a Spark job of closing failed, and is tried again: {str(error)[-_CAUSE_MAX:]}"
             ) from error
-        if failed := next((outcome for outcome in outcomes if isinstance(outcome, _Failed)), None):
+        if failed := next((found for found in outcomes if isinstance(found, TaskFailure)), None):
             raise failed.error
         return outcomes
-
-
-class _Failed(NamedTuple):
-    """An error that a task returns as its result.
-
-    Spark would retry a task that raises it, and convert the error to text.
-    """
-
-    error: HourmarkError
 
 
 def _guarded(work: Callable[..., object], item: object) -> object:
@@ -147,4 +139,4 @@ def _guarded(work: Callable[..., object], item: object) -> object:
     try:
         return work(item)
     except HourmarkError as error:
-        return _Failed(error)
+        return TaskFailure.from_error(error)

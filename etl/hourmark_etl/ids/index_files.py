@@ -46,14 +46,14 @@ def list_index_files(storage: Storage) -> dict[str, str]:
 
     Of several copies of one file only one is returned. Files with other names are ignored.
     """
-    told = (
+    matches = (
         match
         for entry in list_if_exists(storage, INDEX_FOLDER)
         if (match := _NAME.fullmatch(entry.name))
     )
     return {
         f"{INDEX_FOLDER}/{match[0]}": match["attempt"]
-        for match in {match["digest"]: match for match in told}.values()
+        for match in {match["digest"]: match for match in matches}.values()
     }
 
 

@@ -235,12 +235,12 @@ def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
             )
             _check_own(name, found, uuid)
             return
-        said = str(error.orig).splitlines()[0]
+        reason = str(error.orig).splitlines()[0]
         user, database = connection.execute(text("SELECT current_user, current_database()")).one()
         raise Unavailable(
             f"the ledger is changed only once there is a copy of it, in a schema {name} of its "
             "database, and that cannot be "
-            f"made: {said}. GRANT CREATE ON DATABASE {database} TO {user}, then start again. "
+            f"made: {reason}. GRANT CREATE ON DATABASE {database} TO {user}, then start again. "
             "Nothing was changed"
         ) from error
     for table in (*copied, _VERSIONS):

@@ -178,8 +178,8 @@ def read_missing_ranges(database: Database, event_type: str, from_hour_s: int) -
 
 
 def _lacks(manifest: Mapping[str, Any]) -> IncompleteRanges:
-    if (told := manifest.get("lacks")) is not None:
-        return IncompleteRanges(tuple(told["ranges"]), told["more"])
+    if (lacks := manifest.get("lacks")) is not None:
+        return IncompleteRanges(tuple(lacks["ranges"]), lacks["more"])
     return _lacks_by_text_of_0_3_0(manifest["evidence"]["waived"])
 
 

@@ -55,7 +55,7 @@ def read_database_status(
     changing, reading = open_engine(url)
     try:
         with reading.connect() as connection, connection.begin():
-            told = (
+            values = (
                 {}
                 if file
                 else {
@@ -63,7 +63,7 @@ def read_database_status(
                     for name in settings
                 }
             )
-            told_rights = (
+            rights = (
                 {}
                 if file
                 else {
@@ -74,8 +74,8 @@ def read_database_status(
             clock_ms = None if file else int(connection.execute(text(_CLOCK)).scalar_one())
             is_current = migrations.is_current(connection)
             return DatabaseStatus(
-                told,
-                told_rights,
+                values,
+                rights,
                 clock_ms,
                 is_current,
                 is_current or inspect(connection).has_table("alembic_version"),

@@ -50,18 +50,18 @@ def update_rows(
         path: New path of the file that the groups belong to; "" for other rows.
     """
     names, own = [c.name for c in table.columns], [c.name for c in table.primary_key]
-    told = []
+    parameters = []
     for row, changed in changes:
         new = with_digest(table, {**row, **changed}, path)
-        told.append(
+        parameters.append(
             {f"new_{name}": new[name] for name in names}
             | {f"own_{name}": row[name] for name in own}
         )
-    if told:
+    if parameters:
         same = (table.c[name] == bindparam(f"own_{name}") for name in own)
         connection.execute(
             update(table).where(*same).values({name: bindparam(f"new_{name}") for name in names}),
-            told,
+            parameters,
         )
 
 
@@ -93,10 +93,12 @@ def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[Dam
     """
     found, paths = [], {}
     with database.reading() as connection:
-        told = (
+        digested = (
             t for t in tables.metadata.sorted_tables if tables.DIGEST in t.c
         )  # a file before its groups
-        for table in (t for t in told if not (is_start and t.info.get(tables.CHECKED_WHEN_READ))):
+        for table in (
+            t for t in digested if not (is_start and t.info.get(tables.CHECKED_WHEN_READ))
+        ):
             for row in connection.execute(
                 select(table).execution_options(yield_per=1000)
             ).mappings():

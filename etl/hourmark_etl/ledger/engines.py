@@ -195,10 +195,10 @@ def _postgresql(url: URL) -> Engine:
         "target_session_attrs": "read-write",
         "application_name": "hourmark",
     }
-    said = {name: value for name, value in url.query.items() if name != "options"}
+    given = {name: value for name, value in url.query.items() if name != "options"}
     options = f"{limits} {url.query.get('options', '')}".strip()
     return create_engine(
-        url.set(query={**defaults, **said, "options": options}),
+        url.set(query={**defaults, **given, "options": options}),
         isolation_level="READ COMMITTED",
         pool_pre_ping=True,  # the server may have restarted since the last transaction
     )

@@ -156,12 +156,12 @@ def put_overrides(
 def _put(
     connection: Connection, ordered: Mapping[str, Hour], reason: str, by: str, now_ms: int
 ) -> None:
-    said = {"reason": reason, "requested_by": by, "requested_at_ms": now_ms}
+    common = {"reason": reason, "requested_by": by, "requested_at_ms": now_ms}
     replace_rows(
         connection,
         _TABLE,
         ["type"],
-        [{"type": t, "hour": hour.start_s, **said} for t, hour in ordered.items()],
+        [{"type": t, "hour": hour.start_s, **common} for t, hour in ordered.items()],
     )
 
 
@@ -194,7 +194,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
 
     Damaged rows are left out; the closer writes them again.
     """
-    told = {}
+    found = {}
     for row in database.fetch(select(_WAITS)).mappings():
         with contextlib.suppress(ValueError, TypeError):
             hour, phase, what = (
@@ -202,8 +202,8 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
                 ClosingPhase(row["phase"]),
                 tuple(json.loads(row["what"])),
             )
-            told[row["type"]] = from_columns(Blocker, row, hour=hour, phase=phase, what=what)
-    return told
+            found[row["type"]] = from_columns(Blocker, row, hour=hour, phase=phase, what=what)
+    return found
 
 
 def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:

@@ -69,10 +69,10 @@ def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, 
         connection: The transaction.
         reports: Reports, each with one entry per source.
     """
-    told = [report for report in reports if report]
-    known = _known(connection, sorted({report[0].host_id for report in told}))
+    given = [report for report in reports if report]
+    known = _known(connection, sorted({report[0].host_id for report in given}))
     changed, lost = set[str](), list[HostLossRow]()
-    for report in told:
+    for report in given:
         before = known.get(report[0].host_id)
         if before and (last := next(iter(before.values()))):
             if is_outdated_report(report[0], last):

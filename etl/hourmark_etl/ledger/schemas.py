@@ -39,7 +39,7 @@ def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSc
         ids: Schema ids.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
-    return {row["schema_id"]: _decode_schema(row) for row in database.fetch(query).mappings()}
+    return {row["schema_id"]: _checked_row(row) for row in database.fetch(query).mappings()}
 
 
 class SchemaCheck(NamedTuple):
@@ -127,14 +127,14 @@ def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema
 def _checked(rows: Result[Any]) -> dict[int, KnownSchema]:
     known = {}
     for row in rows.mappings():
-        told = _decode_schema(row)
-        if isinstance(told, DamagedRow):
-            raise told
-        known[row["schema_id"]] = told
+        schema = _checked_row(row)
+        if isinstance(schema, DamagedRow):
+            raise schema
+        known[row["schema_id"]] = schema
     return known
 
 
-def _decode_schema(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
+def _checked_row(row: Mapping[Any, Any]) -> KnownSchema | DamagedRow:
     try:
         check_digest(tables.schemas, row)
     except DamagedRow as damaged:

@@ -20,13 +20,14 @@ import functools
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, or_, select
 
-from hourmark.errors import Finding, Unavailable
+from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark.records.event_id import SIZE
 from hourmark.records.manifest import Manifest
-from hourmark.rules.revision import KnownSchema, SchemaMeaning
+from hourmark.rules.revision import KnownSchema, RulesBook, SchemaMeaning
 from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_runs
@@ -37,7 +38,7 @@ from hourmark_etl.ledger.database import Database, replace_rows
 from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, insert_frontier, sources_carrying
 from hourmark_etl.ledger.rules import merge_rules
 from hourmark_etl.ledger.schemas import put_schemas
-from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets
+from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets, HourState
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
 from hourmark_etl.recovery.offset_records import record_lost_ends
 from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
@@ -49,10 +50,12 @@ from hourmark_etl.recovery.storage_scan import (
     scan_unaudited_files,
     used_epochs,
 )
-from hourmark_etl.recovery.unused_ledger import check_unused
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import map_concurrently
 from hourmark_etl.topics import CentralTopics
+
+# Tables that starting a driver and `types apply` fill.
+_FILLED_BEFORE_USE: Final = (tables.meta, tables.leases, tables.schemas)
 
 
 def rebuild(
@@ -78,7 +81,7 @@ def rebuild(
     with target.transaction() as connection:
         check_unused(connection, sources.rules)
         connection.execute(delete(tables.frontiers))
-        work = _Rebuild(connection=connection, outside=sources, say=report_progress)
+        work = _Rebuild(connection=connection, outside=sources, report_progress=report_progress)
         work.run()
     return work.done
 
@@ -89,7 +92,7 @@ class _Rebuild:
 
     connection: Connection
     outside: RebuildSources
-    say: Callable[[str], None]
+    report_progress: Callable[[str], None]
     topics: CentralTopics = dataclasses.field(init=False)  # of all types
     done: RebuildResult = dataclasses.field(default_factory=RebuildResult)
     chains: dict[str, BucketChain] = dataclasses.field(default_factory=dict)
@@ -115,7 +118,7 @@ class _Rebuild:
     def run(self) -> None:
         for event_type in list_types(self.outside.storage):
             self._put_buckets(event_type)
-        self.say(f"{self.done.buckets} markers of {len(self.chains)} types")
+        self.report_progress(f"{self.done.buckets} markers of {len(self.chains)} types")
         self._put_indexes()
         self._put_frontiers()
         offsets = OffsetsRebuild(
@@ -129,7 +132,7 @@ class _Rebuild:
         )
         known, ends = offsets.run()
         self.commits.add(known.commit)
-        self.say(f"{self.done.staged_files} staged files of what Kafka no longer holds")
+        self.report_progress(f"{self.done.staged_files} staged files of what Kafka no longer holds")
         self._put_unaudited()
         self._put_rules()
         self._put_meta()
@@ -178,7 +181,7 @@ class _Rebuild:
         found = map_concurrently(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
         put_runs(self.connection, runs, SIZE)
-        self.say(f"{len({run.path for *_, run in runs})} indexes of ids")
+        self.report_progress(f"{len({run.path for *_, run in runs})} indexes of ids")
 
     def _put_frontiers(self) -> None:
         recorded = read_first_hours(self.outside.storage)
@@ -335,3 +338,36 @@ class _Rebuild:
             ["key"],
             [{"key": name, "value": str(value)} for name, value in meta.items()],
         )
+
+
+def check_unused(connection: Connection, rules: RulesBook) -> None:
+    """Check that a ledger has not been used, so that a rebuild may fill it.
+
+    Args:
+        connection: Connection to the ledger.
+        rules: The rules revisions that the rules topic contains; other revisions in the ledger
+            count as use.
+
+    Raises:
+        UsageError: The ledger contains data; nothing was changed.
+    """
+    f = tables.frontiers.c
+    moved = or_(
+        f.hour != f.first_hour,
+        f.state != HourState.OPEN.value,
+        f.settled_next != 0,
+        f.settled_further.is_not(None),
+        f.seal.is_not(None),
+        f.alarm.is_not(None),
+    )
+    for table in tables.metadata.sorted_tables:
+        own = select(table)
+        if table is tables.frontiers:
+            own = own.where(moved)
+        elif table is tables.rules:
+            own = own.where(table.c.key.not_in([*rules.records]))
+        if table not in _FILLED_BEFORE_USE and connection.execute(own).first() is not None:
+            raise UsageError(
+                f"the ledger to fill is not empty (table {table.name}), and nothing of it "
+                "was changed: name a new one with --into"
+            )

@@ -5,9 +5,10 @@ checkpoint take the same path. Offsets advance only in the ledger transaction th
 staged up to them. If Kafka, the storage or the ledger is unavailable, the query ends and is
 restarted after growing pauses; there are no other retries.
 
-Spark passes errors of its Python processes on as text, and the driver's reaction depends on their
-class: `parse_cause` recovers it. `Consumers` manages the consumers of a driver: one per shard,
-either for the configured shards or for all shards in the ledger.
+The driver's reaction to a failed batch depends on the class of the error. Tasks and the planning of
+batches return theirs as values (`task_failures`); only errors of Spark itself are text
+(`spark_errors`). `Consumers` manages the consumers of a driver: one per shard, either for the
+configured shards or for all shards in the ledger.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import logging
-import pickle
-import re
 import shutil
 import threading
 from collections import defaultdict
@@ -24,7 +23,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,38 +33,23 @@ from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.records.host_reports import HostReport
-from hourmark_etl.errors import DataLoss, EtlStop
+from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
-from hourmark_etl.staging.planner import StreamReader
-from hourmark_etl.staging.source import COLUMN, kafka_source, source_name
+from hourmark_etl.spark import task_attempts_max
+from hourmark_etl.staging.planner import StreamReader, unpack_results
+from hourmark_etl.staging.source import kafka_source, source_name
+from hourmark_etl.staging.spark_errors import classify_spark_error, query_error_text
 from hourmark_etl.staging.stage import TaskResult
+from hourmark_etl.task_failures import typed_error
 from hourmark_etl.topics import CentralTopics
 
 STOP_S: Final = 10.0  # time that a running batch gets to end
 PAUSE_S_MAX: Final = 30.0
 _LOG = logging.getLogger(__name__)
-_RAISED: Final = re.compile(r"^(?:.*: )?((?:hourmark|hourmark_etl)\.[\w.]+): (.*)$", re.MULTILINE)
-# The planning process is connected to Java by a socket, which closes when the process dies.
-_LOST_PLANNER: Final = re.compile(
-    r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE
-)
-_LOST_WORKER: Final = (
-    "Python worker exited unexpectedly",
-    "Python worker failed to connect back",
-    "ExecutorLostFailure",
-    "Stream closed",
-)
-_NETWORK: Final = re.compile(
-    r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to "
-    r"host|Network is unreachable"
-    r"|(?:Connection\w*|Timeout)Error|gaierror|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
-    re.MULTILINE,
-)
-_LINES_OF_CAUSE: Final = 15
 OnCommit = Callable[
     [StagedBatch, float], None
 ]  # called with each batch and its duration in seconds
@@ -94,7 +79,10 @@ class Consumer:
         clock: Clock,
         committed: OnCommit,
         shard: str,
+        *,
+        make_reader: Callable[[Config, Lease, str, str, int], StreamReader] = StreamReader,
     ) -> None:
+        self._make_reader = make_reader
         self._spark, self._config, self._database, self._cluster_id = (
             spark,
             config,
@@ -107,9 +95,7 @@ class Consumer:
         self._checkpoint = checkpoint_dir(config.etl.scratch_dir, shard)
         self._naming = CentralTopics.from_settings(config.kafka)
         self._query: StreamingQuery | None = None
-        self._error: HourmarkError | None = (
-            None  # of a batch; Spark's own report of it has lost its kind
-        )
+        self._error: HourmarkError | None = None  # of the batch that ended the query
         self._staging = threading.Lock()
         self._stopping = False
         self._pause_s, self._again_at_s = 1.0, 0.0
@@ -122,7 +108,13 @@ class Consumer:
         """
         shutil.rmtree(self._checkpoint, ignore_errors=True)
         self._error, self._stopping = None, False
-        reader = StreamReader(self._config, self._lease, self._shard, self._ledger_uuid)
+        reader = self._make_reader(
+            self._config,
+            self._lease,
+            self._shard,
+            self._ledger_uuid,
+            task_attempts_max(self._spark),
+        )
         self._spark.dataSource.register(kafka_source(self._shard, reader))
         self._query = (
             self._spark.readStream.format(source_name(self._shard))
@@ -151,10 +143,10 @@ class Consumer:
             except (
                 Py4JJavaError
             ) as refused:  # Spark asks a Python process, which may have died with the last query
-                return self._begin_again(parse_cause(str(refused)))
+                return self._begin_again(classify_spark_error(str(refused)))
         if self._query is None or self._query.isActive:
             return None
-        error = self._error or parse_cause(query_error_text(self._query.exception()))
+        error = self._error or classify_spark_error(query_error_text(self._query.exception()))
         self._query = None
         return self._begin_again(error)
 
@@ -194,13 +186,14 @@ class Consumer:
                 return
             began_s = self._clock.monotonic_s()
             try:
-                # of our own tasks
-                answers: list[TaskResult] = [pickle.loads(row[COLUMN]) for row in frame.collect()]  # noqa: S301
-                if not answers:
+                results = unpack_results(frame.collect())
+                if not results:
                     return
-                batch = self._commit(answers)
-            except HourmarkError as error:
-                self._error = error
+                batch = self._commit(results)
+            except (PySparkException, Py4JError):
+                raise  # Spark reports it as the query's error
+            except Exception as error:
+                self._error = typed_error(error)
                 raise
             self._pause_s = 1.0
             took_s = self._clock.monotonic_s() - began_s
@@ -214,11 +207,11 @@ class Consumer:
                     batch_id,
                 )
 
-    def _commit(self, answers: Sequence[TaskResult]) -> StagedBatch:
+    def _commit(self, results: Sequence[TaskResult]) -> StagedBatch:
         now_ms = self._clock.now_ms()
-        batch = build_batch(answers, self._cluster_id, self._shard, now_ms)
+        batch = build_batch(results, self._cluster_id, self._shard, now_ms)
         for error in ledger.commit_batch(
-            self._database, self._lease, batch, collect_read_errors(answers, now_ms), now_ms=now_ms
+            self._database, self._lease, batch, collect_read_errors(results, now_ms), now_ms=now_ms
         ):
             _LOG.error(
                 "%s. Staging retries it after growing pauses, and continues with all "
@@ -229,7 +222,7 @@ class Consumer:
                 error.partition,
             )
         if truncated := {
-            Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
+            Partition(u.topic, u.partition) for r in results for u in r.unread if u.is_truncated
         }:
             central = Cluster(self._config.kafka.central_cluster, "central")
             restart_truncated(
@@ -355,57 +348,6 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
         for u in a.unread
         if not u.is_truncated
     ]
-
-
-def query_error_text(error: BaseException | None) -> str:
-    """Return the text of the error that ended a Spark query.
-
-    The Java stack trace is added only if the Java exception has no message. Without an error, a
-    fixed text is returned.
-    """
-    said = str(error or "it ended by itself")
-    trace = getattr(
-        getattr(error, "_cause", None), "_stackTrace", ""
-    )  # what PySpark shows of a cause is its words
-    return f"{said}\n{trace}" if said.startswith("null\n") else said
-
-
-def parse_cause(text: str) -> HourmarkError:
-    """Return the exception that a Spark error text describes.
-
-    Returns:
-        The project's own exception if the text names one; `Unavailable` for a lost worker or an
-        unreachable server; otherwise `EtlStop` with the last lines of the text.
-    """
-    for name, message in reversed(_RAISED.findall(text)):
-        if kind := _error_classes(HourmarkError).get(name):
-            if issubclass(kind, Unavailable):
-                return Unavailable(message)
-            return kind(message) if kind.__init__ is HourmarkError.__init__ else EtlStop(message)
-    if any(lost in text for lost in _LOST_WORKER):
-        return Unavailable(
-            "a Python worker of the staging query was lost; was it out of memory, "
-            "killed, or the machine too busy?"
-        )
-    if _LOST_PLANNER.search(text):
-        return Unavailable(
-            "the Python process that plans the staging query was lost; was it out of "
-            "memory, or killed?"
-        )
-    if found := _NETWORK.search(text):
-        return Unavailable(f"a server that staging needs could not be reached: {found[0].strip()}")
-    lines = "\n".join(text.splitlines()[-_LINES_OF_CAUSE:])
-    return EtlStop(
-        "staging has stopped; start the driver again, it continues from the ledger. The "
-        f"cause:\n{lines}"
-    )
-
-
-def _error_classes(kind: type[HourmarkError]) -> dict[str, type[HourmarkError]]:
-    found = {f"{kind.__module__}.{kind.__qualname__}": kind}
-    for narrower in kind.__subclasses__():
-        found |= _error_classes(narrower)
-    return found
 
 
 class Consumers:

@@ -259,11 +259,11 @@ def _overlapping(metadata: pq.FileMetaData, within: IdRange) -> Bools:
     column = EVENT_SCHEMA.get_field_index("event_id")
     found = np.ones(metadata.num_row_groups, bool)
     for i in range(metadata.num_row_groups):
-        told = metadata.row_group(i).column(column).statistics
-        if told is not None and told.has_min_max:
+        statistics = metadata.row_group(i).column(column).statistics
+        if statistics is not None and statistics.has_min_max:
             found[i] = (
-                int.from_bytes(told.max, "big") >= within.low
-                and int.from_bytes(told.min, "big") <= within.high
+                int.from_bytes(statistics.max, "big") >= within.low
+                and int.from_bytes(statistics.min, "big") <= within.high
             )
     return found
 

@@ -98,10 +98,12 @@ class StagedNote:
 
     def to_json(self) -> str:
         """Return the note as JSON text for the file's footer; paths are left out."""
-        told = {name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")}
-        told["spans"] = [s.to_list() for s in self.spans]
+        values = {
+            name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")
+        }
+        values["spans"] = [s.to_list() for s in self.spans]
         own = {name: getattr(self, name) for name in ("ledger", "kind", "rows", "observed_ms")}
-        return json.dumps({"format": NOTE_FORMAT, **own, **told})
+        return json.dumps({"format": NOTE_FORMAT, **own, **values})
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
@@ -115,19 +117,19 @@ class StagedNote:
             ValueError: The text is not a note, or has another format version.
             LookupError: A field is missing.
         """
-        told: dict[str, Any] = json.loads(text)
-        if (given := told.pop("format")) != NOTE_FORMAT:
+        values: dict[str, Any] = json.loads(text)
+        if (given := values.pop("format")) != NOTE_FORMAT:
             raise ValueError(
                 f"its note has format {given}, this version reads format {NOTE_FORMAT}"
             )
         try:
-            told |= {
-                "spans": tuple(OffsetSpan.from_list(s) for s in told["spans"]),
-                "groups": tuple(_group(path, *g) for g in told["groups"]),
-                "audit_groups": tuple(_audit_group(path, *g) for g in told["audit_groups"]),
-                "observed_ms": tuple(told["observed_ms"]) if told["observed_ms"] else None,
+            values |= {
+                "spans": tuple(OffsetSpan.from_list(s) for s in values["spans"]),
+                "groups": tuple(_group(path, *g) for g in values["groups"]),
+                "audit_groups": tuple(_audit_group(path, *g) for g in values["audit_groups"]),
+                "observed_ms": tuple(values["observed_ms"]) if values["observed_ms"] else None,
             }
-            return cls(path=path, **told)
+            return cls(path=path, **values)
         except TypeError as error:
             raise ValueError(f"not a note: {error}") from error
 
@@ -172,11 +174,11 @@ class StagedPiece(NamedTuple):
 
 
 def _listed(values: Sequence[Any]) -> list[list[Any]]:
-    told = (
+    rows = (
         [getattr(of, f.name) for f in dataclasses.fields(of) if f.name != "path"] for of in values
     )
     return [
-        [field.hex() if isinstance(field, bytes) else field for field in fields] for fields in told
+        [field.hex() if isinstance(field, bytes) else field for field in fields] for fields in rows
     ]
 
 

@@ -15,10 +15,11 @@ import logging
 import pickle
 import time
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+from pyspark.sql import Row
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from hourmark.clock import SystemClock
@@ -41,7 +42,8 @@ from hourmark_etl.staging.plan import (
     resume_start,
 )
 from hourmark_etl.staging.source import COLUMN
-from hourmark_etl.staging.stage import read_and_stage
+from hourmark_etl.staging.stage import TaskResult, read_and_stage
+from hourmark_etl.task_failures import TaskFailure, guard_task, raise_failures
 from hourmark_etl.topics import CentralTopics, resolve_positions
 from hourmark_etl.worker_reuse import freeze_loaded_modules
 
@@ -69,27 +71,72 @@ class _Task(InputPartition):
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
 
 
+class _FailedPlan(InputPartition):
+    """A task that only carries the failure of planning to the driver."""
+
+    def __init__(self, failure: TaskFailure) -> None:
+        super().__init__(None)
+        self.failure = failure
+
+
 class StreamReader(DataSourceStreamReader):
     """The Spark stream reader of one shard, for the holder of its consumer lease.
 
-    The `ledger` argument is the ledger's UUID.
+    Its methods do not raise to Spark what they can return: a batch that cannot be planned is a
+    batch of one task, which returns the `TaskFailure`, and so does a task that cannot be completed.
+
+    Args:
+        config: The configuration.
+        lease: Lease of the shard's consumer.
+        shard: Name of the shard.
+        ledger: UUID of the ledger.
+        attempts_max: How often Spark attempts a task.
     """
 
-    def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
+    def __init__(
+        self, config: Config, lease: Lease, shard: str, ledger: str, attempts_max: int = 1
+    ) -> None:
         self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
+        self._attempts_max = attempts_max
         self._planner: Planner | None = None
         self._last = PlannedBatch("", ()).to_json()
+        self._failure: TaskFailure | None = None  # of the last plan
 
     def initialOffset(self) -> dict[str, Any]:
         return self._last
 
     def latestOffset(self) -> dict[str, Any]:
-        if planned := self._plans().next_batch():
-            self._last = planned.to_json()
+        try:
+            if planned := self.plan():
+                self._last = planned.to_json()
+        except Exception as error:  # noqa: BLE001  # raised again by the driver
+            self._failure = TaskFailure.from_error(error)
+            # Spark runs a batch only if the offset differs from the last one.
+            self._last = {"failure": uuid.uuid4().hex}
         return self._last
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
-        planned = PlannedBatch.from_json(end)
+        if self._failure is not None:
+            return [_FailedPlan(self._failure)]
+        try:
+            return self.tasks(PlannedBatch.from_json(end))
+        except Exception as error:  # noqa: BLE001  # raised again by the driver
+            return [_FailedPlan(TaskFailure.from_error(error))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_loaded_modules()
+        if isinstance(partition, _FailedPlan):
+            yield pack_result(partition.failure)
+            return
+        for result in guard_task(lambda: self.stage(partition), self._attempts_max):
+            yield pack_result(result)
+
+    def plan(self) -> PlannedBatch | None:
+        """Return the next batch, or None if there is nothing new; see `Planner.next_batch`."""
+        return self._plans().next_batch()
+
+    def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
+        """Return the tasks of a planned batch, with what they need to know of its schema ids."""
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
         bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
@@ -99,17 +146,16 @@ class StreamReader(DataSourceStreamReader):
             for spans, of in zip(planned.tasks, schemas, strict=True)
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
+        """Stage the records of one task that `tasks` returned; see `read_and_stage`."""
         assert isinstance(partition, _Task)
-        freeze_loaded_modules()
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
         plan = build_stage_plan(
             self._config, partition.folder, topics, self._ledger, partition.schemas
         )
         central = kafka.central_cluster.model_copy(update={"bootstrap": partition.bootstrap})
-        for answer in read_and_stage(partition.spans, plan, central, kafka.max_message_bytes):
-            yield pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(answer)]})
+        return read_and_stage(partition.spans, plan, central, kafka.max_message_bytes)
 
     def stop(self) -> None:
         if self._planner is not None:
@@ -122,6 +168,25 @@ class StreamReader(DataSourceStreamReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_planner": None}
+
+
+def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
+    """Return a result as the row that Spark carries; `unpack_results` is the inverse."""
+    return pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(result)]})
+
+
+def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
+    """Return the results of all tasks of a batch from the rows that Spark collected.
+
+    Raises:
+        HourmarkError: A task or its planning failed, so nothing of the batch may be committed; see
+            `raise_failures`.
+    """
+    packed: list[TaskResult | TaskFailure] = [
+        pickle.loads(row[COLUMN])  # noqa: S301  # of our own tasks
+        for row in rows
+    ]
+    return raise_failures(packed)
 
 
 def build_stage_plan(

@@ -87,9 +87,9 @@ def check_records(
         nonlocal table, codes
         wrong: Bools = faults != 0
         if wrong.any():
-            told = [reasons[fault] for fault in faults[wrong].tolist()]
+            why = [reasons[fault] for fault in faults[wrong].tolist()]
             set_aside.extend(
-                _set_aside(table.filter(pa.array(wrong)), told, types, codes[wrong], topic_ids)
+                _set_aside(table.filter(pa.array(wrong)), why, types, codes[wrong], topic_ids)
             )
             table, codes = table.filter(pa.array(~wrong)), codes[~wrong]
         return ~wrong

@@ -56,7 +56,6 @@ from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, S
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import Piece, SpanReader, UnreadablePartition
 from hourmark_etl.staging.records import CheckedRecords, check_records
-from hourmark_etl.staging.reports import drop_repeated_reports
 from hourmark_etl.storage import Storage, open_storage
 
 # Columns of the table that is staged: key and value binary, topic string or dictionary, partition
@@ -316,10 +315,64 @@ def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
     places = zip(
         table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True
     )
-    told = zip(places, _decoded(table, _report), strict=True)
+    decoded = zip(places, _decoded(table, _report), strict=True)
     return drop_repeated_reports(
-        (ReportRecord(*place, datum), report) for place, (datum, report) in told
+        (ReportRecord(*place, datum), report) for place, (datum, report) in decoded
     )
+
+
+@dataclasses.dataclass(slots=True)
+class _Run:
+    """Consecutive reports of a host with the same losses.
+
+    Attributes:
+        first: First report of the run.
+        last: Last report of the run.
+        report: Decoded content of the last report.
+    """
+
+    first: ReportRecord
+    last: ReportRecord
+    report: HostReport
+
+    def continues_with(self, report: HostReport) -> bool:
+        before = self.report
+        follows = before.incarnation == report.incarnation and before.sequence < report.sequence
+        is_later = (
+            before.received_at_ms <= report.received_at_ms
+        )  # else one of several may be overtaken, and the other not
+        return follows and is_later and _losses(before) == _losses(report)
+
+
+def drop_repeated_reports(
+    reports: Iterable[tuple[ReportRecord, HostReport]],
+) -> tuple[ReportRecord, ...]:
+    """Drop host reports that add nothing to the ledger, and return the others by offset.
+
+    Hosts report every two seconds (1,800 reports per hour of a backlog), and the ledger keeps only
+    the last report and the losses that each report adds. Therefore, of each run of consecutive
+    reports of one incarnation with the same losses, the first and the last are kept. If a
+    host reports through services of several sites, the recorded time of a loss may be later by as
+    much as the services' clocks differ.
+
+    Args:
+        reports: Records with their decoded reports, in partition order; all reports of a host are in
+            one partition.
+    """
+    runs: list[_Run] = []
+    latest: dict[str, _Run] = {}  # of each host
+    for record, report in reports:
+        run = latest.get(report.host_id)
+        if run is not None and run.continues_with(report):
+            run.last, run.report = record, report
+        else:
+            latest[report.host_id] = _Run(record, record, report)
+            runs.append(latest[report.host_id])
+    return tuple(sorted({record for run in runs for record in (run.first, run.last)}))
+
+
+def _losses(report: HostReport) -> list[tuple[str, int, int]]:
+    return sorted((s.source, s.lost_bytes, s.unknown_losses) for s in report.sources)
 
 
 def _report(value: bytes) -> tuple[bytes, HostReport]:

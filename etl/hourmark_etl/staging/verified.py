@@ -147,8 +147,8 @@ class VerifiedFile:
         digests = self.metadata.metadata[_DIGESTS]
         places = [g * len(names) + i for g in groups for i in wanted]
         for place, (at, size) in zip(places, chunks, strict=True):
-            told = digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
-            if compute_digest(memoryview(self._content)[at : at + size]) != told:
+            digest = digests[place * _DIGEST_BYTES : (place + 1) * _DIGEST_BYTES]
+            if compute_digest(memoryview(self._content)[at : at + size]) != digest:
                 raise ValueError(f"bytes [{at}, {at + size}) are not those that were written")
         parquet = pq.ParquetFile(pa.BufferReader(self._content), metadata=self.metadata)
         return parquet.read_row_groups(

@@ -101,9 +101,9 @@ class WebHdfsTarget:
             server: Address of the server, for the message.
             what: The cause: an exception or a text. The message is cut at 500 characters.
         """
-        told = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
+        cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
         return OutcomeUnknown(
-            self.path, self.url, f"no answer from {server} ({told})"[:_MESSAGE_CHARACTERS_MAX]
+            self.path, self.url, f"no answer from {server} ({cause})"[:_MESSAGE_CHARACTERS_MAX]
         )
 
 
@@ -219,12 +219,12 @@ def run_on_datanode(
         asked = parameters | excluded
         excluded.clear()  # where it is the only one, it may be back
         try:
-            told = send_once(target, method, operation, 307, **asked)
+            redirect = send_once(target, method, operation, 307, **asked)
         except StorageError as error:
             if asked == parameters:
                 raise
             raise target.unknown_outcome(target.http, f"and of the others: {error.what}") from error
-        address = urlsplit(told.location)
+        address = urlsplit(redirect.location)
         try:
             return send(address)
         except OutcomeUnknown:
@@ -301,14 +301,12 @@ def read_response(
             content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", "")
         )
     try:
-        told = _Refusal.model_validate_json(content).RemoteException
+        refusal = _Refusal.model_validate_json(content).RemoteException
     except ValueError:
-        told = _RemoteException(exception="")
-    message = (told.message or answer.reason).partition("\n")[0]
-    kind = _error_class(answer.status, told.exception, message)
-    text = (
-        f"{connection.host}:{connection.port} answered {told.exception or answer.status}: {message}"
-    )
+        refusal = _RemoteException(exception="")
+    message = (refusal.message or answer.reason).partition("\n")[0]
+    kind = _error_class(answer.status, refusal.exception, message)
+    text = f"{connection.host}:{connection.port} answered {refusal.exception or answer.status}: {message}"
     raise kind(target.path, target.url, text[:_MESSAGE_CHARACTERS_MAX])
 
 

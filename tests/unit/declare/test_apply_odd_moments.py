@@ -208,7 +208,7 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
             bucket_seconds=3600,
             now_ms=0,
         ),
-        say=lambda _: None,
+        report_progress=lambda _: None,
     )
     assert work._declared_sources("click")[0] == {"app", "web"}
 

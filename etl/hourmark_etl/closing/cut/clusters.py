@@ -225,9 +225,9 @@ class KafkaSiteClusters:
         return what if len(self._edges) == 1 else f"{edge.alias}: {what}"
 
 
-def _join_messages(said: Iterable[tuple[str, str]]) -> dict[str, str]:
+def _join_messages(messages: Iterable[tuple[str, str]]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for topic, what in said:
+    for topic, what in messages:
         found[topic] = f"{found[topic]}; {what}" if topic in found else what
     return found
 

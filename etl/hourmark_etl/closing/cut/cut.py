@@ -483,16 +483,18 @@ class CutTaker:
     def _waiting(
         self, phase: ClosingPhase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
-        # Build the result of a poll. Types in the cut wait for `what`; the others wait for what
-        # excludes them from it.
-        said = limit_lines(what)
+        """Build the result of a poll.
+
+        Types in the cut wait for `what`; the others wait for what excludes them from it.
+        """
+        lines = limit_lines(what)
         in_cut = (
-            dict.fromkeys(self._chosen, (phase, said))
+            dict.fromkeys(self._chosen, (phase, lines))
             if by_type is None
             else {t: (phase, w) for t, w in by_type.items()}
         )
         out = {t: (ClosingPhase.REPORTS, limit_lines(w)) for t, w in self._not_ready.items() if w}
-        return Waiting(phase, said, out | in_cut)
+        return Waiting(phase, lines, out | in_cut)
 
 
 def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:

@@ -161,14 +161,14 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
         at: rows_once.filter(pc.equal(rows_once.column("frontier_index"), at))
         for at in item.rows.frontier_indexes
     }
-    told = find_contained_ids(
+    held = find_contained_ids(
         storage,
         [
             IdQuery(of, id_array(own[at].column("event_id")))
             for at, of in zip(own, item.closed, strict=True)
         ],
     )
-    for (at, rows), is_held in zip(own.items(), told, strict=True):
+    for (at, rows), is_held in zip(own.items(), held, strict=True):
         if isinstance(is_held, Finding):
             unknown[at] = str(is_held)
         else:

@@ -217,11 +217,11 @@ class Prover:
         found = RangeComparison(verdict, unaudited, unmet, passed_over)
         files = self._keep_unaudited(frontiers, rows, unaudited)
         settled = _settled_ranges(verdict.unaudited, older, passed_over)
-        told = check_late_rows(
+        checked = check_late_rows(
             self.runner, self.storage, self.database, frontiers, settled, self.unit_bytes_max
         )
         return {
-            at: build_proof(at, f, found, files.get(at), told.get(at, LateRowsCheck()))
+            at: build_proof(at, f, found, files.get(at), checked.get(at, LateRowsCheck()))
             for at, f in frontiers.items()
         }
 

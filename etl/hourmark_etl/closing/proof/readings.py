@@ -96,7 +96,7 @@ class DifferingReadings(NamedTuple):
         Args:
             length_s: Length of an hour (a bucket) in seconds.
         """
-        told = []
+        lines = []
         for reading in self.readings:
             promised = [
                 f"{count} of {event_type} {Hour(hour_s, length_s)}"
@@ -105,12 +105,12 @@ class DifferingReadings(NamedTuple):
             at = f"audit offset {reading.offset}" + (
                 "" if reading.site == FIRST_SITE else f" of {reading.site}"
             )
-            told.append(f"{at} ({reading.origin}): {', '.join(limit_lines(promised))}")
+            lines.append(f"{at} ({reading.origin}): {', '.join(limit_lines(promised))}")
         alike = len({reading.promised for reading in self.readings}) == 1
         same = ". They promise as many events: ids, or checksums of values, differ" if alike else ""
         return (
-            f"range {self.range_id.hex()} has {len(told)} audit records that differ: "
-            f"{'; '.join(limit_lines(told))}{same}"
+            f"range {self.range_id.hex()} has {len(lines)} audit records that differ: "
+            f"{'; '.join(limit_lines(lines))}{same}"
         )
 
 

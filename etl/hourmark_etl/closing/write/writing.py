@@ -205,14 +205,14 @@ def _written_hour(
     for part in (duplicates, left_out, *(f.hours for f in files)):
         _add(found, part)
     unknown = [done.lookup_errors[key]] if key in done.lookup_errors else []
-    troubles = [f.read_back_error for f in files]
+    differences = [f.read_back_error for f in files]
     for start_s in sorted(listed.keys() | found.keys()):
         wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
         if wanted.unchecked:  # groups of version 0.3.0 are listed without a checksum
             wanted = dataclasses.replace(wanted, values=got.values, unchecked=0)
         if got != wanted:
             hour = Hour(start_s, sealed.hour.length_s)
-            troubles.append(
+            differences.append(
                 f"{wanted.events} rows of {sealed.event_type} {hour} are listed for "
                 f"{sealed.hour}, digest {wanted.digest:016x}, "
                 f"checksum of values {wanted.values:016x}, and {got.events} were written or "
@@ -227,10 +227,19 @@ def _written_hour(
         else []
     )
     unwritable += [] if sealed.gives_up else unknown
-    trouble = "; ".join(sorted({t for t in troubles if t}))
+    difference = "; ".join(sorted({t for t in differences if t}))
     return from_row(
         WrittenHour,
-        (*key, files, duplicates, trouble, left_out, faults, "; ".join(unwritable), tuple(unknown)),
+        (
+            *key,
+            files,
+            duplicates,
+            difference,
+            left_out,
+            faults,
+            "; ".join(unwritable),
+            tuple(unknown),
+        ),
     )
 
 
@@ -382,8 +391,8 @@ def _select_rows(
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
     asked = _split_by_listing(listing[order], np.flatnonzero(keep & late))
-    told = find_contained_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
-    for (at, own), is_held in zip(asked, told, strict=True):
+    held = find_contained_ids(storage, [IdQuery(earlier[at], ids[order[own]]) for at, own in asked])
+    for (at, own), is_held in zip(asked, held, strict=True):
         if isinstance(is_held, Finding):
             result.lookup_errors[unit.listings[at].event_type, unit.listings[at].hour_s] = str(
                 is_held

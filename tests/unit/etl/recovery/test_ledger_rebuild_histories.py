@@ -169,9 +169,9 @@ def test_a_planted_fault_is_noticed(
         case "takes a marker's offset for all below it":
             monkeypatch.setattr(storage_scan, "EARLIEST_MS", -(1 << 60))
         case "lists no staged file":
-            monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
+            monkeypatch.setattr("hourmark_etl.recovery.rebuilt_offsets.read_notes", lambda *_: ())
         case "looks for no promise":
-            monkeypatch.setattr("hourmark_etl.recovery.relisting.read_notes", lambda *_: ())
+            monkeypatch.setattr("hourmark_etl.recovery.rebuilt_offsets.read_notes", lambda *_: ())
             monkeypatch.setattr(
                 "hourmark_etl.recovery.rebuild._Rebuild._first_needed_promise",
                 lambda _: AuditOffsets.from_offsets(1 << 60),

@@ -1,4 +1,4 @@
-"""What a batch commits, and how a query's end is understood."""
+"""What a batch commits, and where its scratch files are."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import pytest
 from tests.support.records import position, span
 
 from hourmark.config.groups import KafkaSettings
-from hourmark.errors import Unavailable
-from hourmark_etl.errors import DataLoss, EtlStop, StaleDriver
+from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import AUDIT, EVENTS
-from hourmark_etl.staging.consumer import build_batch, checkpoint_dir, parse_cause
+from hourmark_etl.staging.consumer import build_batch, checkpoint_dir
 from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
@@ -43,37 +42,6 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
         "b": (audit,),
         "c": (click[1],),
     }
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "said"),
-    [
-        (
-            "Traceback\nhourmark_etl.errors.DataLoss: topic x partition 1: gone\n SQLSTATE: 38000",
-            DataLoss,
-            "topic x partition 1: gone",
-        ),
-        (
-            "hourmark_etl.storage.errors.SafeMode: /a (hdfs://x): read-only",
-            Unavailable,
-            "read-only",
-        ),
-        (
-            "hourmark.kafka.clients.NoLeader: a\n\nhourmark.errors.Unavailable: the broker is away",
-            Unavailable,
-            "the broker is away",
-        ),
-        ("Python worker exited unexpectedly (crashed)", Unavailable, "worker"),
-        ("Python worker failed to connect back.\n=== Streaming Query ===", Unavailable, "too busy"),
-        ("KeyError: 'x'", EtlStop, "KeyError"),
-    ],
-)
-def test_the_kind_of_error_is_found_in_what_spark_hands_on(
-    text: str, kind: type[Exception], said: str
-) -> None:
-    found = parse_cause(text)
-    assert type(found) is kind
-    assert said in str(found)
 
 
 def test_a_relative_scratch_folder_is_one_of_the_working_folder(

@@ -18,7 +18,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.reporters import decode_report, put_reports, reporters
 from hourmark_etl.staging.pieces import ReportRecord
-from hourmark_etl.staging.reports import drop_repeated_reports
+from hourmark_etl.staging.stage import drop_repeated_reports
 
 HOSTS, INCARNATIONS = ("a" * 32, "b" * 32), ("one", "two")
 SOURCES = st.lists(

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 from collections.abc import Callable
 
 import pytest
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, do, done_but_lost, lost
 
 from hourmark.errors import Unavailable
-from hourmark_etl.staging.consumer import parse_cause
 from hourmark_etl.storage import (
     AlreadyExists,
     BadBlocks,
@@ -23,6 +23,7 @@ from hourmark_etl.storage import (
     StorageError,
     webhdfs_http,
 )
+from hourmark_etl.task_failures import TaskFailure
 
 FOLDER = "/root/folder"
 HTML = b"<html>please log in</html>"
@@ -222,19 +223,13 @@ def test_where_a_datanode_is_down_another_is_asked_for(hdfs: FakeHdfs, storage: 
     assert hdfs.names["/root/new"] == b"content"
 
 
-def test_a_staging_query_that_met_a_dead_datanode_begins_again(
-    hdfs: FakeHdfs, storage: Storage
-) -> None:
-    """Spark hands on an error of its Python processes as text."""
+def test_a_dead_datanode_restarts_the_staging_query(hdfs: FakeHdfs, storage: Storage) -> None:
     hdfs.troubles = [("CREATE", ODD["307 to a dead DataNode"])] * 99
     with pytest.raises(StorageError, match="ConnectionRefusedError") as caught:
         storage.write_new("new", b"content")
-    name = f"{type(caught.value).__module__}.{type(caught.value).__qualname__}"
-    text = (
-        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  "
-        f"File x\n{name}: {caught.value}"
-    )
-    assert isinstance(parse_cause(text), Unavailable)
+    again = pickle.loads(pickle.dumps(TaskFailure.from_error(caught.value))).error
+    assert type(again) is type(caught.value) and isinstance(again, Unavailable)
+    assert (vars(again), str(again)) == (vars(caught.value), str(caught.value))
 
 
 def check_blocks(handler: Handler, _: str) -> bool:

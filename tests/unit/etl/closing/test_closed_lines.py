@@ -10,7 +10,7 @@ from tests.support.records import manifest
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
-from hourmark_etl.closing.log_lines import closed_lines
+from hourmark_etl.closing.reporting import closed_lines
 
 FIRST = Hour.parse("2026-11-21T05:00", 60)
 AFTER = "0 duplicates removed, 0 unaudited, 1.5 s after its end"

@@ -1,0 +1,107 @@
+"""What the closer reports: blockers in the ledger, and log lines about closed buckets.
+
+Both are bounded: a poll that changes nothing writes nothing, and the many buckets of a backlog
+share one log line per type.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from hourmark.clock import Clock
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
+from hourmark_etl.closing.holds import HoldReason
+from hourmark_etl.humanize import format_count
+from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.overrides import Blocker, blockers, put_blockers
+from hourmark_etl.model import ClosingPhase
+
+REWORD_MS: Final = 5_000  # between changes of the text only, for example of an offset in it
+
+
+class BlockerWriter:
+    """Stores in the ledger what each event type's next hour waits for.
+
+    Only changes are written: to the table `blockers`, and a changed text for the same condition at
+    most every 5 s. Only one instance may write at a time, because it caches the rows; the closer's
+    lease ensures that.
+    """
+
+    def __init__(self, database: Database, lease: Lease, clock: Clock, bucket_seconds: int) -> None:
+        self._database, self._lease, self._clock = database, lease, clock
+        self._written = blockers(database, bucket_seconds)
+        self._reworded_ms = dict.fromkeys(self._written, 0)
+
+    def update(self, now: Mapping[str, HoldReason]) -> None:
+        """Store the current blockers, and delete those of event types that are not named.
+
+        Args:
+            now: What each waiting event type waits for.
+
+        Raises:
+            StaleDriver: Another closer has taken over the lease.
+        """
+        now_ms = self._clock.now_ms()
+        gone = sorted(self._written.keys() - now.keys())
+        changed = [b for t, reason in now.items() if (b := self._changed(t, *reason, now_ms))]
+        if not gone and not changed:
+            return
+        put_blockers(self._database, self._lease, changed, gone)
+        for t in gone:
+            del self._written[t]
+        for b in changed:
+            self._written[b.event_type], self._reworded_ms[b.event_type] = b, now_ms
+
+    def _changed(
+        self, event_type: str, hour: Hour, phase: ClosingPhase, what: tuple[str, ...], now_ms: int
+    ) -> Blocker | None:
+        before, since_ms = self._written.get(event_type), now_ms
+        if before and (before.hour, before.phase) == (hour, phase):
+            if before.what == what or now_ms - self._reworded_ms[event_type] < REWORD_MS:
+                return None
+            since_ms = before.since_ms
+        return Blocker(event_type=event_type, hour=hour, phase=phase, what=what, since_ms=since_ms)
+
+
+_EACH_MAX: Final = 3  # buckets of a type that get a line each
+
+
+def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
+    """Yield log lines about buckets that were closed in one step, grouped by type.
+
+    Up to three buckets of a type get one line each. More share one line per type, because
+    `hourmark bucket ls` shows each of them.
+
+    Args:
+        manifests: Manifests of the closed buckets, in the order of closing for each type.
+    """
+    of: dict[str, list[Manifest]] = {}
+    for manifest in manifests:
+        of.setdefault(manifest.type, []).append(manifest)
+    for name, closed in of.items():
+        if len(closed) > _EACH_MAX:
+            grades = Counter(manifest.grade.value for manifest in closed)
+            graded = ", ".join(
+                f"{format_count(number, 'bucket')} closed as {grade}"
+                for grade, number in grades.most_common()
+            )
+            yield f"{name} {closed[0].hour} to {closed[-1].hour}: {graded}: {_counts(closed)}"
+        else:
+            yield from (
+                f"{name} {one.hour} closed as {one.grade.value}: {_counts([one])}" for one in closed
+            )
+
+
+def _counts(closed: Sequence[Manifest]) -> str:
+    last = closed[-1]
+    end_ms = Hour.parse(last.hour, last.bucket_seconds).end_ms
+    return (
+        f"{format_count(sum(one.events for one in closed), 'event')}, "
+        f"{sum(sum(one.late.values()) for one in closed):,} late, "
+        f"{format_count(sum(one.duplicates_removed for one in closed), 'duplicate')} removed, "
+        f"{sum(one.unaudited for one in closed):,} unaudited, "
+        f"{(last.closed_at_ms - end_ms) / 1000:.1f} s after its end"
+    )

@@ -1,0 +1,72 @@
+"""Classifies errors that Spark and the JVM raise, which are available only as text.
+
+Errors of Python code do not come here: tasks and the planning of batches return theirs as values
+(`hourmark_etl.task_failures`), and the driver's own are exceptions. Text remains for
+
+- a Python process that was lost, and with it anything it could have returned;
+- an executor that was lost, or the exclusion of all executors;
+- network errors of the JVM itself, for example between driver and executors.
+
+All of these are temporary, so the staging query is restarted. Any other text stops the driver.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hourmark.errors import HourmarkError, Unavailable
+from hourmark_etl.task_failures import stopped_staging, unreachable_server
+
+_LOST_WORKER: Final = (
+    "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
+    "ExecutorLostFailure",
+    "cannot run anywhere due to node and executor excludeOnFailure",
+    "Stream closed",
+)
+# The planning process is connected to the JVM by a socket, which closes when the process dies. The
+# EOFException that follows has no message, so only its stack tells where it comes from.
+_LOST_PLANNER: Final = re.compile(
+    r"EOFException$(?:\n\s+at .*)*PythonStreamingSourceRunner", re.MULTILINE
+)
+_NETWORK: Final = re.compile(
+    r"^.*(?:Connection (?:refused|reset|timed out)|timed out|Broken pipe|No route to "
+    r"host|Network is unreachable"
+    r"|(?:Connect|SocketTimeout|UnknownHost|NoRouteToHost|EOF)Exception).*$",
+    re.MULTILINE,
+)
+
+
+def query_error_text(error: BaseException | None) -> str:
+    """Return the text of the error that ended a Spark query.
+
+    The Java stack trace is added only if the Java exception has no message. Without an error, a
+    fixed text is returned.
+    """
+    text = str(error or "it ended by itself")
+    # PySpark's own text of a cause leaves out the stack.
+    trace = getattr(getattr(error, "_cause", None), "_stackTrace", "")
+    return f"{text}\n{trace}" if text.startswith("null\n") else text
+
+
+def classify_spark_error(text: str) -> HourmarkError:
+    """Return the exception for the text of an error that Spark or the JVM raised.
+
+    Returns:
+        `Unavailable` for a lost process or an unreachable server; otherwise `EtlStop` with the last
+        lines of the text.
+    """
+    if any(lost in text for lost in _LOST_WORKER):
+        return Unavailable(
+            "a Python worker of the staging query was lost; was it out of memory, "
+            "killed, or the machine too busy?"
+        )
+    if _LOST_PLANNER.search(text):
+        return Unavailable(
+            "the Python process that plans the staging query was lost; was it out of "
+            "memory, or killed?"
+        )
+    if found := _NETWORK.search(text):
+        return unreachable_server(found[0].strip())
+    return stopped_staging(text)
