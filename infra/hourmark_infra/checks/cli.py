@@ -1,9 +1,10 @@
 """`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any
 failed.
 
-The whole suite is three pytest sessions beside each other, one with the servers, one with tailers,
-whose tests wait most of the time, one with all others; then a fourth one alone, with tests that
-hold the system to a time.
+The whole suite is two pytest sessions that run at the same time, one for tests on servers and one
+for all other tests, and then a third for the tests that need the machine for themselves because
+they hold the system to a time. Tests spend most of their time waiting, so each of the first two
+sessions has several worker processes (pytest-xdist).
 """
 
 from __future__ import annotations
@@ -24,8 +25,12 @@ from hourmark_infra.java.find import export_java_home
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
 QUICK_MARKS = "not stack and not chaos and not long and not alone"
 ALONE_MARKS = "alone and not long"
-QUICK_PROCESSES = "6"
-TAILERS = "tests/unit/producer"
+# Most of these tests wait for timers and processes. More workers do not help on two cores: each
+# collects all tests.
+QUICK_WORKERS = ("--numprocesses", "6", "--dist", "worksteal")
+# Each worker starts a stack, which needs 4 GiB, and keeps the tests of a file together, because they
+# share the drivers and topics that the first of them starts.
+SERVER_WORKERS = ("--numprocesses", "2", "--dist", "loadfile")
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # they are long, too
@@ -60,13 +65,19 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """In lanes, and what has the machine for itself."""
-    others, tailers = (f"--ignore={TAILERS}", *arguments), (TAILERS, *arguments)
+    """Return all checks: two lanes, and then the tests that need the machine for themselves."""
     return Plan(
         (
-            (tests("tests on servers", SERVER_MARKS, arguments),),
-            (*style(), tests("tests without servers", QUICK_MARKS, others, Output.AT_ITS_END)),
-            (tests("tests of tailers", QUICK_MARKS, tailers, Output.AT_ITS_END),),
+            (tests("tests on servers", SERVER_MARKS, (*SERVER_WORKERS, *arguments)),),
+            (
+                *style(),
+                tests(
+                    "tests without servers",
+                    QUICK_MARKS,
+                    (*QUICK_WORKERS, *arguments),
+                    Output.AT_ITS_END,
+                ),
+            ),
         ),
         (tests("tests alone", ALONE_MARKS, arguments),),
     )
@@ -149,9 +160,8 @@ def plan(
         return Plan(((tests("pytest", chosen, arguments),),))
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
-    if quick:  # most of these tests wait most of their time, so several processes share them
-        shared = ("--numprocesses", QUICK_PROCESSES, "--dist", "worksteal", *arguments)
-        return Plan((style(), (tests("pytest", QUICK_MARKS, shared, Output.AS_IT_COMES),)))
+    if quick:
+        return Plan((style(), (tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *arguments)),)))
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
     return Plan(((*style(), tests("pytest", marks, arguments)),))
 
