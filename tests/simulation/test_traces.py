@@ -34,6 +34,8 @@ from hourmark_etl.operators.tracing.question import OfEvent
 from hourmark_etl.operators.tracing.story import Story, Verdict, told
 from hourmark_etl.operators.tracing.walk import Walk, Window
 
+pytestmark = pytest.mark.slow
+
 LENGTH_S = FIRST_HOUR.length_s
 # Not those in which a ledger, a file or a topic's records are lost on purpose: then things may be
 # missing.

@@ -1,10 +1,11 @@
 """`hourmark test`: runs each check as its own process, and says one line for each; exit 1 if any
 failed.
 
-The whole suite is two pytest sessions that run at the same time, one for tests on servers and one
-for all other tests, and then a third for the tests that need the machine for themselves because
-they hold the system to a time. Tests spend most of their time waiting, so each of the first two
-sessions has several worker processes (pytest-xdist).
+The whole suite is three pytest sessions that run at the same time, one for tests on servers, one
+for the tests of the quick tier, and one for slow tests without servers. A fourth follows for the
+tests that need the machine for themselves because they hold the system to a time. Tests spend most
+of their time waiting, so each of the first three sessions has several worker processes
+(pytest-xdist).
 """
 
 from __future__ import annotations
@@ -23,11 +24,19 @@ from hourmark_infra.java.find import export_java_home
 
 # pytest's marker expressions. What is too long for every run is a tier of its own.
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
-QUICK_MARKS = "not stack and not chaos and not long and not alone"
+WITHOUT_SERVERS = "not stack and not chaos and not long and not alone"
+QUICK_MARKS = f"{WITHOUT_SERVERS} and not slow"
+SLOW_MARKS = f"{WITHOUT_SERVERS} and slow"
 ALONE_MARKS = "alone and not long"
 # Most of these tests wait for timers and processes. More workers do not help on two cores: each
 # collects all tests.
 QUICK_WORKERS = ("--numprocesses", "6", "--dist", "worksteal")
+# A profile of tests/conftest.py: a quarter of the examples that Hypothesis draws otherwise.
+QUICK_EXAMPLES = ("--hypothesis-profile", "quick")
+# Fewer than in the quick tier, as tests on servers run at the same time.
+OTHER_WORKERS = ("--numprocesses", "3", "--dist", "worksteal")
+# Tests of a file share what they build: wheels, environments, ledgers.
+SLOW_WORKERS = ("--numprocesses", "2", "--dist", "loadfile")
 # Each worker starts a stack, which needs 4 GiB, and keeps the tests of a file together, because they
 # share the drivers and topics that the first of them starts.
 SERVER_WORKERS = ("--numprocesses", "2", "--dist", "loadfile")
@@ -65,7 +74,7 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """Return all checks: two lanes, and then the tests that need the machine for themselves."""
+    """Return all checks: three lanes, and then the tests that need the machine for themselves."""
     return Plan(
         (
             (tests("tests on servers", SERVER_MARKS, (*SERVER_WORKERS, *arguments)),),
@@ -74,10 +83,11 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
                 tests(
                     "tests without servers",
                     QUICK_MARKS,
-                    (*QUICK_WORKERS, *arguments),
+                    (*OTHER_WORKERS, *arguments),
                     Output.AT_ITS_END,
                 ),
             ),
+            (tests("slow tests", SLOW_MARKS, (*SLOW_WORKERS, *arguments), Output.AT_ITS_END),),
         ),
         (tests("tests alone", ALONE_MARKS, arguments),),
     )
@@ -85,7 +95,9 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it."
+    "--quick",
+    is_flag=True,
+    help="Without the slow tests, and those that need the real stack or kill parts of it.",
 )
 @click.option(
     "--long",
@@ -161,7 +173,8 @@ def plan(
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
     if quick:
-        return Plan((style(), (tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *arguments)),)))
+        chosen_tests = tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *QUICK_EXAMPLES, *arguments))
+        return Plan((style(), (chosen_tests,)))
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
     return Plan(((*style(), tests("pytest", marks, arguments)),))
 

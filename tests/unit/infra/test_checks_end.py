@@ -94,8 +94,8 @@ def checks(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     [
         (signal.SIGTERM, False, ()),
         (signal.SIGTERM, False, ("--numprocesses", "1")),
-        (signal.SIGHUP, False, ()),
-        (signal.SIGINT, False, ()),
+        pytest.param(signal.SIGHUP, False, (), marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, False, (), marks=pytest.mark.slow),
         (signal.SIGINT, True, ()),
     ],
     ids=["SIGTERM", "SIGTERM-with-workers", "SIGHUP", "SIGINT", "SIGINT-as-a-terminal-sends-it"],

@@ -29,9 +29,13 @@ def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> l
     return [marks_of(check) for check in pytests(*arguments, quick=quick, long_tier=long_tier)]
 
 
-@pytest.mark.parametrize(("stack", "chaos", "long", "alone"), [*product((True, False), repeat=4)])
-def test_each_test_is_in_one_session(stack: bool, chaos: bool, long: bool, alone: bool) -> None:
-    marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone}
+@pytest.mark.parametrize(
+    ("stack", "chaos", "long", "alone", "slow"), [*product((True, False), repeat=5)]
+)
+def test_each_test_is_in_one_session(
+    stack: bool, chaos: bool, long: bool, alone: bool, slow: bool
+) -> None:
+    marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone, "slow": slow}
     chosen = [check for check in pytests("--durations=9") if eval(marks_of(check), {}, marks)]
     assert len(chosen) == (0 if long else 1)
 
@@ -44,7 +48,9 @@ def test_named_tests_have_one_session(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_tier_has_one_session() -> None:
-    assert sessions(quick=True) == ["not stack and not chaos and not long and not alone"]
+    assert sessions(quick=True) == [
+        "not stack and not chaos and not long and not alone and not slow"
+    ]
     assert sessions(long_tier=True) == ["long"]
     for chosen in (CONTAINER_MARKS, ACCEPTANCE_MARKS):
         ((lane,), last) = plan(False, False, (), chosen=chosen)
