@@ -26,7 +26,9 @@ import pytest
 from hourmark_infra.stack.process import MARK, Process, is_alive, started_of
 
 # not HOURMARK_…, as tests drop settings of Hourmark from environments
-SESSION: Final = "TEST_SESSION_OF_HOURMARK"
+# Sessions that a test starts have a value of their own in TEST_SESSIONS_APART. A session that begins
+# at the same time does not end what they left.
+SESSION: Final = f"TEST_SESSION_OF_HOURMARK{os.environ.get('TEST_SESSIONS_APART', '')}"
 SIGNALS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 # Time for a worker to stop its servers. pytest-xdist kills it after 10 seconds.
 WORKER_EXIT_SECONDS: Final = 180

@@ -28,18 +28,19 @@ WITHOUT_SERVERS = "not stack and not chaos and not long and not alone"
 QUICK_MARKS = f"{WITHOUT_SERVERS} and not slow"
 SLOW_MARKS = f"{WITHOUT_SERVERS} and slow"
 ALONE_MARKS = "alone and not long"
-# Most of these tests wait for timers and processes. More workers do not help on two cores: each
-# collects all tests.
+# Most of these tests wait for timers and processes. More workers do not help on two cores, because
+# each of them collects all tests.
 QUICK_WORKERS = ("--numprocesses", "6", "--dist", "worksteal")
+# Fewer than in the quick tier, because the tests on servers run at the same time.
+OTHER_WORKERS = ("--numprocesses", "3", "--dist", "worksteal")
 # A profile of tests/conftest.py: a quarter of the examples that Hypothesis draws otherwise.
 QUICK_EXAMPLES = ("--hypothesis-profile", "quick")
-# Fewer than in the quick tier, as tests on servers run at the same time.
-OTHER_WORKERS = ("--numprocesses", "3", "--dist", "worksteal")
-# Tests of a file share what they build: wheels, environments, ledgers.
-SLOW_WORKERS = ("--numprocesses", "2", "--dist", "loadfile")
-# Each worker starts a stack, which needs 4 GiB, and keeps the tests of a file together, because they
-# share the drivers and topics that the first of them starts.
-SERVER_WORKERS = ("--numprocesses", "2", "--dist", "loadfile")
+# One worker runs all tests of a file, which share what the first of them starts or builds. Files
+# keep their order, because those with few tests, such as tests/faults, take the longest.
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
+SLOW_WORKERS = ("--numprocesses", "2", *BY_FILE)
+# Each worker starts a stack, which needs about 4 GiB of memory.
+SERVER_WORKERS = ("--numprocesses", "2", *BY_FILE)
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # they are long, too

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,6 +57,12 @@ lane = (Check("pytest", pytest, Output.AS_IT_COMES), Check("later", ("touch", sy
 beside = (Check("beside", ("sleep", "300")), Check("later beside", ("touch", sys.argv[1] + ".later")))
 sys.exit(run_checks((lane, beside), Path.cwd()))
 """
+
+
+@pytest.fixture(autouse=True)
+def sessions_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other test sessions on this machine leave the servers of these sessions to them."""
+    monkeypatch.setenv("TEST_SESSIONS_APART", f"_{uuid.uuid4().hex}")
 
 
 def servers_below(folder: Path) -> list[Process]:
