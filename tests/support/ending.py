@@ -13,6 +13,7 @@ signal on to them, waits until they have taken down their servers, and kills wha
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import signal
 from collections.abc import Callable
@@ -42,9 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if is_worker(config):
         return
     if config.pluginmanager.hasplugin("xdist"):
-        from xdist.workermanage import NodeManager
-
-        NodeManager.EXIT_TIMEOUT = WORKER_EXIT_SECONDS
+        manager = importlib.import_module("xdist.workermanage").NodeManager
+        manager.EXIT_TIMEOUT = WORKER_EXIT_SECONDS
     _kill(lambda session: not is_alive(session))
     named = os.environ.get("HOURMARK_TEST_HOME")
     kept = f"{Path(named).absolute()}/" if named else ""
