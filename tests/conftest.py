@@ -7,6 +7,7 @@ while working on a test.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 from collections.abc import Generator, Iterator
@@ -39,7 +40,22 @@ os.environ.pop(
 )  # messages name Hourmark as they do where it is installed, whoever runs the tests
 
 settings.register_profile("hourmark", deadline=None)  # a busy machine is no fault of the code
+settings.register_profile("quick", max_examples=25, deadline=None)  # `hourmark test --quick`
 settings.load_profile("hourmark")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep modules and tests, a million objects that live to the end, from the garbage collector.
+
+    Otherwise each full collection visits all of them, in each worker.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -31,6 +31,8 @@ from hourmark.kafka.topic_names import HOSTS, event_type_of_topic
 from hourmark.records.host_reports import HostReport
 from hourmark_delivery_service.parsing import ParsedRecord
 
+pytestmark = pytest.mark.slow
+
 # rotations, one of them in its first moment: with compress, files are made, rotated and packed
 # within it
 OUTAGE = 3

@@ -59,6 +59,15 @@ class Site:
         self.file.write_text(render_toml(settings))
         self.config: Config = load_config(self.file)
         self.serving = Serving(config_file=self.file, folder=folder, revision="")
+        self.declare(click=CLICK.format(n="int"))
+        self.first = self.applied()
+        self.declare(view=VIEW)
+        self.second = self.applied()
+
+    def serve(self) -> None:
+        """Start the service, unless it runs."""
+        if self.serving.process is None:
+            self.serving.start()
 
     def declare(self, **types: str) -> None:
         """These types, in files."""
@@ -188,10 +197,7 @@ def compact(config: Config) -> None:
 
 
 def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> None:
-    site.declare(click=CLICK.format(n="int"))
-    first = site.applied()
-    site.declare(view=VIEW)
-    second = site.applied()
+    first, second = site.first, site.second
     records = read_rules(site.config.kafka.edge).records
     for _ in range(
         2
@@ -212,8 +218,7 @@ def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> 
     )
     book = read_rules(site.config.kafka.edge)
     assert {r.id for r in book.revisions} == {first, second}
-    site.serving.revision = second
-    site.serving.start()
+    site.serve()
     for revision in (first, second):
         site.serving.revision = revision
         line = body(1)
@@ -225,7 +230,9 @@ def test_all_revisions_outlive_a_topic_that_is_compacted_at_once(site: Site) -> 
 def test_a_lost_topic_is_noticed_by_a_running_service_and_written_again_with_the_same_names(
     site: Site,
 ) -> None:
-    second = site.serving.revision
+    second = site.second
+    site.serving.revision = second
+    site.serve()
     line = body(2)
     sent = site.serving.range_of(line)
     assert site.post(sent, line) == 200

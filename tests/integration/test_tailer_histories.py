@@ -22,6 +22,7 @@ from tests.support.tailer_model.histories import play, random_history
 from tests.support.tailer_model.planted import FAULTS, SHOWN_BY
 from tests.support.tailer_model.spawner import Spawner
 from tests.support.tailer_model.world import World
+from tests.support.tiers import representative
 
 SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
 SAME = int(
@@ -56,6 +57,11 @@ def hold(first: int, count: int, tmp_path: Path, spawner: Spawner) -> None:
         )
 
 
+def test_two_histories_keep_every_line_and_every_word(tmp_path: Path, spawner: Spawner) -> None:
+    hold(SAME, 2, tmp_path, spawner)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(60 + 30 * FEW)
 def test_some_histories_keep_every_line_and_every_word(tmp_path: Path, spawner: Spawner) -> None:
     hold(SAME, FEW, tmp_path, spawner)
@@ -70,7 +76,7 @@ def test_two_thousand_histories_keep_every_line_and_every_word(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", representative([*FAULTS]))
 def test_a_planted_fault_is_found(fault: str, tmp_path: Path, spawner: Spawner) -> None:
     for seed in range(UNTIL_FOUND):
         history = ["append", "start", *SHOWN_BY[fault]]

@@ -17,6 +17,8 @@ from tests.support.tailer.host import lines
 from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 NAME = "hourmark-tailer"
 SERVICES = f"{NAME}.service hourmark-canary.service"
 CONFIGURATION, STATE, LIBRARY = (

@@ -18,6 +18,8 @@ from tests.support.tailer.host import lines
 from tests.support.tailer.recorder import Recorder, recording
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 DAC_READ_SEARCH = 1 << 2
 
 

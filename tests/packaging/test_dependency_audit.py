@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from tests.packaging.rooms import ROOT
 
+pytestmark = pytest.mark.slow
+
 PLANTED = "jinja2==2.11.2"  # CVE-2020-28493: a pattern in its urlize filter takes for ever
 KNOWN = {
     "id": "GHSA-g3rq-g295-4j3m",

@@ -19,6 +19,8 @@ from tests.support.buckets import HOUR, TYPE, usual_plan
 from hourmark.cli import COMMANDS
 from hourmark_etl.storage import LocalDisk
 
+pytestmark = pytest.mark.slow
+
 Place = Callable[[str], Environment]
 Answer = subprocess.CompletedProcess[str]
 

@@ -60,6 +60,7 @@ def check(world: World) -> int:
     return hours
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(seconds_max(HISTORIES))  # a red history has to be made small, too
 def test_the_books_add_up_at_any_time(ledgers: Path, template: Path) -> None:
     print(f"seed {SEED} (HOURMARK_SEED repeats it)")

@@ -30,6 +30,7 @@ from tests.support.simulator.damage import MARKERS, FileFault
 from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.truth import SCHEMAS, Range
 from tests.support.simulator.world import World
+from tests.support.tiers import representative
 
 from hourmark.errors import HourmarkError
 from hourmark.kafka.clients import Partition
@@ -177,7 +178,7 @@ def moment(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> It
     world.end()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", representative([*KINDS]))
 @pytest.mark.parametrize(
     "bits", [BITS, pytest.param(100 * BITS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
 )
@@ -242,7 +243,7 @@ def tried(path: str, size: int, bits: int, outcome: Callable[[int | None], str])
     return found
 
 
-@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("kind", representative([*PLACES]))
 @pytest.mark.parametrize(
     "bits",
     [CLOSINGS, pytest.param(100 * CLOSINGS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])],

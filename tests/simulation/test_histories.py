@@ -45,6 +45,11 @@ PLAIN = hypothesis.settings(
 )
 
 
+def test_a_few_histories_keep_the_promise(ledgers: Path, template: Path) -> None:
+    hold(8, SEED, ledgers, template)
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(2 * seconds_max(HISTORIES))
 def test_every_history_keeps_the_promise(
     ledgers: Path, template: Path, capsys: pytest.CaptureFixture[str]

@@ -31,6 +31,7 @@ from tests.support.simulator.pipeline import PlayedRestager
 from tests.support.simulator.sites import ALIAS
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
+from tests.support.tiers import representative
 
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, CONTROL, central_topic, events_topic
@@ -253,14 +254,14 @@ SEEN: Mapping[str, Callable[[Mapping[str, int]], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", representative([*STORIES]))
 def test_a_planted_fault_is_found(
     name: str, monkeypatch: Patch, ledgers: Path, template: Path
 ) -> None:
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", representative([*STORIES]))
 def test_the_same_story_holds_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
     seen = played(STORIES[name][1], ledgers, template)
     assert name not in SEEN or SEEN[name](seen), seen

@@ -34,6 +34,7 @@ from tests.support.rebuilding import lose_ledger, staged_files
 from tests.support.restaging import retention_passes
 from tests.support.simulator.truth import EDGE_PARTITIONS, FIRST_HOUR, TYPES, Broken
 from tests.support.simulator.world import World
+from tests.support.tiers import representative
 
 from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, events_topic
@@ -425,14 +426,14 @@ LOSING = {  # their stories lose promises, and buckets must say so
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", representative([*STORIES]))
 def test_a_planted_fault_is_found(
     name: str, monkeypatch: Patch, ledgers: Path, template: Path
 ) -> None:
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", representative([*STORIES]))
 def test_the_same_story_holds_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
     seen = played(STORIES[name][1], ledgers, template)
     assert seen["buckets proved"] > 0

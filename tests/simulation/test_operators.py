@@ -22,6 +22,8 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, replace_rows
 from hourmark_etl.ledger.digests import with_digest
 
+pytestmark = pytest.mark.slow
+
 HISTORIES = int(os.environ.get("HOURMARK_OPERATORS", "40"))
 SEED = int(os.environ.get("HOURMARK_SEED", str(random.randrange(1 << 32))))
 STEPS = 60

@@ -34,6 +34,8 @@ from hourmark_etl.operators.tracing.storage_search import StorageSearch
 from hourmark_etl.operators.tracing.summary import TraceSummary, TraceVerdict, summarize_trace
 from hourmark_etl.operators.tracing.tracer import EventTracer, SendWindow
 
+pytestmark = pytest.mark.slow
+
 LENGTH_S = FIRST_HOUR.length_s
 # Not those in which a ledger, a file or a topic's records are lost on purpose: then things may be
 # missing.

@@ -20,6 +20,8 @@ from hourmark_etl.closing.cut.cut import CutTaker
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.model import AuditOffsets
 
+pytestmark = pytest.mark.slow
+
 HISTORIES: Final = 25
 HISTORIES_MAX: Final = 40
 # Many moments at which one site is behind the other, and nobody leaves.

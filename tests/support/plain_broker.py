@@ -91,7 +91,7 @@ class PlainBroker:
     def running(self) -> Iterator[PlainBroker]:
         """It answers meanwhile, and is killed at the end."""
         with own_server(self._programs, self._folder, self._properties, self._cluster_id):
-            wait_for(lambda: answers(self.settings), f"the broker of {self._folder} answers")
+            wait_for(lambda: answers(self.settings), f"the broker of {self._folder} answers", 180)
             yield self
 
     def make_topic(self, name: str, partitions: int = 1) -> None:

@@ -1,8 +1,10 @@
 """`hourmark test`: runs each check in a child process and prints one line for each.
 
-The exit code is 1 if a check failed. The whole suite consists of three parallel pytest sessions:
-tests with servers, tests of tailers, which mostly wait, and all others. A fourth session then runs
-the tests with time limits alone.
+The whole suite is three pytest sessions that run at the same time, one for tests on servers, one
+for the tests of the quick tier, and one for slow tests without servers. A fourth follows for the
+tests that need the machine for themselves because they hold the system to a time. Tests spend most
+of their time waiting, so each of the first three sessions has several worker processes
+(pytest-xdist).
 """
 
 from __future__ import annotations
@@ -21,10 +23,23 @@ from hourmark_infra.java.find import export_java_home
 
 # Marker expressions of pytest. Tests that are too long for every run are a separate tier.
 SERVER_MARKS = "(stack or chaos) and not long and not alone"
-QUICK_MARKS = "not stack and not chaos and not long and not alone"
+WITHOUT_SERVERS = "not stack and not chaos and not long and not alone"
+QUICK_MARKS = f"{WITHOUT_SERVERS} and not slow"
+SLOW_MARKS = f"{WITHOUT_SERVERS} and slow"
 ALONE_MARKS = "alone and not long"
-QUICK_PROCESSES = "6"
-TAILERS = "tests/unit/producer"
+# Most of these tests wait for timers and processes. More workers do not help on two cores, because
+# each of them collects all tests.
+QUICK_WORKERS = ("--numprocesses", "6", "--dist", "worksteal")
+# Fewer than in the quick tier, because the tests on servers run at the same time.
+OTHER_WORKERS = ("--numprocesses", "3", "--dist", "worksteal")
+# A profile of tests/conftest.py: a quarter of the examples that Hypothesis draws otherwise.
+QUICK_EXAMPLES = ("--hypothesis-profile", "quick")
+# One worker runs all tests of a file, which share what the first of them starts or builds. Files
+# keep their order, because those with few tests, such as tests/faults, take the longest.
+BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
+SLOW_WORKERS = ("--numprocesses", "2", *BY_FILE)
+# Each worker starts a stack, which needs about 4 GiB of memory.
+SERVER_WORKERS = ("--numprocesses", "2", *BY_FILE)
 DEFAULT_MARKS = "not long"
 LONG_MARKS = "long"
 CONTAINER_MARKS = "containers"  # these tests are also marked `long`
@@ -70,17 +85,20 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """Return the plan that runs all tests except long ones, and the static checks.
-
-    Args:
-        arguments: Additional pytest arguments for all sessions.
-    """
-    others, tailers = (f"--ignore={TAILERS}", *arguments), (TAILERS, *arguments)
+    """Return all checks: three lanes, and then the tests that need the machine for themselves."""
     return Plan(
         (
-            (tests("tests on servers", SERVER_MARKS, arguments),),
-            (*style(), tests("tests without servers", QUICK_MARKS, others, Output.AT_ITS_END)),
-            (tests("tests of tailers", QUICK_MARKS, tailers, Output.AT_ITS_END),),
+            (tests("tests on servers", SERVER_MARKS, (*SERVER_WORKERS, *arguments)),),
+            (
+                *style(),
+                tests(
+                    "tests without servers",
+                    QUICK_MARKS,
+                    (*OTHER_WORKERS, *arguments),
+                    Output.AT_ITS_END,
+                ),
+            ),
+            (tests("slow tests", SLOW_MARKS, (*SLOW_WORKERS, *arguments), Output.AT_ITS_END),),
         ),
         (tests("tests alone", ALONE_MARKS, arguments),),
     )
@@ -88,7 +106,9 @@ def whole_suite(arguments: Sequence[str]) -> Plan:
 
 @click.command(context_settings={"ignore_unknown_options": True})
 @click.option(
-    "--quick", is_flag=True, help="Without the tests that need the real stack or kill parts of it."
+    "--quick",
+    is_flag=True,
+    help="Without the slow tests, and those that need the real stack or kill parts of it.",
 )
 @click.option(
     "--long",
@@ -169,9 +189,9 @@ def plan(
         return Plan(((tests("pytest", chosen, arguments),),))
     if not (quick or long_tier) and all(argument.startswith("--") for argument in arguments):
         return whole_suite(arguments)
-    if quick:  # most of these tests wait most of their time, so several processes share them
-        shared = ("--numprocesses", QUICK_PROCESSES, "--dist", "worksteal", *arguments)
-        return Plan((style(), (tests("pytest", QUICK_MARKS, shared, Output.AS_IT_COMES),)))
+    if quick:
+        chosen_tests = tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *QUICK_EXAMPLES, *arguments))
+        return Plan((style(), (chosen_tests,)))
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
     return Plan(((*style(), tests("pytest", marks, arguments)),))
 

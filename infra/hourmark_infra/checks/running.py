@@ -120,6 +120,20 @@ class _Told:
             process.terminate()
 
 
+def environment() -> dict[str, str]:
+    """Return the environment of a check, with a cache of compiled Python modules.
+
+    The checks start some thousand Python processes. Without a cache, each compiles every module
+    that it imports, which doubles the time to start a command and triples the time to collect
+    tests. The cache is in the virtual environment, so the checkout stays free of `__pycache__`
+    where `PYTHONDONTWRITEBYTECODE` asks for that. A `PYTHONPYCACHEPREFIX` that is set is kept.
+    """
+    inherited = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    return {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode"), **inherited}
+
+
 def _failed(lane: Sequence[Check], root: Path, told: _Told) -> list[str]:
     # After a signal, no further check is started.
     return [check.name for check in lane if told.number is None and not _passes(check, root, told)]
@@ -135,6 +149,7 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output and subprocess.STDOUT,
+        env=environment(),
         start_new_session=True,
     ) as process:
         told.running.append(process)

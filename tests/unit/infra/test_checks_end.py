@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,11 +52,17 @@ import sys
 from pathlib import Path
 from hourmark_infra.checks.running import Check, Output, run_checks
 options = ("-q", "-p", "tests.support.ending", "-p", "no:cacheprovider", "-c", "pyproject.toml")
-pytest = (sys.executable, "-m", "pytest", *options, sys.argv[1])
+pytest = (sys.executable, "-m", "pytest", *options, *sys.argv[1:])
 lane = (Check("pytest", pytest, Output.AS_IT_COMES), Check("later", ("touch", sys.argv[1] + ".later")))
 beside = (Check("beside", ("sleep", "300")), Check("later beside", ("touch", sys.argv[1] + ".later")))
 sys.exit(run_checks((lane, beside), Path.cwd()))
 """
+
+
+@pytest.fixture(autouse=True)
+def sessions_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other test sessions on this machine leave the servers of these sessions to them."""
+    monkeypatch.setenv("TEST_SESSIONS_APART", f"_{uuid.uuid4().hex}")
 
 
 def servers_below(folder: Path) -> list[Process]:
@@ -68,7 +75,7 @@ def kill_servers(folder: Path) -> None:
 
 
 @contextmanager
-def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def checks(folder: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """`hourmark test`'s checks, of which the first is a test session with servers that has
     begun.
     """
@@ -76,7 +83,10 @@ def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     file.write_text(TESTS)
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
     with subprocess.Popen(
-        [sys.executable, "-c", RUN, str(file)], cwd=ROOT, env=environment, start_new_session=True
+        [sys.executable, "-c", RUN, str(file), *options],
+        cwd=ROOT,
+        env=environment,
+        start_new_session=True,
     ) as run:
         try:
             wait_for((folder / "began").exists, "the tests run", 60)
@@ -87,17 +97,20 @@ def checks(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.parametrize(
-    ("number", "to_group"),
+    ("number", "to_group", "options"),
     [
-        (signal.SIGTERM, False),
-        (signal.SIGHUP, False),
-        (signal.SIGINT, False),
-        (signal.SIGINT, True),
+        (signal.SIGTERM, False, ()),
+        (signal.SIGTERM, False, ("--numprocesses", "1")),
+        pytest.param(signal.SIGHUP, False, (), marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, False, (), marks=pytest.mark.slow),
+        (signal.SIGINT, True, ()),
     ],
-    ids=["SIGTERM", "SIGHUP", "SIGINT", "SIGINT-as-a-terminal-sends-it"],
+    ids=["SIGTERM", "SIGTERM-with-workers", "SIGHUP", "SIGINT", "SIGINT-as-a-terminal-sends-it"],
 )
-def test_servers_end_with_it(tmp_path: Path, number: signal.Signals, to_group: bool) -> None:
-    with checks(tmp_path) as run:
+def test_servers_end_with_it(
+    tmp_path: Path, number: signal.Signals, to_group: bool, options: tuple[str, ...]
+) -> None:
+    with checks(tmp_path, *options) as run:
         servers = servers_below(tmp_path)
         assert len(servers) == 2
         (os.killpg if to_group else os.kill)(run.pid, number)

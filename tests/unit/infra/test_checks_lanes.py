@@ -9,20 +9,13 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from tests.support.documents import ROOT
 
-from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, TAILERS, plan
+from hourmark_infra.checks.cli import ACCEPTANCE_MARKS, CONTAINER_MARKS, plan
 from hourmark_infra.checks.running import Check, Output, run_checks
 
 
 def marks_of(check: Check) -> str:
     return check.command[check.command.index("-m", 2) + 1]
-
-
-def has(check: Check, folder: str) -> bool:
-    """Whether a session of pytest looks into this folder of tests."""
-    named = [argument for argument in check.command if argument.startswith("tests/")]
-    return f"--ignore={folder}" not in check.command and (not named or folder in named)
 
 
 def pytests(*arguments: str, quick: bool = False, long_tier: bool = False) -> list[Check]:
@@ -36,19 +29,15 @@ def sessions(*arguments: str, quick: bool = False, long_tier: bool = False) -> l
     return [marks_of(check) for check in pytests(*arguments, quick=quick, long_tier=long_tier)]
 
 
-@pytest.mark.parametrize("folder", [TAILERS, "tests/unit/etl"])
-@pytest.mark.parametrize(("stack", "chaos", "long", "alone"), [*product((True, False), repeat=4)])
+@pytest.mark.parametrize(
+    ("stack", "chaos", "long", "alone", "slow"), [*product((True, False), repeat=5)]
+)
 def test_each_test_is_in_one_session(
-    stack: bool, chaos: bool, long: bool, alone: bool, folder: str
+    stack: bool, chaos: bool, long: bool, alone: bool, slow: bool
 ) -> None:
-    marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone}
-    chosen = [
-        check
-        for check in pytests("--durations=9")
-        if has(check, folder) and eval(marks_of(check), {}, marks)
-    ]
+    marks = {"stack": stack, "chaos": chaos, "long": long, "alone": alone, "slow": slow}
+    chosen = [check for check in pytests("--durations=9") if eval(marks_of(check), {}, marks)]
     assert len(chosen) == (0 if long else 1)
-    assert (ROOT / folder).is_dir()
 
 
 @pytest.mark.parametrize(
@@ -59,7 +48,9 @@ def test_named_tests_have_one_session(arguments: tuple[str, ...]) -> None:
 
 
 def test_a_tier_has_one_session() -> None:
-    assert sessions(quick=True) == ["not stack and not chaos and not long and not alone"]
+    assert sessions(quick=True) == [
+        "not stack and not chaos and not long and not alone and not slow"
+    ]
     assert sessions(long_tier=True) == ["long"]
     for chosen in (CONTAINER_MARKS, ACCEPTANCE_MARKS):
         ((lane,), last) = plan(False, False, (), chosen=chosen)

@@ -208,10 +208,12 @@ def withstands(
         )
 
 
+@pytest.mark.alone
 def test_no_attack_slows_a_good_client_or_keeps_memory() -> None:
     withstands(ATTACKS, for_s=0.3, slack_bytes=SLACK_BYTES)
 
 
+@pytest.mark.alone
 def test_no_attack_on_tls_slows_a_good_client_or_keeps_memory(tmp_path: Path) -> None:
     withstands(TLS_ATTACKS, for_s=0.3, authority=Authority(tmp_path), slack_bytes=SLACK_BYTES)
 

@@ -25,6 +25,7 @@ from tests.support.closing import (
 )
 from tests.support.simulator.truth import FIRST_HOUR, TYPES
 from tests.support.simulator.world import World
+from tests.support.tiers import representative
 
 from hourmark.errors import HourmarkError
 from hourmark_etl.closing.cut.cut import Waiting
@@ -122,7 +123,9 @@ CLOSING: Final = [
 ]
 
 
-@pytest.mark.parametrize(("table", "column"), CLOSING, ids=lambda x: getattr(x, "name", x))
+@pytest.mark.parametrize(
+    ("table", "column"), representative(CLOSING, 8), ids=lambda x: getattr(x, "name", x)
+)
 def test_a_changed_row_closes_nothing_falsely_and_holds_its_own_type_alone(
     world: World, table: Table, column: str
 ) -> None:
