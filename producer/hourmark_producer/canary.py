@@ -20,7 +20,7 @@ from hourmark.log import set_up_logging
 from hourmark.process.stopping import stop_on_signals
 from hourmark_producer.report.metrics import render_canary_metrics
 from hourmark_producer.report.probes import serve_probes
-from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
+from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable, RequestRefused
 
 _LOG = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class CanaryPoster:
             if self._body is None:
                 self._body = self._event(self._client.current_reading().clock_ms)
             told = self._client.post_events(CANARY, self._body)
-        except (ServiceUnavailable, RequestRefused) as error:
+        except (NoServiceAvailable, RequestRefused) as error:
             return self._log_failure(error)
         sent, self._body = self._body, None
         if letters := told.get("dead_letters"):

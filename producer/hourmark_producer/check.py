@@ -36,7 +36,7 @@ from hourmark_producer.files.patterns import (
 )
 from hourmark_producer.receive.inputs import JOURNAL, UDP, parse_listen_address
 from hourmark_producer.receive.sockets import open_listener
-from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
+from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable
 from hourmark_producer.send.credentials import Credentials
 from hourmark_producer.send.services import ServiceSelector
 
@@ -297,7 +297,7 @@ def _services(config: TailerConfig, clock: Clock) -> Iterator[CheckResult]:
             return  # token and certificates are the same for all services
         try:
             rules = link.current_reading().rules
-        except ServiceUnavailable as error:
+        except NoServiceAvailable as error:
             yield CheckResult(subject, "warning", f"{error}; lines wait until it answers")
         except HourmarkError as error:
             yield CheckResult(subject, "error", str(error))

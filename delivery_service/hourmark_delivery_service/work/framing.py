@@ -24,7 +24,7 @@ _LOG = logging.getLogger(__name__)
 _PAUSE_MAX_S: Final = 10.0
 
 
-class SchemaLookup(Protocol):
+class SchemaIdLookup(Protocol):
     """A schema registry that finds the id of a schema."""
 
     def find(self, topic: str, schema: Schema) -> int | None:
@@ -66,7 +66,7 @@ class Framing:
 
 
 async def find_framing(
-    registry: SchemaLookup,
+    registry: SchemaIdLookup,
     blank_counting: Set[bool],
     types_by_schema_id: Callable[[], Mapping[int, str]],
     on_error: Callable[[str], None],
@@ -94,7 +94,7 @@ async def find_framing(
         pause_s = min(pause_s * 2, _PAUSE_MAX_S)
 
 
-def _find(registry: SchemaLookup, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
+def _find(registry: SchemaIdLookup, needed: Set[bool], taken: Mapping[int, str]) -> Framing:
     of_before = registry.find(HOSTS, host_reports.SCHEMA_BEFORE_UNKNOWN)
     with_unknown_losses = of_before is None or registry.find(HOSTS, host_reports.SCHEMA) is not None
     schema = host_reports.SCHEMA if with_unknown_losses else host_reports.SCHEMA_BEFORE_UNKNOWN
@@ -113,7 +113,7 @@ def _find(registry: SchemaLookup, needed: Set[bool], taken: Mapping[int, str]) -
     )
 
 
-def _id(registry: SchemaLookup, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
+def _id(registry: SchemaIdLookup, topic: str, schema: Schema, taken: Mapping[int, str]) -> int:
     schema_id = registry.find(topic, schema)
     if schema_id is None:
         raise UsageError(

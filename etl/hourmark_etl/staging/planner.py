@@ -51,7 +51,7 @@ _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
 
 
-class SchemaLookup(NamedTuple):
+class SchemaMeanings(NamedTuple):
     """The meaning of schema ids.
 
     Attributes:
@@ -65,7 +65,7 @@ class SchemaLookup(NamedTuple):
 
 class _Task(InputPartition):
     def __init__(
-        self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaLookup, bootstrap: str
+        self, folder: str, spans: tuple[ReadSpan, ...], schemas: SchemaMeanings, bootstrap: str
     ) -> None:
         super().__init__(None)
         self.folder, self.spans, self.schemas, self.bootstrap = folder, spans, schemas, bootstrap
@@ -190,7 +190,7 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 
 
 def build_stage_plan(
-    config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaLookup
+    config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
 ) -> StagePlan:
     """Return the settings that a task needs to stage records of the given central topics.
 
@@ -220,7 +220,7 @@ def load_schemas(
     database: Database,
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
-) -> SchemaLookup:
+) -> SchemaMeanings:
     """Return the types of all schema ids, and the datum checks for the topics' types.
 
     Args:
@@ -237,7 +237,7 @@ def load_schemas(
         for schema_id, of in checks.items()
         if of.program and of.event_type in own
     }
-    return SchemaLookup({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
+    return SchemaMeanings({schema_id: of.event_type for schema_id, of in checks.items()}, programs)
 
 
 class Planner:
@@ -319,7 +319,7 @@ class Planner:
             assign_to_tasks(spans, etl.tasks),
         )
 
-    def schemas(self, topics: Collection[str]) -> SchemaLookup:
+    def schemas(self, topics: Collection[str]) -> SchemaMeanings:
         """Return the meaning of schema ids for the given central topics; see `load_schemas`."""
         return load_schemas(self._config, self._database, topics, self._checks)
 

@@ -27,8 +27,8 @@ from hourmark_etl.storage.interface import Storage, StorageEntry
 from hourmark_etl.storage.paths import check_path, parent_folder, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
 from hourmark_etl.storage.webhdfs_http import (
-    HttpResponse,
     OutcomeUnknown,
+    WebHdfsResponse,
     WebHdfsTarget,
     request_json,
     send_once,
@@ -179,7 +179,7 @@ class WebHdfs(Storage):
             target, to.url, f"the rename of {source} was answered with success but did not happen"
         )
 
-    def _rename(self, source: str, target: str) -> HttpResponse:
+    def _rename(self, source: str, target: str) -> WebHdfsResponse:
         # The target's folder is created only if it is missing, which saves a request otherwise.
         rename = partial(
             send_once,

@@ -107,7 +107,7 @@ class WebHdfsTarget:
         )
 
 
-class HttpResponse(NamedTuple):
+class WebHdfsResponse(NamedTuple):
     """A WebHDFS response that had the expected status.
 
     Attributes:
@@ -171,7 +171,7 @@ def request_json(
 
 def send_once(
     target: WebHdfsTarget, method: str, operation: str, expected: int = 200, **parameters: str | int
-) -> HttpResponse:
+) -> WebHdfsResponse:
     """Send one request to the NameNode without retries and return the raw response.
 
     Args:
@@ -285,7 +285,7 @@ def open_connection(address: SplitResult) -> http.client.HTTPConnection:
 
 def read_response(
     connection: http.client.HTTPConnection, target: WebHdfsTarget, expected: int
-) -> HttpResponse:
+) -> WebHdfsResponse:
     """Read the response of a request that was already sent on the connection, including its body.
 
     Raises:
@@ -297,7 +297,7 @@ def read_response(
     answer = connection.getresponse()
     content = answer.read()
     if answer.status == expected:
-        return HttpResponse(
+        return WebHdfsResponse(
             content, answer.headers.get("Content-Type", ""), answer.headers.get("Location", "")
         )
     try:
@@ -326,7 +326,7 @@ def _error_class(status: int, exception: str, message: str) -> type[StorageError
 
 def _exchange(
     target: WebHdfsTarget, address: SplitResult, method: str, expected: int
-) -> HttpResponse:
+) -> WebHdfsResponse:
     try:
         connection = _thread_connection(address)
         try:

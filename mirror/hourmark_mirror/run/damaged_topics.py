@@ -25,7 +25,7 @@ from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.mirror import PartitionBehind
 from hourmark.kafka.partitions_reader import DamagedBatch, PartitionError
 from hourmark_mirror.run.stalls import StallTracker
-from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.run.task_status import ConnectorTaskFailure
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 _LOG = logging.getLogger(__name__)
@@ -55,10 +55,10 @@ class DamagedTopics:
 
     def start_run(self) -> None:
         """Restart stall tracking for a new run of MirrorMaker 2; exclusions stay."""
-        self._progress, self._changes = StallTracker(STILL_S), list[TaskFailure]()
+        self._progress, self._changes = StallTracker(STILL_S), list[ConnectorTaskFailure]()
         self._polled_s = self._tried_s = self._clock.monotonic_s()
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         """Return the topics excluded or included again in this run; empty if none changed.
 
         Reads the clusters at most every 5 seconds, and not again in a run once something changed.
@@ -83,7 +83,7 @@ class DamagedTopics:
         for error in find_damaged_batches(self._sites.edge.settings, _sample(still), starts):
             self.excluded[error.partition.topic] = error.partition, str(error)
             why = f"{error}; the topic is excluded, all others are copied: docs/mirror.md"
-            self._changes.append(TaskFailure(error.partition.topic, why))
+            self._changes.append(ConnectorTaskFailure(error.partition.topic, why))
         if self.excluded and now_s - self._tried_s >= AGAIN_S:
             self._tried_s = now_s
             self._include_repaired(
@@ -104,7 +104,9 @@ class DamagedTopics:
             partition, _ = self.excluded.pop(topic)
             gone = "" if partition in existing else " (the partition no longer exists)"
             self._changes.append(
-                TaskFailure(topic, f"the topic can be read again{gone} and is copied again")
+                ConnectorTaskFailure(
+                    topic, f"the topic can be read again{gone} and is copied again"
+                )
             )
 
 

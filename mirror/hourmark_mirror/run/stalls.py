@@ -21,7 +21,7 @@ from typing import Final
 from hourmark.clock import Clock
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import CONNECTOR, PartitionBehind, partitions_ahead, partitions_behind
-from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.run.task_status import ConnectorTaskFailure
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 POLL_INTERVAL_S: Final = 10.0
@@ -48,7 +48,7 @@ class ResponseDetector:
         self._polled_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         """Return a failure if the process has not answered for 60 seconds, otherwise an empty list.
 
         Sends a request at most every 10 seconds.
@@ -63,7 +63,7 @@ class ResponseDetector:
         if self._answered_s is None or now_s - self._answered_s < SILENT_S:
             return []
         return [
-            TaskFailure(
+            ConnectorTaskFailure(
                 CONNECTOR,
                 f"its worker has not answered at {self._host}:{self._port} for {SILENT_S:g} s",
             )
@@ -156,7 +156,7 @@ class StallDetector:
         self._progress, self._polled_s = StallTracker(), self._clock.monotonic_s()
         self._found: list[PartitionBehind] = []
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         """Return a failure for each stalled partition if no position moved for 5 minutes.
 
         Reads the clusters at most every 10 seconds. Logs positions past the edge's log end once.
@@ -168,7 +168,7 @@ class StallDetector:
             self._polled_s, self._found = self._clock.monotonic_s(), []
             self._poll()
         return [
-            TaskFailure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
+            ConnectorTaskFailure(CONNECTOR, f"{entry}, and has not moved for {STALL_S:g} s")
             for entry in self._found
         ]
 

@@ -26,7 +26,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import HourmarkError
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.mirror import CONNECTOR
-from hourmark_mirror.run.task_status import TaskFailure, TaskStates, status_topic
+from hourmark_mirror.run.task_status import ConnectorTaskFailure, TaskStates, status_topic
 
 _LOG = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class FailureDetector(Protocol):
         """Start a new run of the process and discard failures of earlier runs."""
         ...
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         """Return the failures of this run that persist; empty if there are none."""
         ...
 
@@ -90,13 +90,13 @@ class TaskFailureDetector:
         self._states.update(self._follower.poll()[1])
         self._states.mark_outdated()
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         self._states.update(self._follower.poll()[1])
         if (
             not self._states.is_running(CONNECTOR)
             and self._clock.monotonic_s() - self._began_s > START_S
         ):
-            not_running = TaskFailure(
+            not_running = ConnectorTaskFailure(
                 CONNECTOR, f"not running {START_S:g} s after the start; see its log for the cause"
             )
             return [*self._states.local_failures, not_running]
@@ -122,7 +122,7 @@ class _RetryingDetector:
     def start_run(self) -> None:
         self._call(self.detector.start_run)
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         return (
             self._call(self.detector.failures) if self.clock.monotonic_s() >= self.retry_s else None
         ) or []

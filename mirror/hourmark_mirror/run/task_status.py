@@ -22,7 +22,7 @@ _KEY: Final = re.compile(r"status-(connector|task)-(?P<name>.+)")
 CAUSE_LENGTH_MAX: Final = 500
 
 
-class TaskFailure(NamedTuple):
+class ConnectorTaskFailure(NamedTuple):
     """A failed connector or task of MirrorMaker 2.
 
     Attributes:
@@ -128,15 +128,15 @@ class TaskStates:
         return dict(sorted(self._last.items()))
 
     @property
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         """Return the connectors and tasks whose last state in this run is `FAILED`."""
-        return [TaskFailure(name, last.cause) for name, last in self._failed()]
+        return [ConnectorTaskFailure(name, last.cause) for name, last in self._failed()]
 
     @property
-    def local_failures(self) -> list[TaskFailure]:
+    def local_failures(self) -> list[ConnectorTaskFailure]:
         """Return the failures that this worker reported."""
         return [
-            TaskFailure(name, last.cause)
+            ConnectorTaskFailure(name, last.cause)
             for name, last in self._failed()
             if last.worker == self._worker
         ]

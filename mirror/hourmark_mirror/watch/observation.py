@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from hourmark.kafka.clients import Partition
 from hourmark.process.alarms import Alarm
-from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.run.task_status import ConnectorTaskFailure
 
 
 class OversizedRecord(NamedTuple):
@@ -109,7 +109,7 @@ class MirrorObservation:
     cut_off: Mapping[Partition, TruncatedRecord] = dataclasses.field(default_factory=dict)
     unread: frozenset[Partition] = frozenset()
     blocking: Mapping[Partition, OversizedRecord] = dataclasses.field(default_factory=dict)
-    failures: tuple[TaskFailure, ...] = ()
+    failures: tuple[ConnectorTaskFailure, ...] = ()
     newest_ms: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
     workers: int | None = None
     samples: Mapping[Partition, SampleResult] = dataclasses.field(default_factory=dict)

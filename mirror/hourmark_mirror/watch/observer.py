@@ -23,7 +23,7 @@ from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.compacted_topic import TopicFollower
 from hourmark.kafka.mirror import read_workers, recreated_topics
 from hourmark_mirror.record_digests import RecordDigest, digests_since, open_reader, read_digests
-from hourmark_mirror.run.task_status import TaskFailure, TaskStates, status_topic
+from hourmark_mirror.run.task_status import ConnectorTaskFailure, TaskStates, status_topic
 from hourmark_mirror.settings.mirror_sites import MirrorSites
 from hourmark_mirror.watch.alarms import (
     partitions_trimmed_on_target,
@@ -180,7 +180,7 @@ class MirrorObserver:
         samples = self._sampler.sample(unsampled_ranges(observation, before), remotes)
         return self._read(dataclasses.replace(observation, samples=samples), before, remotes)
 
-    def _failures(self) -> tuple[TaskFailure, ...]:
+    def _failures(self) -> tuple[ConnectorTaskFailure, ...]:
         reset, records = self._status.poll()
         if reset:
             self._states = TaskStates("")

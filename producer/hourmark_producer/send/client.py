@@ -57,7 +57,7 @@ RETRY_AFTER_MAX_S: Final = 60.0
 _JSON: Final = {"Content-Type": "application/json"}
 
 
-class ServiceUnavailable(Unavailable):
+class NoServiceAvailable(Unavailable):
     """No delivery service can take the request now; the same request can be retried later.
 
     Attributes:
@@ -200,18 +200,18 @@ class DeliveryServiceClient:
         self._poll_other_clocks()
         if service.name in (doubted := self.clock_errors()):
             for other in self._healthy(self._names() - doubted.keys()):
-                with suppress(ServiceUnavailable, RequestRefused):
+                with suppress(NoServiceAvailable, RequestRefused):
                     self._say_hello(other)
                     break
         reading = self._trusted_readings().get(service.name) or self._newest_reading()
         if reading is None:
-            raise ServiceUnavailable(
+            raise NoServiceAvailable(
                 f"the response of {redact_setting(service.url)} has no {CLOCK_HEADER} header; "
                 "check that tailer.service_urls leads to a delivery service"
             )
         if reading.at_s < requested_s:
             trouble = self.clock_errors().get(service.name, "it says no clock")
-            raise ServiceUnavailable(
+            raise NoServiceAvailable(
                 f"{redact_setting(service.name)}: {trouble}, and no other service responds; "
                 "correct the clock of that service"
             )
@@ -225,7 +225,7 @@ class DeliveryServiceClient:
         while self._clock.monotonic_s() < until_s and (
             other := next(self._healthy(self._unread_services()), None)
         ):
-            with suppress(ServiceUnavailable, RequestRefused):
+            with suppress(NoServiceAvailable, RequestRefused):
                 self._say_hello(other)
 
     def _unread_services(self) -> Collection[str]:
@@ -394,7 +394,7 @@ class DeliveryServiceClient:
             ServiceUnavailable: A service failed in a way that a retry may resolve.
             RequestRefused: Every service refused the request.
         """
-        tried, problems = set[ServiceEndpoint](), list[ServiceUnavailable | RequestRefused]()
+        tried, problems = set[ServiceEndpoint](), list[NoServiceAvailable | RequestRefused]()
         while (
             service := pending.service
             if pending and not tried
@@ -404,22 +404,22 @@ class DeliveryServiceClient:
             tried.add(service)
             try:
                 return service, self._finish(pending_here) if pending_here else send(service)
-            except (ServiceUnavailable, RequestRefused) as error:
+            except (NoServiceAvailable, RequestRefused) as error:
                 problems.append(error)
         wait_s = self.services.retry_after_s()
         if not problems:
-            raise ServiceUnavailable(
+            raise NoServiceAvailable(
                 f"all delivery services have sent Retry-After: {self.services.last_errors()}",
                 wait_s,
             )
         worst = min(
             problems,
             key=lambda problem: (
-                not isinstance(problem, ServiceUnavailable),
+                not isinstance(problem, NoServiceAvailable),
                 not isinstance(problem, RequestUnauthorized),
             ),
         )
-        if isinstance(worst, ServiceUnavailable):
+        if isinstance(worst, NoServiceAvailable):
             worst.retry_after_s = wait_s
         raise worst
 
@@ -478,14 +478,14 @@ class DeliveryServiceClient:
             RequestRefused: The response has any other status.
         """
         service, retry_after_s = pending.service, 0.0
-        problem: ServiceUnavailable | RequestRefused | None = ServiceUnavailable("it was given up")
+        problem: NoServiceAvailable | RequestRefused | None = NoServiceAvailable("it was given up")
         try:
             answer = self._read_response(pending)
             problem, retry_after_s = (
                 _response_error(service, pending.path, answer),
                 _retry_after_s(answer),
             )
-        except ServiceUnavailable as error:
+        except NoServiceAvailable as error:
             problem = error
             raise
         finally:
@@ -513,7 +513,7 @@ class DeliveryServiceClient:
                 if "certificate verify failed" in str(error)
                 else ""
             )
-            raise ServiceUnavailable(
+            raise NoServiceAvailable(
                 f"{redact_setting(pending.service.url)}{pending.path}: "
                 f"{str(error) or type(error).__name__}{hint}"
             ) from error
@@ -563,13 +563,13 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
 
 def _response_error(
     service: ServiceEndpoint, path: str, response: HttpResponse
-) -> ServiceUnavailable | RequestRefused | None:
+) -> NoServiceAvailable | RequestRefused | None:
     """Return the exception that a response calls for, or None if its status is 200."""
     if response.status == 200:
         return None
     said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"
     if response.status == 429 or response.status >= 500:
-        return ServiceUnavailable(said, _retry_after_s(response))
+        return NoServiceAvailable(said, _retry_after_s(response))
     if response.status in (401, 403):
         return RequestUnauthorized(
             f"{said}. Write a token that covers this host and its types to tailer.token_file"

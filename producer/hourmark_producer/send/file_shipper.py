@@ -43,11 +43,7 @@ from hourmark_producer.send.acknowledgments import (
     forget_acknowledged,
     removal_changes,
 )
-from hourmark_producer.send.client import (
-    DeliveryServiceClient,
-    RequestTooLarge,
-    ServiceUnavailable,
-)
+from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable, RequestTooLarge
 from hourmark_producer.send.clocks import ClockReading
 from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, PendingRange
@@ -296,10 +292,10 @@ class FileShipper:
         try:
             reading = self.client.current_reading()
             if reading.rules is None:
-                raise ServiceUnavailable(
+                raise NoServiceAvailable(
                     "the delivery service knows no rules yet; run `hourmark types apply`"
                 )
-        except ServiceUnavailable:
+        except NoServiceAvailable:
             self.acknowledgments.commit(file)  # what is acknowledged does not depend on the reading
             raise
         return reading
@@ -324,7 +320,7 @@ class _MeasuredRange:
         except RequestTooLarge:
             self._sizes.record_too_large(self._count)
             raise
-        except ServiceUnavailable:
+        except NoServiceAvailable:
             self._sizes.record_failure(self._count, self._clock.monotonic_s() - self._began_s)
             raise
         self._sizes.record_acknowledged(self._count, self._clock.monotonic_s() - self._began_s)

@@ -18,7 +18,7 @@ from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.send.client import RequestRefused, RequestUnauthorized, ServiceUnavailable
+from hourmark_producer.send.client import NoServiceAvailable, RequestRefused, RequestUnauthorized
 from hourmark_producer.send.file_shipper import FileShipper
 from hourmark_producer.send.services import backoff_delay_s
 
@@ -168,4 +168,4 @@ def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.
     if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help
     pause = backoff_delay_s(failures, max_s, rng)
-    return max(pause, error.retry_after_s) if isinstance(error, ServiceUnavailable) else pause
+    return max(pause, error.retry_after_s) if isinstance(error, NoServiceAvailable) else pause

@@ -42,7 +42,7 @@ from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.consumer import build_batch, collect_read_errors
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan
-from hourmark_etl.staging.planner import SchemaLookup, load_schemas
+from hourmark_etl.staging.planner import SchemaMeanings, load_schemas
 from hourmark_etl.staging.read import Piece
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_pieces, stage_table
@@ -398,7 +398,7 @@ class Pipeline:
         )
 
     def staged(
-        self, folder: str, spans: Sequence[OffsetSpan], schemas: SchemaLookup | None = None
+        self, folder: str, spans: Sequence[OffsetSpan], schemas: SchemaMeanings | None = None
     ) -> StagedPiece:
         """The real staging function over what the central cluster has there."""
         return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
@@ -419,7 +419,7 @@ class Pipeline:
         ]
         return pa.table(columns, names=["key", "value", "topic", "partition", "offset"])
 
-    def plan(self, folder: str, schemas: SchemaLookup | None = None) -> StagePlan:
+    def plan(self, folder: str, schemas: SchemaMeanings | None = None) -> StagePlan:
         """What staging into the folder must know."""
         known = schemas or load_schemas(self.config, self.database, self.topics.types, self._checks)
         return StagePlan(
@@ -458,7 +458,7 @@ class PlayedRestager(Restager):
         pass
 
     def _stage(
-        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaLookup
+        self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
     ) -> StagedPiece:
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]

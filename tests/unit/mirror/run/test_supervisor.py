@@ -14,7 +14,7 @@ from tests.support.clock import FakeClock
 
 from hourmark.errors import ConfigError, Finding, Unavailable, UsageError
 from hourmark_mirror.run.supervisor import MirrorSupervisor
-from hourmark_mirror.run.task_status import TaskFailure, TaskStates
+from hourmark_mirror.run.task_status import ConnectorTaskFailure, TaskStates
 
 KEY = b"status-task-MirrorSourceConnector-0"
 TRACE = (
@@ -50,14 +50,14 @@ class FakeProcess:
 class FakeWatch:
     """Reports what `failing` says."""
 
-    def __init__(self, failing: Callable[[], list[TaskFailure]] = list) -> None:
+    def __init__(self, failing: Callable[[], list[ConnectorTaskFailure]] = list) -> None:
         self._failing = failing
         self.begun = 0
 
     def start_run(self) -> None:
         self.begun += 1
 
-    def failures(self) -> list[TaskFailure]:
+    def failures(self) -> list[ConnectorTaskFailure]:
         return self._failing()
 
 
@@ -118,7 +118,9 @@ def test_a_task_that_connect_starts_again_by_itself_is_left_alone() -> None:
     clock = FakeClock()
     born_s = clock.monotonic_s()
     watch = FakeWatch(
-        lambda: [TaskFailure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else []
+        lambda: (
+            [ConnectorTaskFailure("t", "fenced")] if 2 < clock.monotonic_s() - born_s < 5 else []
+        )
     )
     process = FakeProcess(clock, 30.0)
     assert supervise(clock, [process], watch, restart=False) == 3
@@ -143,11 +145,11 @@ def test_a_poll_that_fails_is_said_once_and_ends_nothing(
     clock = FakeClock()
     born_s, polls = clock.monotonic_s(), [0]
 
-    def poll() -> list[TaskFailure]:
+    def poll() -> list[ConnectorTaskFailure]:
         polls[0] += 1
         if clock.monotonic_s() - born_s < 300:
             raise error
-        return [TaskFailure("task", "it failed")]
+        return [ConnectorTaskFailure("task", "it failed")]
 
     processes = [FakeProcess(clock, None), FakeProcess(clock, None)]
     supervise(clock, processes, FakeWatch(poll))
@@ -232,7 +234,7 @@ def test_states_follow_the_topic() -> None:
     states = TaskStates("127.0.0.1:8783")
     failed = (KEY, b'{"state":"FAILED","trace":null}')
     states.update([failed])
-    assert states.failures == [TaskFailure("MirrorSourceConnector-0", "no trace given")]
+    assert states.failures == [ConnectorTaskFailure("MirrorSourceConnector-0", "no trace given")]
     states.update([(KEY, b'{"state":"RUNNING"}'), (b"other", b"{"), (None, None)])
     assert states.failures == []
     assert states.is_running("MirrorSourceConnector-0")
@@ -275,7 +277,9 @@ def test_a_task_that_failed_on_another_worker_is_for_its_own_supervisor() -> Non
         states.update([said("FAILED", "mirror-2:8783", 4)])
     assert not here.local_failures
     assert (
-        there.local_failures == here.failures == [TaskFailure("MirrorSourceConnector-0", "fenced")]
+        there.local_failures
+        == here.failures
+        == [ConnectorTaskFailure("MirrorSourceConnector-0", "fenced")]
     )
 
 
@@ -294,7 +298,7 @@ def test_what_a_woken_zombie_says_of_its_old_task_is_not_believed() -> None:
     assert not states.failures
     assert states.is_running("MirrorSourceConnector-0")
     states.update([said("UNASSIGNED", "mirror-1:8783", 3), said("FAILED", "mirror-2:8783", 4)])
-    assert states.failures == [TaskFailure("MirrorSourceConnector-0", "fenced")], (
+    assert states.failures == [ConnectorTaskFailure("MirrorSourceConnector-0", "fenced")], (
         "who runs it says so"
     )
 
@@ -308,7 +312,7 @@ def test_a_group_that_begins_at_its_first_generation_again_is_believed() -> None
             said("FAILED", "mirror-1:8783", 1),
         ]
     )
-    assert states.local_failures == [TaskFailure("MirrorSourceConnector-0", "fenced")]
+    assert states.local_failures == [ConnectorTaskFailure("MirrorSourceConnector-0", "fenced")]
 
 
 def test_a_connector_that_runs_on_another_worker_is_not_waited_for() -> None:

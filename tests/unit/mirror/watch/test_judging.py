@@ -12,7 +12,7 @@ import pytest
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.mirror import CONNECTOR
 from hourmark.process.alarms import Alarm, AlarmName
-from hourmark_mirror.run.task_status import TaskFailure
+from hourmark_mirror.run.task_status import ConnectorTaskFailure
 from hourmark_mirror.watch.alarms import (
     STALL_MS,
     AlarmLimits,
@@ -263,7 +263,9 @@ def test_a_target_that_was_away_and_is_another_one_then_is_truncated(looks: Look
 
 
 def test_a_task_that_failed_is_named_with_its_cause_until_it_runs(looks: Looks) -> None:
-    failure = TaskFailure("MirrorSourceConnector-0", "RecordTooLargeException: 9437184 bytes")
+    failure = ConnectorTaskFailure(
+        "MirrorSourceConnector-0", "RecordTooLargeException: 9437184 bytes"
+    )
     (alarm,) = looks.observe(failures=(failure,))
     assert (alarm.name, alarm.subject) == (AlarmName.TASK_STOPPED, "MirrorSourceConnector-0")
     assert "RecordTooLargeException" in alarm.seen

@@ -9,7 +9,7 @@ from tests.support.clock import FakeClock
 
 from hourmark.commands.canary import CANARY, PATIENCE_S
 from hourmark_producer.canary import CanaryPoster
-from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
+from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable, RequestRefused
 from hourmark_producer.send.clocks import ClockReading
 
 NOW_MS = 1_800_000_000_000
@@ -41,7 +41,7 @@ def test_what_is_not_acknowledged_is_posted_again_as_it_was_and_then_comes_the_n
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO")
-    link = PlayedLink(ServiceUnavailable("no"), RequestRefused("unknown type"), TAKEN, TAKEN)
+    link = PlayedLink(NoServiceAvailable("no"), RequestRefused("unknown type"), TAKEN, TAKEN)
     canary = CanaryPoster(link, "edge", FakeClock())
     assert [canary.post() for _ in range(4)] == [False, False, True, True]
     first, again, third, new = (json.loads(body) for body in link.bodies)
@@ -73,7 +73,7 @@ def test_a_canary_that_becomes_a_dead_letter_is_told() -> None:
 def test_it_is_unwell_where_none_was_acknowledged_for_longer_than_it_may_take() -> None:
     clock = FakeClock()
     canary = CanaryPoster(
-        PlayedLink(TAKEN, ServiceUnavailable("no"), {"events": 0, "dead_letters": 1}), "edge", clock
+        PlayedLink(TAKEN, NoServiceAvailable("no"), {"events": 0, "dead_letters": 1}), "edge", clock
     )
     assert b"hourmark_canary_acknowledged_timestamp_seconds 0.0" in canary.render_metrics()
     assert canary.post()

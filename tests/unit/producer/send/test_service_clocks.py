@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 from hourmark.clock import SystemClock
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
-from hourmark_producer.send.client import DeliveryServiceClient, ServiceUnavailable
+from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable
 from hourmark_producer.send.clocks import READING_MAX_AGE_S, ClockReading, ServiceClocks
 
 HOUR_MS = 3_600_000
@@ -199,7 +199,7 @@ def test_while_no_service_that_is_believed_answers_ranges_wait(wrong: Recorder) 
                 r"more clocks agree with"
             )
             for _ in range(3):
-                with pytest.raises(ServiceUnavailable, match=said):
+                with pytest.raises(NoServiceAvailable, match=said):
                     link.current_reading(age_max_s=-1.0)
 
 

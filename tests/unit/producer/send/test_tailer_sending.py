@@ -17,7 +17,7 @@ from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark.errors import ConfigError
 from hourmark_producer.checkpoint.database import Checkpoint, CheckpointFailed, add_loss
 from hourmark_producer.counters import Loss, Losses
-from hourmark_producer.send.client import DeliveryServiceClient, RequestRefused, ServiceUnavailable
+from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvailable, RequestRefused
 from hourmark_producer.send.senders import retry_delay_s
 
 
@@ -180,9 +180,9 @@ def test_pauses_grow_to_the_maximum_and_honour_retry_after() -> None:
     def pause(error: Exception, failures: int) -> float:
         return retry_delay_s(error, failures=failures, max_s=10.0, rng=rng)
 
-    assert 0.05 <= pause(ServiceUnavailable(""), 1) <= 0.1
-    assert all(5.0 <= pause(ServiceUnavailable(""), n) <= 10.0 for n in range(8, 2000, 100))
-    assert pause(ServiceUnavailable("", retry_after_s=30.0), 1) == 30.0
+    assert 0.05 <= pause(NoServiceAvailable(""), 1) <= 0.1
+    assert all(5.0 <= pause(NoServiceAvailable(""), n) <= 10.0 for n in range(8, 2000, 100))
+    assert pause(NoServiceAvailable("", retry_after_s=30.0), 1) == 30.0
     assert pause(RequestRefused(""), 1) == 10.0
 
 
