@@ -23,6 +23,7 @@ from hourmark_producer.files.examination import is_anchored, read_at, read_into
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 from hourmark_producer.files.waits import RetryLater
 
+_BLOCK_BYTES: Final = 1 << 16
 _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
@@ -131,7 +132,7 @@ class RangeCutter:
         self, file: TrackedFile, body: bytes | memoryview, position: FilePosition, size: int
     ) -> None:
         # a range that is spooled is never read again, so bytes that replace the NULs would be lost
-        if _NULS.search(body) is None:
+        if not _has_nul(body) or _NULS.search(body) is None:
             return
         now_s, end = self.clock.monotonic_s(), position.offset + len(body)
         generation, sure_to, since_s = file.sender.nuls
@@ -141,3 +142,11 @@ class RangeCutter:
             raise RetryLater(
                 "it contains NUL bytes that a writer may be about to replace", is_expected=True
             )
+
+
+def _has_nul(body: bytes | memoryview) -> bool:
+    # a tenth of the time of a regular expression, which every byte sent would pay for
+    return any(
+        b"\0" in bytes(body[start : start + _BLOCK_BYTES])
+        for start in range(0, len(body), _BLOCK_BYTES)
+    )
