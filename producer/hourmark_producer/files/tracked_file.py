@@ -277,10 +277,14 @@ class EarlierGenerations:
     def ending(self, position: FilePosition, older_max: int) -> EarlierGenerations:
         """Return the state after the current generation ended at a position.
 
+        The same generation may end again, because the examination that ends it is retried.
+
         Args:
             position: Up to where that generation was read.
             older_max: How many of the older positions are kept.
         """
+        if self.latest is not None and self.latest.generation == position.generation:
+            return dataclasses.replace(self, latest=position)
         older = (*self.older, *([self.latest] if self.latest else []))[-older_max:]
         return dataclasses.replace(self, latest=position, older=older)
 
