@@ -63,7 +63,11 @@ class DecompressedReader:
         """
         self._file = os.fdopen(descriptor, "rb")
         self._left = decompressed_bytes_max(os.fstat(descriptor).st_size)
-        self._stream = _stream(self._file, name)
+        try:
+            self._stream = _stream(self._file, name)
+        except ValueError:
+            self._file.close()
+            raise
 
     def read(self, count: int) -> bytes:
         """Return the next decompressed bytes, or `b""` at the end of the content.
@@ -109,11 +113,18 @@ def decompressed_bytes_max(size: int) -> int:
 
 
 def _stream(file: IO[bytes], name: str) -> _Stream:
-    if name.endswith(".gz"):
-        return gzip.GzipFile(fileobj=file, mode="rb")
-    if name.endswith(".bz2"):
-        return bz2.BZ2File(file, "rb")
-    return _Zstd(file) if name.endswith(".zst") else _Xz(file)
+    # the suffixes are those of `patterns.PACKED`
+    match name.rpartition(".")[2]:
+        case "gz":
+            return gzip.GzipFile(fileobj=file, mode="rb")
+        case "bz2":
+            return bz2.BZ2File(file, "rb")
+        case "zst":
+            return _Zstd(file)
+        case "xz":
+            return _Xz(file)
+        case suffix:
+            raise ValueError(f"no reader for compressed files with the suffix .{suffix}: {name}")
 
 
 class _Zstd:

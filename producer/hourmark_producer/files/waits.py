@@ -1,7 +1,8 @@
 """How long the tailer waits before it decides about a file, and the exception for "not yet".
 
-All these durations are in seconds. A module uses them as `waits.NAME`, so that a test can shorten
-one in one place.
+Durations are in seconds (`_S`). A number of scans (`_SCANS`) times `tailer.scan_seconds` is the
+shortest delay: the pace of scans slows down with many files. A module uses them as `waits.NAME`, so
+that a test can shorten one in one place.
 """
 
 from __future__ import annotations
@@ -22,6 +23,15 @@ DELETED_LINGER_S: Final = 5.0
 # A file that no pattern matches any more is kept open this long: some writers append to the old file
 # until they are notified of the rotation.
 UNMATCHED_LINGER_S: Final = 600.0
+# A vanished file must not be found by this many scans before it counts as missing and its unread bytes
+# as lost: a listing may miss a file that is renamed meanwhile.
+UNFOUND_SCANS: Final = 3
+# A new compressed file is found by this many scans before it is examined: a listing may have missed
+# the file that it was made of.
+COMPRESSED_SCANS: Final = 3
+# Bytes that are gone from a truncated file count as lost after this many scans: a listing may miss
+# what is renamed meanwhile, and a file that is being compressed is found by the scan after it.
+TRUNCATED_SCANS: Final = 3
 # Interval between searches for missing files that have left their folder.
 FORGET_EVERY_S: Final = 60.0
 

@@ -15,10 +15,10 @@ import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files import waits
 from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
     CompressedFileIncomplete,
@@ -50,8 +50,6 @@ from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.copies import held_copy_size
 
 _Begun = Callable[[bytes], int]  # its bytes, if it begins so
-# a listing may miss what is renamed meanwhile, and what is being packed is found by the one after
-LOOKS: Final = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,11 +74,11 @@ class LostContentFinder:
     def may_be_found_later(self, file: TrackedFile) -> bool:
         """Return whether a later scan may still find a copy, so that counting the loss should wait.
 
-        The first call for a file starts the period of `LOOKS` scans.
+        The first call for a file starts the period of `waits.TRUNCATED_SCANS` scans.
         """
         if file.sender.counted_from is None:
             file.sender.counted_from = self.files.looks
-        return self.files.looks < file.sender.counted_from + LOOKS
+        return self.files.looks < file.sender.counted_from + waits.TRUNCATED_SCANS
 
     def judge_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount

@@ -20,6 +20,7 @@ from hourmark.records.ranges import file_id
 from hourmark_producer.checkpoint import archives
 from hourmark_producer.checkpoint.archives import ArchiveStamp
 from hourmark_producer.checkpoint.database import Checkpoint
+from hourmark_producer.files import waits
 from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
     CompressedFileIncomplete,
@@ -35,9 +36,6 @@ from hourmark_producer.history.rotated_names import former_names
 from hourmark_producer.watch.retirement import Retirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
-LOOKS_BEFORE: Final = (
-    3  # so often it is found before it is looked into: a listing may have missed the file beside it
-)
 _EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name may be in it
 _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
@@ -155,7 +153,11 @@ class NewCompressedFiles:
         rest = file.rest
         if rest is None:
             file.unfound += 1
-            if stamp is not None and file.unfound >= LOOKS_BEFORE and self._at_work() < AT_ONCE_MAX:
+            if (
+                stamp is not None
+                and file.unfound >= waits.COMPRESSED_SCANS
+                and self._at_work() < AT_ONCE_MAX
+            ):
                 file.rest = Remainder({file.place.seen_at: stamp.inode % (1 << 64)})
                 self._schedule.add(file)
             return False
@@ -249,7 +251,7 @@ class NewCompressedFiles:
 
     def _vanished(self, file: TrackedFile) -> bool:
         file.unfound += 1
-        if file.unfound < 2 * LOOKS_BEFORE or not self._schedule.unless_busy(
+        if file.unfound < 2 * waits.COMPRESSED_SCANS or not self._schedule.unless_busy(
             file, file.drop_remainder
         ):
             return False

@@ -81,7 +81,6 @@ def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
 
 
 LOOKS_MAX: Final = 3  # at a folder that keeps changing, before the next scan has to do
-UNFOUND_SCANS: Final = 3  # so often a file must not be found before it is called missing
 _OPEN_FLAGS: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOG = logging.getLogger(__name__)
 
@@ -558,7 +557,7 @@ class FileScanner:
             if not listings[folder]:
                 check_mounted(folder, file.identity.device)
         file.unfound += 1
-        if file.unfound < UNFOUND_SCANS:  # a listing may miss what is renamed meanwhile
+        if file.unfound < waits.UNFOUND_SCANS:
             return False
         paths = [path for listing in listings.values() for path in listing.values()]
         if self.rests.is_remainder_pending(

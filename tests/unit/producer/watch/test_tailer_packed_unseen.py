@@ -304,11 +304,11 @@ def test_a_stop_before_it_was_looked_into(
     path = packed(host, "app.log.1.gz", lines(5000, 100))
     monkeypatch.setattr("hourmark_producer.checkpoint.archives.EVERY_S", 0.0)
     monkeypatch.setattr("hourmark_producer.watch.packed_files._LATER_MS", 0)
-    monkeypatch.setattr("hourmark_producer.watch.packed_files.LOOKS_BEFORE", 1_000_000)
+    monkeypatch.setattr("hourmark_producer.files.waits.COMPRESSED_SCANS", 1_000_000)
     wait_for(lambda: time.time() > path.stat().st_mtime + 0.1, "the next look is later")
     with host.running() as tailer:
         wait_for(lambda: tailer._scans > 5, "it is seen")
-    monkeypatch.setattr("hourmark_producer.watch.packed_files.LOOKS_BEFORE", 3)
+    monkeypatch.setattr("hourmark_producer.files.waits.COMPRESSED_SCANS", 3)
     summary = host.drain()
     assert sent(recorder) == distinct(lines(5100))
     assert (summary.lost_bytes, summary.unknown_losses) == (0, 0)
