@@ -6,6 +6,7 @@ cost. Its source is in `core/native`.
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Final
 
@@ -19,20 +20,23 @@ _ALONE: Final = (
 )
 
 
-def load_native_module() -> tuple[ModuleType | None, str]:
+def load_native_module(name: str = "hourmark._native") -> tuple[ModuleType | None, str]:
     """Import the compiled module.
+
+    Args:
+        name: Dotted name of the module.
 
     Returns:
         The module and an empty string; or None and the reason, if it is missing or was compiled
         from different sources.
     """
     try:
-        from hourmark import _native
+        found = importlib.import_module(name)
     except ImportError as error:
         return None, f"the compiled module is not there ({error}): {_ALONE}"
-    if getattr(_native, "sources", str)() != SOURCES:
+    if getattr(found, "sources", str)() != SOURCES:
         return None, f"the compiled module was made of other sources than this software: {_ALONE}"
-    return _native, ""
+    return found, ""
 
 
 MODULE, WHY_NOT = load_native_module()

@@ -70,6 +70,7 @@ class Follower:
         form: Format of the records.
         topics: Names of existing topics.
         partitions: Number of partitions of each topic.
+        reader: Reader of the cluster's records, which `close` closes; by default a new one.
 
     Attributes:
         readings: All record numbers read so far, by partition.
@@ -78,7 +79,12 @@ class Follower:
     """
 
     def __init__(
-        self, cluster: Cluster, form: Form, topics: Sequence[str], partitions: int
+        self,
+        cluster: Cluster,
+        form: Form,
+        topics: Sequence[str],
+        partitions: int,
+        reader: CommittedReader | None = None,
     ) -> None:
         self.readings = Readings()
         self._offsets: dict[
@@ -88,7 +94,7 @@ class Follower:
         self._cluster, self._form = cluster, form
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.read_to: dict[Partition, Offset] = {}
-        self._reader = CommittedReader(cluster.settings, cluster.name)
+        self._reader = reader or CommittedReader(cluster.settings, cluster.name)
         self.new: list[int] = []
 
     def poll(self) -> None:

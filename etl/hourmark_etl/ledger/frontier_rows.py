@@ -15,6 +15,7 @@ from hourmark.errors import UsageError
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import EventType, Source
+from hourmark.rules.revision import Rules
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
@@ -178,3 +179,20 @@ def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}
     return {s.name for s in sources if event_type in s.types or event_type == s.catch_all}
+
+
+def sources_ever_carrying(event_type: str, revisions: Iterable[Rules]) -> set[str]:
+    """Return the names of the sources whose lines could become events of a type in any revision.
+
+    Former sources are included because their hosts are not known to have left.
+
+    Args:
+        event_type: Event type.
+        revisions: Rules revisions; those without the type count for nothing.
+    """
+    return {
+        source
+        for rules in revisions
+        if event_type in rules.types
+        for source in sources_carrying(event_type, rules.sources.values())
+    }

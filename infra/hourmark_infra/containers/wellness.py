@@ -7,15 +7,12 @@ from __future__ import annotations
 import ssl
 from typing import Final
 
-import httpx
-
 from hourmark_infra.containers.roles import WORKER_WEB_PORT, Container, kind_of
 from hourmark_infra.containers.settings import CANARY_PORT, LOGS, TAILER_PORT, WATCH_PORT
 from hourmark_infra.containers.site import SPARK_PORT
-from hourmark_infra.stack.health import Health, listens, of_mirror
+from hourmark_infra.stack.health import Health, of_mirror, of_port, of_url
 from hourmark_infra.stack.layout import METRICS, SERVICE
 
-_ANSWER_S: Final = 5.0
 _SILENT_MS: Final = 60_000  # a program that logs has not logged for so long
 
 
@@ -25,21 +22,21 @@ def ask(container: Container) -> Health:
     if kind == "mirror":
         return of_mirror(f"{container.name}:{ports['mirror-rest']}")
     if kind == "mirror-watch":
-        return _answers(f"http://127.0.0.1:{WATCH_PORT}/metrics")
+        return of_url(f"http://127.0.0.1:{WATCH_PORT}/metrics")
     if kind in ("canary", "canary-check"):
-        return _answers(
+        return of_url(
             f"http://127.0.0.1:{CANARY_PORT}/{'healthz' if kind == 'canary' else 'metrics'}"
         )
     if kind == "delivery":
-        return _answers(f"https://localhost:{ports[SERVICE]}/readyz", _certificates(container))
+        return of_url(f"https://localhost:{ports[SERVICE]}/readyz", _certificates(container))
     if kind == "tailer":
-        return _answers(f"http://127.0.0.1:{TAILER_PORT}/healthz")
+        return of_url(f"http://127.0.0.1:{TAILER_PORT}/healthz")
     if kind == "etl":
-        return _answers(f"http://127.0.0.1:{ports[METRICS]}/metrics")
+        return of_url(f"http://127.0.0.1:{ports[METRICS]}/metrics")
     if kind == "spark-master":
-        return _listens(f"{container.name}:{SPARK_PORT}")
+        return of_port(f"{container.name}:{SPARK_PORT}")
     if kind == "spark-worker":
-        return _listens(f"{container.name}:{WORKER_WEB_PORT}")
+        return of_port(f"{container.name}:{WORKER_WEB_PORT}")
     if kind == "application":
         return _logs(container)
     server = container.server()
@@ -50,27 +47,11 @@ def ask(container: Container) -> Health:
     )
 
 
-def _answers(url: str, verify: ssl.SSLContext | bool = True) -> Health:
-    try:
-        answer = httpx.get(url, verify=verify, timeout=_ANSWER_S, trust_env=False)
-    except httpx.HTTPError as error:
-        return Health(False, f"no answer from {url}: {error}")
-    return Health(answer.is_success, f"{url} answers {answer.status_code}")
-
-
 def _certificates(container: Container) -> ssl.SSLContext:
     tls = container.shared / "tls"
     context = ssl.create_default_context(cafile=tls / "ca.pem")
     context.load_cert_chain(tls / "client.pem")
     return context
-
-
-def _listens(address: str) -> Health:
-    return (
-        Health(True, f"{address} listens")
-        if listens(address)
-        else Health(False, f"{address} does not listen")
-    )
 
 
 def _logs(container: Container) -> Health:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import socket
+import ssl
 from typing import Any, NamedTuple
 
 import httpx
@@ -148,6 +149,30 @@ def of_watch(address: str) -> Health:
     except httpx.HTTPError as error:
         return Health(False, f"no metrics: {error}")
     return Health(answer.is_success, f"metrics answer {answer.status_code}")
+
+
+def of_url(url: str, verify: ssl.SSLContext | bool = True) -> Health:
+    """Check that a GET request to `url` succeeds within 5 seconds.
+
+    Args:
+        url: URL to request; redirects are not followed.
+        verify: TLS context with the trusted and client certificates; True trusts those of the
+            machine.
+    """
+    try:
+        answer = httpx.get(url, verify=verify, timeout=ANSWER_SECONDS, trust_env=False)
+    except httpx.HTTPError as error:
+        return Health(False, f"no answer from {url}: {error}")
+    return Health(answer.is_success, f"{url} answers {answer.status_code}")
+
+
+def of_port(address: str) -> Health:
+    """Check that `address` (`host:port`) accepts a TCP connection within one second."""
+    return (
+        Health(True, f"{address} listens")
+        if listens(address)
+        else Health(False, f"{address} does not listen")
+    )
 
 
 class _NoAnswer(Exception):

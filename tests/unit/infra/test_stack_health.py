@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import httpx
 import pytest
 from tests.support.http_server import Answering, serving
 
@@ -58,7 +59,12 @@ def test_a_datanode_is_known_to_its_namenode_by_its_number(monkeypatch: pytest.M
         "java.lang:type=Runtime": {"Uptime": 60_000},
         "Hadoop:service=NameNode,name=NameNodeInfo": {"LiveNodes": nodes},
     }
-    monkeypatch.setattr(health, "_bean", lambda address, name: beans[name])
+
+    def get(_: httpx.Client, url: str) -> httpx.Response:
+        answer = {"beans": [beans[url.partition("?qry=")[2]]]}
+        return httpx.Response(200, json=answer, request=httpx.Request("GET", "http://any"))
+
+    monkeypatch.setattr(httpx.Client, "get", get)
     assert health.of_datanode("localhost:9864", "namenode:9870") == Health(
         True, "its NameNode heard from it 1 s ago"
     )

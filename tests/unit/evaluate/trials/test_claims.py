@@ -145,10 +145,7 @@ class Breaks(CommittedReader):
 
 def follower(numbers: Sequence[int]) -> Follower:
     form = Form(b"r" * RUN_BYTES, 100)
-    made = Follower(Log(len(numbers)), form, ["edge.a"], 1)
-    made._reader.close()
-    made._reader = Breaks(form, numbers)
-    return made
+    return Follower(Log(len(numbers)), form, ["edge.a"], 1, Breaks(form, numbers))
 
 
 def test_what_was_read_before_reading_failed_is_not_read_again() -> None:

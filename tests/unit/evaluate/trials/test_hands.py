@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -14,7 +17,8 @@ from tests.support.waiting import wait_for
 
 from hourmark.errors import Unavailable, UsageError
 from hourmark.kafka.mirror import MirrorLeader, MirrorWorkers
-from hourmark_evaluate.cli import _called, command
+from hourmark_evaluate import cli
+from hourmark_evaluate.cli import command
 from hourmark_evaluate.hands import Hands, missing, of_commands
 from hourmark_evaluate.trials import mirror_leader
 
@@ -216,7 +220,29 @@ def test_settings_by_the_names_of_java_are_told(tmp_path: Path) -> None:
     assert "librdkafka's names, which are not Java's" in str(result.exception)
 
 
-def test_the_command_that_repeats_a_run_has_all_but_what_may_be_secret() -> None:
+def command_that_repeats(given: list[str], report: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What the report of a run with these arguments names, which needs no cluster here."""
+
+    @contextmanager
+    def no_stack(*_: object) -> Iterator[None]:
+        yield None
+
+    def stop(*arguments: object) -> None:
+        raise UsageError(str(arguments[3]))
+
+    edge = SimpleNamespace(address=lambda _: ADDRESS)
+    monkeypatch.setattr(cli, "reachable", lambda *_: edge)
+    monkeypatch.setattr(cli, "users_world", lambda *_: None)
+    monkeypatch.setattr(cli, "local_world", no_stack)
+    monkeypatch.setattr(cli, "evaluate", stop)
+    result = CliRunner().invoke(command, [*given, "--report", str(report)])
+    assert isinstance(result.exception, UsageError), result.output
+    return str(result.exception)
+
+
+def test_the_command_that_repeats_a_run_has_all_but_what_may_be_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = [
         *(
             "--bootstrap",
@@ -233,13 +259,11 @@ def test_the_command_that_repeats_a_run_has_all_but_what_may_be_secret() -> None
         *("--jmx", "kafka-1:9999", "--no-burst", "--trial", "load", "--prefix", "mine."),
         *("--stop-broker", "curl -u me:secret {host}", "--start-broker", "true"),
     ]
-    with command.make_context("evaluate", given) as context:
-        shown = _called(context.params)
+    shown = command_that_repeats(given, tmp_path, monkeypatch)
     assert shown == (
         "hourmark evaluate --bootstrap kafka-1:9092 --central hq:9092 --alias berlin --prefix "
         "mine. --jmx kafka-1:9999 "
         "--stop-broker '…' --start-broker '…' --no-burst --seconds 3600 --rate 1000000 --trial "
         "load"
     )
-    with command.make_context("evaluate", []) as context:
-        assert _called(context.params) == "hourmark evaluate"
+    assert command_that_repeats([], tmp_path, monkeypatch) == "hourmark evaluate"

@@ -5,6 +5,7 @@ that a new one has again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from hourmark_evaluate.trials import copying, mirror_leader
 from hourmark_evaluate.trials.mirror_leader import TAKEN_OVER_S
 from hourmark_evaluate.verdicts import Property, Verdict, of_trial
 from hourmark_evaluate.verdicts import found as found_in
+from hourmark_evaluate.world import Wish
 
 HOSTS = ("10.0.0.1", "10.0.0.2")
 FIRST, AGAIN, OTHER = (
@@ -118,13 +120,21 @@ def test_servers_that_do_not_come_back_are_a_result_and_no_more_is_tried_on_them
         raise NotBack("the servers were not back within 180 s")
 
     monkeypatch.setattr(run, "play", never)
-    world: Any = None
-    broken = run._played(world, "leaders", "")
+    cluster = SimpleNamespace(names=list)
+    world: Any = SimpleNamespace(
+        clock=FakeClock(),
+        edge=SimpleNamespace(ids=(1,), replication=1, cluster=cluster, delete=lambda _: None),
+        central=None,
+        wish=Wish(),
+        run="r",
+        say=lambda _: None,
+    )
+    result = run.evaluate(world, ["leaders", "producers"], "here", "hourmark", lambda _: None)
+    broken, after = result.trials
     assert of_trial(broken) is Verdict.BROKEN
     ((found),) = found_in(broken)
     assert (found.property, found.faults) == (
         Property.RECOVERS,
         ("the servers were not back within 180 s",),
     )
-    after = run._played(world, "producers", "leaders")
     assert after.not_tried == "leaders was not brought to its end"

@@ -4,7 +4,7 @@ trials go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark_evaluate import run, stage
+from hourmark_evaluate.accounting import Readings
 from hourmark_evaluate.hands import Hands, each
 from hourmark_evaluate.load import Load, steady
 from hourmark_evaluate.records import Form, Plan
@@ -34,7 +35,7 @@ class Servers:
         self.deaf: set[int] = set()  # whom a command does not stop
         self.failing: dict[int, int] = {}  # starts that fail before one does not
         self.wiped: list[int] = []
-        self.ids, self.replication, self.behind, self.alone, self.cluster = (1, 2, 3), 3, 0, 0, None
+        self.ids, self.replication, self.behind, self.alone, self.cluster = (1, 2, 3), 3, 0, 0, self
 
     def stop(self, broker: int) -> None:
         self.up[broker] = broker in self.deaf
@@ -53,6 +54,12 @@ class Servers:
 
     def out_of_sync(self) -> int:
         return self.behind
+
+    def names(self) -> list[str]:
+        return []
+
+    def delete(self, names: Sequence[str]) -> None:
+        assert not names
 
     def of_one_copy(self) -> int:
         return self.alone
@@ -108,12 +115,14 @@ def staged(servers: Servers) -> Stage:
 
 
 def test_a_broker_that_is_taken_away_and_comes_back_was_tried(
-    staged: Stage, servers: Servers
+    staged: Stage, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert outage.away(staged, [1, 2], "brokers 1 and 2 away", wiped=True)
     assert all(servers.up.values()) and servers.wiped == [1, 2]
-    assert [done.what for done in staged._done] == ["brokers 1 and 2 away"]
-    assert not staged._why_not(acknowledged=True)
+    monkeypatch.setattr(stage, "read_all", lambda *_: Readings())
+    trial = staged.conclude()
+    assert [done.what for done in trial.disturbances] == ["brokers 1 and 2 away"]
+    assert trial.tried and not trial.not_tried
 
 
 def test_a_command_that_takes_nobody_away_is_no_disturbance(
@@ -122,10 +131,11 @@ def test_a_command_that_takes_nobody_away_is_no_disturbance(
     servers.deaf = {1}
     assert not outage.away(staged, [1, 2], "brokers 1 and 2 away", wiped=True)
     assert not servers.wiped, "a disk that may be in use is left alone"
-    assert all(servers.up.values()) and not staged._done
+    assert all(servers.up.values())
     said = f"brokers 1 and 2 away was not tried: not all were away {GONE_SECONDS:.0f} s after it"
     trial = staged.conclude()
     assert not trial.tried and trial.not_tried == said
+    assert not trial.disturbances
 
 
 def test_a_broker_that_comes_back_by_itself_keeps_its_disk(
@@ -147,7 +157,7 @@ def test_a_command_that_fails_leaves_nobody_away(staged: Stage, servers: Servers
     )
     assert servers.up[1]
     assert (
-        staged._why_not(acknowledged=True)
+        staged.conclude().not_tried
         == "broker 1 away was not tried: the command `stop` failed with exit code 1"
     )
 
@@ -205,7 +215,7 @@ def test_no_broker_is_taken_while_anybodys_partitions_are_behind(
     assert not outage.away(staged, [1], "broker 1 away")
     assert (
         "broker 1 away was not tried: partitions of the edge are not fully in sync"
-        in staged._why_not(acknowledged=True)
+        in staged.conclude().not_tried
     )
 
 
@@ -247,7 +257,6 @@ def test_a_trial_that_is_hindered_costs_no_other_its_result(
 
     kept: list[Evaluation] = []
     monkeypatch.setattr(run, "play", play)
-    monkeypatch.setattr(run, "_left", lambda *_: [])
     result = run.evaluate(
         staged.world, ["load", "backlog", "producers"], "here", "hourmark evaluate", kept.append
     )

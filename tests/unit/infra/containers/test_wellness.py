@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.certificates import Authority
 from tests.support.clock import FakeClock
 
 from hourmark_infra.containers import wellness
 from hourmark_infra.containers.roles import Container
 from hourmark_infra.containers.site import site_of
-from hourmark_infra.stack.health import Health
+from hourmark_infra.stack.health import Health, of_port, of_url
 
 SERVICES = yaml.safe_load((Path(__file__).parents[4] / "docker-compose.yml").read_text())[
     "services"
@@ -34,14 +35,18 @@ def test_a_role_with_a_health_check_is_asked_in_its_own_way(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "clusters.json").write_text('{"edge": "e", "central": "c"}')
-    monkeypatch.setattr(wellness, "_certificates", lambda _: True)
+    authority = Authority(tmp_path / "tls")
+    pair = authority.issue("client")
+    (tmp_path / "tls" / "client.pem").write_bytes(
+        pair.key.read_bytes() + pair.certificate.read_bytes()
+    )
     asked: list[str] = []
 
     def answering(url: str, *_: object) -> Health:
         asked.append(url)
         return WELL
 
-    for way in ("_answers", "_listens", "of_mirror"):
+    for way in ("of_url", "of_port", "of_mirror"):
         monkeypatch.setattr(wellness, way, answering)
     monkeypatch.setattr(wellness, "LOGS", tmp_path)
     (tmp_path / "app.log").touch()
@@ -66,5 +71,5 @@ def test_a_program_that_stopped_logging_is_not_well(
 
 
 def test_where_nobody_listens_it_is_not_well() -> None:
-    assert not wellness._answers("http://127.0.0.1:1/healthz").ok
-    assert not wellness._listens("127.0.0.1:1").ok
+    assert not of_url("http://127.0.0.1:1/healthz").ok
+    assert not of_port("127.0.0.1:1").ok
