@@ -81,10 +81,22 @@ def private_names(trees: Iterable[ast.AST]) -> set[str]:
 
 
 def accesses(path: str, tree: ast.AST, names: set[str]) -> Iterator[PrivateAccess]:
-    """Yield the places in `tree` that use one of `names` from outside; `path` is only reported."""
+    """Yield the places in `tree` that use one of `names` from outside; `path` is only reported.
+
+    A class may use its own private names of any instance, such as one that it copies.
+    """
+    own = {
+        id(node)
+        for of in ast.walk(tree)
+        if isinstance(of, ast.ClassDef) and (defined := private_names([of]))
+        for node in ast.walk(of)
+        if isinstance(node, ast.Attribute) and node.attr in defined
+    }
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls")):
+                pass
+            case ast.Attribute() if id(node) in own:
                 pass
             case ast.Attribute(attr=name) if name in names:
                 yield PrivateAccess(path, node.lineno, ast.unparse(node), "attribute")

@@ -18,11 +18,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 from uuid import UUID
 
 import fastavro
 import pytest
+from tests.support.asked_ids import small_blocks
 from tests.support.closing import hour, manifest, settle, until
 from tests.support.forking import fork
 from tests.support.rebuilding import lose_ledger
@@ -99,8 +100,10 @@ class Moment:
         producers, events = self.world.producers, []
         for _ in range(EVENTS):
             producers.lines += 1
-            events.append(producers._event(producers.lines, 0, "click", self.world.clock.now_ms()))
-        producers._take(0, tuple(events))
+            events.append(
+                producers.new_event(producers.lines, 0, "click", self.world.clock.now_ms())
+            )
+        producers.add_range(0, tuple(events))
         return producers.ranges[-1]
 
     def append(self, sent: Range) -> None:
@@ -130,7 +133,7 @@ class Moment:
         }
         if kind == "marker":
             return f"{hour(0).bucket_path('click')}/{MARKER}"
-        found = [p for p in self.world.storage._files if named[kind] in p]
+        found = [p for p in self.world.storage.snapshot().files if named[kind] in p]
         return found[-1]
 
     def outcome(self) -> str:
@@ -171,7 +174,7 @@ def _ids(container: bytes) -> list[bytes]:
 @pytest.fixture
 def moment(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moment]:
     monkeypatch.setattr(files, "ROWS_IN_GROUP", 8)
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 8)
+    small_blocks(monkeypatch, 8)
     world = World(ledgers, template)
     yield Moment(world)
     world.end()
@@ -299,16 +302,14 @@ def test_the_checker_finds_an_index_that_believes_itself(
     moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A planted fault: the digest in its name is not looked at."""
-    real = ids_module._blocks
-
-    def believed(file: BinaryIO, _: str) -> Any:
-        content = file.read()
-        number = int.from_bytes(content[-8:], "little")
-        table = content[-8 - number * ids_module._BLOCK.itemsize :]
-        return real(io.BytesIO(content), f"x-{digest_of(table).hex()}.ids")
-
     moment.freeze()
-    monkeypatch.setattr(ids_module, "_blocks", believed)
+    named = moment.path("index").rpartition("-")[2].removesuffix(".ids")
+
+    class Believed(bytes):
+        def hex(self, *_: Any) -> str:
+            return named
+
+    monkeypatch.setattr(ids_module, "digest_of", lambda content: Believed(digest_of(content)))
     with pytest.raises(AssertionError, match="does not hold each acknowledged event once"):
         faults(moment, "index", 100 * BITS)
 

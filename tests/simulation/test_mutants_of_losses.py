@@ -99,9 +99,9 @@ def half_a_range_is_unaudited(world: World) -> None:
     the promise comes.
     """
     producers = world.producers
-    events = [producers._event(n, 0, "click", world.clock.now_ms()) for n in (1, 2)]
+    events = [producers.new_event(n, 0, "click", world.clock.now_ms()) for n in (1, 2)]
     producers.lines = 2
-    producers._take(0, tuple(events))
+    producers.add_range(0, tuple(events))
     sent = producers.ranges[-1]
     sent.acked = True  # its record is on its way
     for e in events:

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Insert, insert, select
 
 from hourmark.errors import UsageError
@@ -19,7 +20,7 @@ from hourmark.rules.revision import Rules
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
-from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState
+from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState, Seal
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
@@ -139,6 +140,27 @@ def decode_offsets(first: int, further: str | None) -> AuditOffsets:
     return AuditOffsets.from_offsets(
         {FIRST_SITE: first, **(json.loads(further) if further else {})}
     )
+
+
+_SEALS: Final = TypeAdapter(tuple[Seal, ...])
+
+
+def encode_seals(seals: Iterable[Seal]) -> str:
+    """Return the seals of a type's next hours as JSON, as the ledger stores them.
+
+    Args:
+        seals: Seals of consecutive hours, that of the frontier's hour first.
+    """
+    return _SEALS.dump_json(tuple(seals)).decode()
+
+
+def decode_seals(text: str) -> tuple[Seal, ...]:
+    """Return the seals that `encode_seals` encoded.
+
+    Raises:
+        ValueError: The text is not JSON of seals.
+    """
+    return _SEALS.validate_json(text)
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:

@@ -72,12 +72,20 @@ class _Task(InputPartition):
 class StreamReader(DataSourceStreamReader):
     """The Spark stream reader of one shard, for the holder of its consumer lease.
 
-    The `ledger` argument is the ledger's UUID.
+    The `ledger` argument is the ledger's UUID. `planner` plans the batches; by default, one is made
+    when the first batch is asked for.
     """
 
-    def __init__(self, config: Config, lease: Lease, shard: str, ledger: str) -> None:
+    def __init__(
+        self,
+        config: Config,
+        lease: Lease,
+        shard: str,
+        ledger: str,
+        planner: Planner | None = None,
+    ) -> None:
         self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
-        self._planner: Planner | None = None
+        self._planner = planner
         self._last = PlannedBatch("", ()).to_json()
 
     def initialOffset(self) -> dict[str, Any]:

@@ -50,7 +50,7 @@ from hourmark_etl.operators.tracing.question import OfPlace
 
 RECORDS_MAX: Final = 200_000
 _STALL_S: Final = 10.0
-_AT_ONCE: Final = 20_000  # audit records per chunk, the newest chunk first
+CHUNK_RECORDS: Final = 20_000  # audit records per chunk, the newest chunk first
 _REQUEST_MS: Final = (
     600_000  # between the first and last record of a request, including clock differences
 )
@@ -82,13 +82,20 @@ class Topics:
         say: Function that is called with readable progress messages.
         now_ms: Current time, Unix milliseconds.
         records_max: Approximate maximum number of records that one step reads.
+        chunk_records: Number of audit records that are read at a time, the newest first.
 
     Attributes:
         alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
     """
 
     def __init__(
-        self, kafka: KafkaSettings, say: Say, *, now_ms: int, records_max: int = RECORDS_MAX
+        self,
+        kafka: KafkaSettings,
+        say: Say,
+        *,
+        now_ms: int,
+        records_max: int = RECORDS_MAX,
+        chunk_records: int = CHUNK_RECORDS,
     ) -> None:
         self.alias = kafka.edge_alias if kafka.mirrored else None
         self._clusters = {
@@ -96,6 +103,7 @@ class Topics:
             Site.CENTRAL: Cluster(kafka.central_cluster, "central"),
         }
         self._say, self._records_max = say, records_max
+        self._chunk_records = chunk_records
         self._latest_ms = now_ms + _REQUEST_MS  # allows for clocks that are ahead of this one
         self._away: dict[
             Site, str
@@ -310,9 +318,9 @@ class Topics:
         progress = Progress(spans.records, self._say)
         back_to = to_ms
         pieces = [
-            (partition, max(start, high - _AT_ONCE), high)
+            (partition, max(start, high - self._chunk_records), high)
             for partition, (start, end) in spans.of.items()
-            for high in range(end, start, -_AT_ONCE)
+            for high in range(end, start, -self._chunk_records)
         ]
         for partition, low, high in pieces:
             held = list[Acknowledged]()

@@ -45,7 +45,11 @@ def topics(edge: Logs, central: Logs, monkeypatch: pytest.MonkeyPatch) -> Topics
         module, "CommittedReader", lambda _, name, **__: edge if name == "edge" else central
     )
     return Topics(
-        KafkaSettings(central=KafkaCluster()), lambda _: None, now_ms=NOW_MS, records_max=50
+        KafkaSettings(central=KafkaCluster()),
+        lambda _: None,
+        now_ms=NOW_MS,
+        records_max=50,
+        chunk_records=10,
     )
 
 
@@ -126,9 +130,8 @@ def test_the_record_before_a_place_is_the_last_of_its_range_that_begins_there_or
 
 
 def test_a_place_is_looked_for_from_the_newest_on_and_no_further_than_said(
-    edge: Logs, topics: Topics, monkeypatch: pytest.MonkeyPatch
+    edge: Logs, topics: Topics
 ) -> None:
-    monkeypatch.setattr(module, "_AT_ONCE", 10)
     for n in range(100):
         promise(edge, n * HOUR_MS, other(n), start=n * 10, end=n * 10 + 10)
     looked = topics.audit_of_place(OfPlace("web", "/log", 805), 0, NOW_MS)

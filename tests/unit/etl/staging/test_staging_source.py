@@ -25,8 +25,8 @@ def test_tasks_know_the_brokers_that_were_named_since_and_no_secret() -> None:
     config = Config(
         kafka={"edge": {"bootstrap": f"{uuid.uuid4().hex}:9092", "properties": properties}}
     )
-    reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32)
-    reader._planner = SimpleNamespace(schemas=lambda _: SchemaLookup({}, {}))
+    planner: Any = SimpleNamespace(schemas=lambda _: SchemaLookup({}, {}))
+    reader: Any = StreamReader(config, Lease("consumer", 1), "all", "0" * 32, planner)
     remember_brokers(config.kafka.edge, ["later:9092"])
     (task,) = reader.partitions({}, BATCH.to_json())
     assert task.bootstrap == f"{config.kafka.edge.bootstrap},later:9092"
