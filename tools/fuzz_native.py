@@ -45,8 +45,8 @@ _CASES_A_SENDING = 500
 
 
 def build_tool() -> ModuleType:
-    """`core/native_build.py`, which belongs to no package."""
-    return load(ROOT / "core" / "native_build.py", "native_build")
+    """`native/native_build.py`, which belongs to no package."""
+    return load(ROOT / "native" / "native_build.py", "native_build")
 
 
 def load(path: Path, name: str) -> ModuleType:

@@ -19,7 +19,7 @@ import click
 from tools.uv import uv
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-ROOMS: Final = ("hourmark", "hourmark-etl")
+ROOMS: Final = ("hourmark-native", "hourmark", "hourmark-etl")
 # for who builds or tests these packages; each file costs a node time where Hadoop has no native
 # library
 _NOT_NEEDED: Final = (

@@ -26,6 +26,7 @@ ROOT: Final = Path(__file__).parents[1]
 # Folders whose private names count, besides the tests' own.
 PRODUCT: Final = (
     "core",
+    "native",
     "producer",
     "delivery_service",
     "mirror",

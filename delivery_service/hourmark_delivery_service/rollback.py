@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hourmark.commands.component_status import check_listening
 from hourmark.config.loading import Config
 from hourmark.rollback.obstacle import Obstacle
-from hourmark.rollback.rules import unusable_rules
+from hourmark.rollback.settings import unusable_rules
 from hourmark.rollback.version import OlderVersion
 from hourmark.rules.rules_topic import read_rules
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.avro.framing import FRAMING_SIZE
 from hourmark.records.record_key import KEY_SIZE
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack
 import click
 from pyspark.sql import SparkSession
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import Finding, Unavailable

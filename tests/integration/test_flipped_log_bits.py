@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from tests.support.plain_broker import PlainBroker, Record
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition, supports_native_client

@@ -86,9 +86,9 @@ def test_a_wheel_holds_its_package_with_every_file_and_no_other_name(
 def test_the_compiled_module_is_in_the_wheel_and_serves_every_python_of_its_platform(
     built: dict[str, Built],
 ) -> None:
-    wheel = built["hourmark"].wheel
+    wheel = built["hourmark-native"].wheel
     assert "-cp311-abi3-linux_" in wheel.name
-    assert "hourmark/_native.abi3.so" in contents(wheel)
+    assert "hourmark_native/_native.abi3.so" in contents(wheel)
 
 
 @pytest.mark.parametrize("name", ROOMS)
@@ -111,7 +111,7 @@ def test_sdists_are_built_and_installed_where_nothing_is_and_work(
     assert {name for name in environment.distributions() if name.startswith("hourmark")} == {*ROOMS}
     for command in ("tail", "serve", "mirror", "etl", "types", "up"):  # one of each room
         assert f"Usage: hourmark {command}" in must(environment.run("hourmark", command, "--help"))
-    compiled = "from hourmark import _native; print(_native.__file__)"
+    compiled = "from hourmark_native import _native; print(_native.__file__)"
     assert must(environment.run("python", "-c", compiled)).startswith(str(environment.site)), (
         "compiled from its source"
     )
@@ -138,10 +138,13 @@ def test_what_is_installed_suffices_and_is_no_more_than_asked(asked: str, place:
     must(environment.check())
 
 
-def test_a_log_host_has_two_wheels_of_ours_few_others_and_no_client_of_kafka(place: Place) -> None:
+def test_a_log_host_has_three_wheels_of_ours_few_others_and_no_client_of_kafka(
+    place: Place,
+) -> None:
     there = place("hourmark-producer").distributions()
     assert {name for name in there if name.startswith("hourmark")} == {
         "hourmark",
+        "hourmark-native",
         "hourmark-producer",
     }
     assert not there & {"pyspark", "pyarrow", "confluent-kafka", "fastavro"}

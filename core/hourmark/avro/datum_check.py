@@ -1,7 +1,7 @@
 """Validation of Avro datums against their writer schema and the event id in their Kafka key.
 
 `compile_schema` translates a schema into a program. `check_datums` runs it over a column of Kafka
-values, in native code (`core/native/datum_walk.h` describes the program) or in Python if there is
+values, in native code (`native/src/datum_walk.h` describes the program) or in Python if there is
 no compiled module. Both give the same verdicts. A datum is valid only if every byte of it is
 accounted for (Avro 1.12, "Binary Encoding"). The cost of one datum is bounded, so a count of 2^62
 empty items is rejected.
@@ -25,7 +25,7 @@ from typing import Any, Final
 
 import fastavro
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.avro.fields import INTEGER_RANGES, UUID_TEXT
 
 ID_BYTES: Final = 16
@@ -293,7 +293,7 @@ class _Refused(Exception):
 
 
 class _Walk:
-    # The same steps as in `core/native/datum_walk.c`.
+    # The same steps as in `native/src/datum_walk.c`.
 
     def __init__(self, words: Sequence[int], datum: bytes) -> None:
         self._words, self._datum, self.at = words, datum, 0

@@ -7,7 +7,7 @@ an attacker who can choose and write records.
 
 The hash is XXH64 (xxHash specification, version 0.2.0) of the datum, which is the value without its
 5 bytes of framing. The seed is the sum, modulo 2^64, of the id's last 8 bytes (big-endian) and the
-schema id. The delivery service and the ETL compute it in native code (`hourmark.native`) if
+schema id. The delivery service and the ETL compute it in native code (`hourmark_native`) if
 available; this module is the reference.
 """
 

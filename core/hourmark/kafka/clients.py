@@ -202,7 +202,7 @@ def supports_native_client(module: ModuleType) -> bool:
     """Return whether the loaded librdkafka has all functions that the compiled module needs.
 
     Args:
-        module: The compiled module of `hourmark.native`.
+        module: The compiled module of `hourmark_native`.
     """
     return bool(module.kafka(cimpl.__file__.encode()))
 

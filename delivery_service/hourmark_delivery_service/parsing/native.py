@@ -2,7 +2,7 @@
 
 All other lines are parsed in Python, line by line. Python is the reference: for the lines that the
 native parser accepts, it produces the same bytes, and it never rejects a line. Without the compiled
-module (`hourmark.native`), or if a revision names an unknown parser version, Python parses all
+module (`hourmark_native`), or if a revision names an unknown parser version, Python parses all
 lines.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.rules.event_types import Source
 from hourmark_delivery_service.parsing.native_program import (
     ProgramField,

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.config.groups import KafkaCluster
 from hourmark.kafka.clients import Cluster, Partition, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader

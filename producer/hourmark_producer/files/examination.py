@@ -1,7 +1,9 @@
 """Examination of an open file: its fingerprints first, then its size.
 
 This order matters: if the file is truncated in between, the size is too small for the fingerprints
-and the truncation is detected. In the other order it could be missed.
+and the truncation is detected. In the other order it could be missed. The first bytes are read again
+after the size: if they changed, a file that was truncated and has grown beyond its former size would
+be taken for its former content, and more bytes would be counted as lost than it had.
 
 The content of a file ends before its trailing NUL bytes. A writer that preallocates its file
 (fallocate, or a memory-mapped file such as log4j2's MemoryMappedFileAppender) replaces the NULs
@@ -62,8 +64,8 @@ def examine(descriptor: int, position: FilePosition) -> Examination:
         status = os.fstat(descriptor)
         size = content_end(descriptor, status.st_size, position.offset if anchored else 0)
         found = Fingerprints(head[:size], anchored)
-        # NULs in the head may have been read before a line was written in their place
-        if not found.head.endswith(_NUL) or read_at(descriptor, 0, len(found.head)) == found.head:
+        # else the size is not that of the content with this head, or a line replaced NULs meanwhile
+        if read_at(descriptor, 0, len(found.head)) == found.head:
             return Examination(found, status, size)
 
 

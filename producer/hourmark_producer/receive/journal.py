@@ -135,7 +135,7 @@ _SEQUENCES_MAX: Final = 1000  # the latest
 _SINCE: Final = (
     "since"  # file next to the segments: where reading began, until the last line contains a cursor
 )
-# file next to the segments: JSON, the highest number read per sequence, updated when one begins
+# file next to the segments: JSON, the highest number written per sequence, updated when one begins
 _NUMBERS: Final = "numbers"
 ENTRY_BYTES_MAX: Final = 64 << 20  # of an entry's JSON; a longer one is skipped
 _ENDS_BYTES: Final = (
@@ -168,6 +168,7 @@ class JournalInput:
             False  # the entry of the cursor is gone: read all entries that are not known
         )
         self._numbers: dict[str, int] = {}
+        self._has_new_sequence = False  # since the numbers were saved
         self._number: int | None = None  # of the last entry from this journalctl process
         self._is_verified = False  # the entry of the cursor existed after the latest read
         self._needs_check = False  # look the entry up although no number is missing
@@ -211,6 +212,7 @@ class JournalInput:
             ) from error
 
     def tick(self, now_s: float) -> None:
+        self._save_numbers()  # the receiver has written all lines of this round
         if self._process is None and now_s >= self._retry_at_s:
             try:
                 self._start(follow=False)
@@ -333,15 +335,21 @@ class JournalInput:
         if (number := parse_sequence_number(cursor)) is None:
             return
         sequence, at = number
-        # durable where a sequence begins, because the last line contains only the latest number
-        is_new = sequence not in self._numbers
+        self._has_new_sequence |= sequence not in self._numbers
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
-        if is_new:
+
+    def _save_numbers(self) -> None:
+        """Save the numbers if a sequence began, because the last line has only the latest number.
+
+        A number on disk makes the next run skip its entry, so all lines must be on disk before.
+        """
+        if self._has_new_sequence and not self._receiver.is_paused:
             kept = dict(list(self._numbers.items())[-_SEQUENCES_MAX:])
             with contextlib.suppress(
                 OSError
             ):  # then entries may be read twice if the last one is removed
                 write_durably(self._receiver.segments.folder / _NUMBERS, json.dumps(kept).encode())
+                self._has_new_sequence = False
 
     def _read_all(self) -> None:
         self._receiver.losses.add(

@@ -325,7 +325,8 @@ class SourceReceiver:
                 self.losses.add("stopped before all data that had arrived was read", unknown=1)
             self.input.close()
             self._write()
-            if unwritten := self.segments.unwritten_bytes:
+            unwritten = self.segments.unwritten_bytes
+            if unwritten and not self.input.is_resumable:
                 self.losses.add(
                     "stopped before received data could be written", lost_bytes=unwritten
                 )

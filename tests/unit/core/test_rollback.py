@@ -23,8 +23,7 @@ from hourmark.rollback import rooms
 from hourmark.rollback.cli import check
 from hourmark.rollback.obstacle import NothingToCheck, Obstacle
 from hourmark.rollback.rooms import find_obstacles
-from hourmark.rollback.rules import unusable_rules
-from hourmark.rollback.settings import is_unknown, unknown_settings
+from hourmark.rollback.settings import is_unknown, unknown_settings, unusable_rules
 from hourmark.rollback.version import VERSIONS, OlderVersion
 from hourmark.rules.revision import PARSER, ParserVersion
 from hourmark_delivery_service.parsing.parsers import PARSERS

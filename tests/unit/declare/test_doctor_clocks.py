@@ -18,8 +18,8 @@ from hourmark.config.loading import Config
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_check, retention_check, services_check
 from hourmark_declare.doctor.check_result import CheckResult, CheckStatus
-from hourmark_declare.doctor.clocks_evaluation import APART_MS_MAX, evaluate_clock
-from hourmark_declare.doctor.retention_evaluation import evaluate_retention
+from hourmark_declare.doctor.clocks_check import APART_MS_MAX, evaluate_clock
+from hourmark_declare.doctor.retention_check import evaluate_retention
 
 H_MS = 3_600_000
 NOW_MS = 1_800_000_000_000 // H_MS * H_MS

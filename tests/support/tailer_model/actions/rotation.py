@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
+from pathlib import Path
 
 from tests.support.tailer_model.actions.weights import plain
 from tests.support.tailer_model.actions.writing import some
@@ -11,6 +13,8 @@ from tests.support.tailer_model.forms import CONTAINER_LOG, FOLLOWED
 from tests.support.tailer_model.packing import SUFFIXES, packed, suffix_of
 from tests.support.tailer_model.truth import File
 from tests.support.tailer_model.world import World
+
+from hourmark_producer.files.identity import identify
 
 
 def make_way(world: World) -> None:
@@ -84,6 +88,8 @@ def pack(world: World, file: File, *, is_whole: bool = True) -> None:
             file.looked_at, file.is_nobodys = False, True
         world.reserve(file, 0)  # as its writer does when it closes it
         name = file.name or ""
+        if _is_empty_and_older_than_its_birth(world.path(name)):
+            world.doubts.add("an empty archive that is older than the file may be another file's")
         suffix = world.rng.choice(SUFFIXES)
         content = packed(world.path(name).read_bytes(), suffix)
         if not is_whole:
@@ -97,6 +103,13 @@ def pack(world: World, file: File, *, is_whole: bool = True) -> None:
         shutil.copystat(world.path(name), world.path(name + suffix))
         world.path(name).unlink()
         file.name, file.is_followed = name + suffix, False
+
+
+def _is_empty_and_older_than_its_birth(path: Path) -> bool:
+    """The clock that the model sets back does not reach the kernel's birth times."""
+    with path.open("rb") as opened:
+        status, birth_ns = os.fstat(opened.fileno()), identify(opened.fileno()).birth_ns
+    return status.st_size == 0 and status.st_mtime_ns < birth_ns
 
 
 @plain(1)

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.avro.datum_check import (
     NO_PROGRAM,
     REASONS,

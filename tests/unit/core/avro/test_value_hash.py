@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.avro.framing import framing_header
 from hourmark.avro.value_hash import value_hash
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.kafka.clients import supports_native_client
 from hourmark_delivery_service.message import PackedMessages
 from hourmark_delivery_service.queue.running_producer import RunningProducer, make_producer

@@ -18,7 +18,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from tests.support.clock import FakeClock
 from tools.native_reading import read_at_random, rows_of
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka import committed_reader, partitions_reader

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from hourmark import native
+import hourmark_native as native
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka import committed_reader

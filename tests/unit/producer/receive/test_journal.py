@@ -4,7 +4,9 @@ out.
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import signal
 import time
 from pathlib import Path
@@ -366,6 +368,29 @@ def test_sequences_that_were_read_are_not_read_again_where_the_last_entry_is_gon
     host.drain()
     assert sorted(messages(recorder)) == sorted(numbered(0, 25)), "each once"
     assert recorder.last.unknown_losses == 1
+
+
+def test_entries_that_could_not_be_written_before_a_stop_are_read_again_and_not_lost(
+    host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does a run know an entry of a new sequence before its line is on disk."""
+    write = os.write
+
+    def without_room(descriptor: int, content: bytes) -> int:
+        if content.startswith(b'{"time"'):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(descriptor, content)
+
+    journal.add(*numbered(0, 10))
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", without_room)
+        with host.running():
+            folder = host.state / "spool" / "app"
+            wait_for(lambda: any(folder.glob("*.log")), "it tries to write")
+            time.sleep(0.3)
+    host.drain()
+    assert messages(recorder) == numbered(0, 10)
+    assert recorder.last.unknown_losses == recorder.last.lost_bytes == 0
 
 
 @pytest.mark.parametrize("left", [0, 100])

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import native_build
 
-_PLACE = Path("hourmark") / native_build.NAME
+_PLACE = Path("hourmark_native") / native_build.NAME
 _ZIG = "ziglang>=0.13"
 
 

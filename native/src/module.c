@@ -1,4 +1,4 @@
-/* The module `_native`: what it offers stands in hourmark/_native.pyi. */
+/* The module `_native`: what it offers stands in hourmark_native/_native.pyi. */
 #include <stdlib.h>
 
 #include "blake2b.h"

@@ -1,4 +1,4 @@
-"""The compiled module: its source is in `native/`, and `native.py` loads it.
+"""The compiled module: its source is in `src/`, and `hourmark_native` loads it.
 
 Functions raise ValueError for invalid arguments.
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tools.fuzz_native import build_tool
 
-from hourmark import native
+import hourmark_native as native
 
 
 @pytest.mark.parametrize("other", [SimpleNamespace(), SimpleNamespace(sources=lambda: "0" * 16)])
@@ -22,5 +22,5 @@ def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, 
 
 def test_the_sources_that_it_takes_are_those_that_are_there() -> None:
     assert build_tool().digest() == native.SOURCES, (
-        "write this digest into hourmark/native.py: the sources have changed"
+        "write this digest into hourmark_native/__init__.py: the sources have changed"
     )

@@ -1,7 +1,7 @@
 """Loading of the compiled module, which processes lines and records in bulk.
 
 The module is optional: without it, its users run equivalent Python code at several times the CPU
-cost. Its source is in `core/native`.
+cost. Its source is in `native/src`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import importlib
 from types import ModuleType
 from typing import Final
 
-SOURCES: Final = "ac0dfbdb77123ccb"  # the digest of `core/native`, as `native_build` computes it
+SOURCES: Final = "eefda22e78027b26"  # the digest of `src/`, as `native_build` computes it
 
 
 _ALONE: Final = (
-    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark; "
+    "Python code is used instead, at several times the CPU cost. Next step: reinstall hourmark-native; "
     "its wheel contains the module, and a C compiler "
     "can build it"
 )
 
 
-def load_native_module(name: str = "hourmark._native") -> tuple[ModuleType | None, str]:
+def load_native_module(name: str = "hourmark_native._native") -> tuple[ModuleType | None, str]:
     """Import the compiled module.
 
     Args:

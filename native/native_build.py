@@ -1,7 +1,7 @@
-"""Compilation of `native/` into the extension module `_native`.
+"""Compilation of `src/` into the extension module `_native`.
 
 It uses an installed C compiler, or else that of the wheel `ziglang`. Python's headers are not
-needed: `native/python_abi.h` declares the stable ABI, so one file works with Python 3.11 and later.
+needed: `src/python_abi.h` declares the stable ABI, so one file works with Python 3.11 and later.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-SOURCES = Path(__file__).parent / "native"
+SOURCES = Path(__file__).parent / "src"
 NAME = "_native.abi3.so"
 FLAGS = (
     "-std=c11",
@@ -65,7 +65,7 @@ def zig_compiler() -> tuple[str, ...]:
 def digest() -> str:
     """Return the digest of all C sources, as 16 hex digits.
 
-    The compiled module contains the digest of its sources, and `hourmark/native.py` the one it
+    The compiled module contains the digest of its sources, and `hourmark_native/__init__.py` the one it
     accepts.
     """
     hashed = hashlib.blake2b(digest_size=8)
