@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 import numpy as np
 import pytest
@@ -56,13 +56,14 @@ class Watched:
 def watched(
     patch: pytest.MonkeyPatch, storage: Storage, before: Callable[[int, int], None]
 ) -> None:
-    """From now on, what is read of this storage's files is watched."""
-    opened = storage.open
+    """From now on, what is read of files is watched, in all storages of this one's kind."""
+    kind = type(storage)
+    opened = kind.open
 
-    def opening(path: str, *, size: int | None = None) -> BinaryIO:
-        return cast(BinaryIO, Watched(opened(path, size=size), before))
+    def opening(self: Any, path: str, *, size: int | None = None) -> BinaryIO:
+        return cast(BinaryIO, Watched(opened(self, path, size=size), before))
 
-    patch.setattr(storage, "open", opening)
+    patch.setattr(kind, "open", opening)
 
 
 def small_blocks(patch: pytest.MonkeyPatch, rows: int) -> None:
