@@ -9,7 +9,6 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Final
 
 import pytest
@@ -17,7 +16,7 @@ from tests.simulation.histories import LOSSES, WEIGHTS, first_broken, play, rand
 from tests.support.simulator.sites import FURTHER
 from tests.support.simulator.world import World
 
-from hourmark_etl.closing.cut import cut
+from hourmark_etl.closing.cut.cut import CutTaker
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.model import AuditOffsets
 
@@ -68,12 +67,12 @@ def greatest_of_both(patch: pytest.MonkeyPatch) -> None:
 
 def further_not_promised(patch: pytest.MonkeyPatch) -> None:
     """Promises of the first site alone count."""
-    real = AuditOffsets.from_offsets
+    real = CutTaker._audit_end
 
-    def of(offsets: Mapping[str, int]) -> AuditOffsets:
-        return real({site: 0 if site == FURTHER else end for site, end in offsets.items()})
+    def end_of(self: CutTaker, audit: str) -> int:
+        return 0 if audit.startswith(FURTHER) else real(self, audit)
 
-    patch.setattr(cut, "AuditOffsets", SimpleNamespace(from_offsets=of))
+    patch.setattr(CutTaker, "_audit_end", end_of)
 
 
 PLANTS: Mapping[str, Plant] = {
