@@ -6,6 +6,7 @@ cost. Its source is in `native/src`.
 
 from __future__ import annotations
 
+import importlib
 from types import ModuleType
 from typing import Final
 
@@ -17,20 +18,23 @@ _FALLBACK: Final = (
 )
 
 
-def load_native_module() -> tuple[ModuleType | None, str]:
+def load_native_module(name: str = "hourmark_native._native") -> tuple[ModuleType | None, str]:
     """Import the compiled module.
+
+    Args:
+        name: Dotted name of the module.
 
     Returns:
         The module and an empty string; or None and the reason, if it is missing or was compiled
         from different sources.
     """
     try:
-        from hourmark_native import _native
+        found = importlib.import_module(name)
     except ImportError as error:
         return None, f"the compiled module is not available ({error}): {_FALLBACK}"
-    if getattr(_native, "sources", str)() != SOURCES:
+    if getattr(found, "sources", str)() != SOURCES:
         return None, f"the compiled module was built from other sources: {_FALLBACK}"
-    return _native, ""
+    return found, ""
 
 
 MODULE, WHY_NOT = load_native_module()

@@ -123,7 +123,7 @@ def test_a_driver_that_begins_with_nothing_to_stage_goes_on(
 
 
 def test_a_driver_told_to_stop_ends_well(run: EtlRun) -> None:
-    assert run.running() and run._process is not None
-    run._process.terminate()
+    assert run.running()
+    run.terminate()
     wait_for(lambda: not run.running(), "the driver ends", 120)
     assert run.exit_code() == 0

@@ -12,7 +12,6 @@ from tests.support.simulator.sites import FakeCluster
 from tests.support.simulator.truth import Broken
 from tests.support.simulator.world import World
 
-from hourmark.kafka.clients import Partition
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.engine import Engine
 
@@ -54,11 +53,7 @@ def grows(world: World, ranges: int) -> None:
 
 def unknown_is_an_offset(patch: Patch) -> None:
     """-1001 is taken for an offset, as librdkafka gives it."""
-
-    def offsets(self: FakeCluster, known: dict[Partition, int]) -> dict[Partition, int]:
-        return known | dict.fromkeys(self.away(known), -1001)
-
-    patch.setattr(FakeCluster, "_offsets", offsets)
+    patch.setattr(FakeCluster, "offset_without_leader", -1001)
     patch.setattr(
         "hourmark_etl.closing.cut.edge.partitions_ahead", lambda ends, positions: []
     )  # it would stumble over them
@@ -100,9 +95,4 @@ def without_epochs(patch: Patch) -> None:
     end alone.
     """
     patch.setattr("hourmark_etl.staging.plan.resume_start", lambda *_: None)
-    patch.setattr(
-        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._truncated_logs", lambda *_: set()
-    )
-    patch.setattr(
-        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._unproven_logs", lambda *_: []
-    )
+    patch.setattr(FakeCluster, "has_epochs", False)

@@ -23,6 +23,7 @@ from uuid import UUID
 
 import fastavro
 import pytest
+from tests.support.asked_ids import small_blocks
 from tests.support.closing import hour, manifest, settle, until
 from tests.support.forking import fork
 from tests.support.rebuilding import lose_ledger
@@ -100,8 +101,10 @@ class Moment:
         producers, events = self.world.producers, []
         for _ in range(EVENTS):
             producers.lines += 1
-            events.append(producers._event(producers.lines, 0, "click", self.world.clock.now_ms()))
-        producers._take(0, tuple(events))
+            events.append(
+                producers.new_event(producers.lines, 0, "click", self.world.clock.now_ms())
+            )
+        producers.add_range(0, tuple(events))
         return producers.ranges[-1]
 
     def append(self, sent: Range) -> None:
@@ -131,7 +134,7 @@ class Moment:
         }
         if kind == "marker":
             return f"{hour(0).bucket_path('click')}/{MARKER}"
-        found = [p for p in self.world.storage._files if named[kind] in p]
+        found = [p for p in self.world.storage.snapshot().files if named[kind] in p]
         return found[-1]
 
     def outcome(self) -> str:
@@ -172,7 +175,7 @@ def _ids(container: bytes) -> list[bytes]:
 @pytest.fixture
 def moment(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Moment]:
     monkeypatch.setattr(files, "ROWS_IN_GROUP", 8)
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 8)
+    small_blocks(monkeypatch, 8)
     world = World(ledgers, template)
     yield Moment(world)
     world.end()

@@ -57,7 +57,7 @@ def test_a_bad_record_behind_others_of_its_batch_is_no_lost_end(world: World, to
     """
     world.producers.report(0)
     writes(world, "click")
-    world.producers._append(Partition(topic, 0), b"key", b"no record of a service")
+    world.producers.append_record(Partition(topic, 0), b"key", b"no record of a service")
     for _ in range(2):  # it is tried again
         arrive(world)
         (error,) = read_errors(world.database).values()
@@ -74,7 +74,7 @@ def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every
 ) -> None:
     for _ in range(4):
         writes(world, "click")
-    world.producers._append(Partition(AUDIT, 0), b"key", b"no record of a service")
+    world.producers.append_record(Partition(AUDIT, 0), b"key", b"no record of a service")
     arrive(world)
     (error,) = read_errors(world.database).values()
     world.pipeline.shorten([AUDIT], 6)

@@ -62,7 +62,7 @@ def stage_only(world: World, topics: Collection[str]) -> None:
         for p in positions
         if world.pipeline.topics.at_edge(p.topic) in topics
     }
-    world.pipeline._stage({p: s.next_offset for p, s in positions.items()} | ends, 1.0)
+    world.pipeline.stage_until({p: s.next_offset for p, s in positions.items()} | ends, 1.0)
 
 
 def ended_but_for(world: World, topic: str) -> None:
@@ -341,7 +341,7 @@ def test_a_batch_that_was_not_committed_is_no_lost_end(world: World) -> None:
     writes(world, "click")
     world.pipeline.mirror_all(0)
     logs = world.pipeline.central.logs
-    world.pipeline._stage({p: len(logs[p].records) for p in world.pipeline.positions()}, 0.0)
+    world.pipeline.stage_until({p: len(logs[p].records) for p in world.pipeline.positions()}, 0.0)
     assert world.seen["driver killed before the ledger commit"] == 1
     world.ledgers.look_for_lost_ends()
     assert all_gaps(world.database) == []

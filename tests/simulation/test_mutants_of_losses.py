@@ -41,7 +41,7 @@ from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.proof.readings import RANGE
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.model import Frontier
+from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.storage import Storage
 
 CLICKS = Partition(events_topic("click"), 0)
@@ -100,9 +100,9 @@ def half_a_range_is_unaudited(world: World) -> None:
     the promise comes.
     """
     producers = world.producers
-    events = [producers._event(n, 0, "click", world.clock.now_ms()) for n in (1, 2)]
+    events = [producers.new_event(n, 0, "click", world.clock.now_ms()) for n in (1, 2)]
     producers.lines = 2
-    producers._take(0, tuple(events))
+    producers.add_range(0, tuple(events))
     sent = producers.ranges[-1]
     sent.acked = True  # its record is on its way
     for e in events:
@@ -165,10 +165,7 @@ def promises_end_at_an_unknown_offset(patch: Patch) -> None:
     rule alone holds the hour.
     """
     unknown_is_an_offset(patch)
-    patch.setattr(
-        "hourmark_etl.closing.closer._is_under",
-        lambda cut, f: f.hour.end_ms <= cut.watermarks_ms.get(f.event_type, 0),
-    )
+    patch.setattr(AuditOffsets, "reaches", lambda *_: True)
 
 
 def nothing_is_noted(patch: Patch) -> None:
@@ -210,10 +207,10 @@ def follows_nothing(patch: Patch) -> None:
 def given_up_untried(patch: Patch) -> None:
     """A file is given up by the order although its records could be staged again."""
 
-    def stage(self: PlayedRestager, *_: object) -> NoReturn:
+    def restage(*_: object) -> NoReturn:
         raise DataLoss("not looked for")
 
-    patch.setattr(PlayedRestager, "_stage", stage)
+    patch.setattr(PlayedRestager, "restage", restage)
 
 
 def records_are_not_compared(patch: Patch) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -39,10 +39,10 @@ from tests.support.tiers import representative
 from hourmark.errors import UsageError
 from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, events_topic
 from hourmark.records.hours import Hour
-from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
-from hourmark_etl.closing.write.writing import SealedHour, WriteResult
+from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
+from hourmark_etl.model import from_row
 from hourmark_etl.recovery.rebuilt_offsets import Logs, OffsetsRebuild
 from hourmark_etl.recovery.storage_scan import BucketChain
 from hourmark_etl.staging import files
@@ -313,13 +313,11 @@ def markers_are_believed(patch: Patch) -> None:
 def ends_of_logs_are_not_asked(patch: Patch) -> None:
     """A rebuild lists staged files of what retention took alone."""
     without_epochs(patch)
-    real = OffsetsRebuild._read_logs
 
-    def logs(work: OffsetsRebuild) -> Logs:
-        found = real(work)
-        return dataclasses.replace(found, ends=dict.fromkeys(found.ends, 1 << 62))
+    def without_end(live: Any, starts: Any, ends: Any, epochs: Any) -> Logs:
+        return Logs(live, starts, dict.fromkeys(ends, 1 << 62), epochs)
 
-    patch.setattr(OffsetsRebuild, "_read_logs", logs)
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.Logs", without_end)
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:
@@ -377,22 +375,19 @@ def nobody_counts(patch: Patch) -> None:
     def check_read(listed: Iterable[Any], read: Mapping[Any, Any]) -> None:
         return None
 
-    def written(
-        sealed: SealedHour, files: tuple[WrittenFile, ...], done: WriteResult
-    ) -> WrittenHour:
-        key = sealed.event_type, sealed.hour.start_s
-        event_type, hour_s = key
-        return WrittenHour(
-            event_type=event_type,
-            hour_s=hour_s,
-            files=files,
-            duplicates=done.duplicates.get(key, {}),
+    def written(kind: type[WrittenHour], row: Sequence[Any]) -> WrittenHour:
+        return dataclasses.replace(
+            from_row(kind, row),
             publish_error="",
+            left_out={},
+            faults=(),
+            unwritable="",
+            unverified=(),
         )
 
     patch.setattr("hourmark_etl.closing.units.verify_read_rows", check_read)
     patch.setattr("hourmark_etl.closing.write.writing.verify_read_rows", check_read)
-    patch.setattr("hourmark_etl.closing.write.writing._written_hour", written)
+    patch.setattr("hourmark_etl.closing.write.writing.from_row", written)
 
 
 STORIES: Mapping[str, tuple[Plant, Story]] = {

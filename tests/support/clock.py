@@ -22,3 +22,8 @@ class FakeClock:
         """Move on by `seconds`, which must not be negative."""
         assert seconds >= 0, "time does not go back"
         self._now_ms += round(seconds * 1000)
+
+    def set_back(self, seconds: float) -> None:
+        """Go back by `seconds`, as a machine's clock does that was wrong and is corrected."""
+        assert seconds >= 0, "use `advance`"
+        self._now_ms -= round(seconds * 1000)

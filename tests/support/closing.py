@@ -122,8 +122,8 @@ def send(
     time_ms = world.clock.now_ms() if time_ms is None else time_ms
     for event_type in types:
         producers.lines += 1
-        events.append(producers._event(producers.lines, 0, event_type, time_ms))
-    producers._take(0, tuple(events))
+        events.append(producers.new_event(producers.lines, 0, event_type, time_ms))
+    producers.add_range(0, tuple(events))
     sent = producers.ranges[-1]
     append(world, sent, events)
     if recorded:
@@ -134,7 +134,7 @@ def send(
 def append(world: World, sent: Range, events: Iterable[Event]) -> None:
     """Events of the range, and no audit record."""
     for e in events:
-        world.producers._append(
+        world.producers.append_record(
             Partition(events_topic(e.event_type), 0), RecordKey(e.id, sent.id).encode(), e.value
         )
 
@@ -153,7 +153,7 @@ def send_otherwise(
     sent.otherwise = tuple(
         e
         if (e.event_type, e.time_ms) == reading
-        else producers._event(-e.line, 0, *reading, place=e.line)
+        else producers.new_event(-e.line, 0, *reading, place=e.line)
         for e, reading in zip(sent.events, readings, strict=False)
     )
     append(world, sent, sent.otherwise)

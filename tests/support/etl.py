@@ -113,6 +113,11 @@ class EtlRun:
         self._process.wait()
         self._process = None
 
+    def terminate(self) -> None:
+        """SIGTERM to the driver."""
+        assert self._process is not None
+        self._process.terminate()
+
     def order(self, crash: CrashOrder) -> None:
         """The next process of this ETL that comes to the step dies."""
         assert self._crash_order is not None, "this run was not made to crash"

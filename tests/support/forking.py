@@ -9,12 +9,10 @@ import uuid
 from typing import Any
 
 from tests.support.memory_storage import MemoryStorage
-from tests.support.simulator.hooks import share_compiled
+from tests.support.simulator.hooks import open_ledger
 from tests.support.simulator.ledgers import LedgerFaults
 from tests.support.simulator.truth import config_of
 from tests.support.simulator.world import World
-
-from hourmark_etl.ledger.database import Database
 
 
 def fork(world: World) -> World:
@@ -24,17 +22,13 @@ def fork(world: World) -> World:
     assert not world.zombies
     made = copy.copy(world)
     made.storage, made.zombies = MemoryStorage(), []
-    made.storage._files, made.storage._folders = (
-        dict(world.storage._files),
-        set(world.storage._folders),
-    )
+    made.storage.restore(world.storage.snapshot())
     made.ledger = world.ledger.with_name(f"{uuid.uuid4().hex}.sqlite")
     now, kept = sqlite3.connect(world.ledger), sqlite3.connect(made.ledger)
     with contextlib.closing(now), contextlib.closing(kept):
         now.backup(kept)
     made.config = config_of(made.ledger)
-    made.database = Database(made.config.etl.ledger)
-    share_compiled(made.database)
+    made.database = open_ledger(made.config)
     world.pipeline.__dict__.pop("restage", None)  # a played restager is the fork's to make
     made.__dict__.pop("engine", None)
     memo: dict[int, Any] = {

@@ -12,14 +12,21 @@ import io
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from hourmark_etl.storage import AlreadyExists, NotFound, StorageEntry, StorageError
 from hourmark_etl.storage.paths import SCRATCH, check_path, parent_folder
 
 _BY_NAME: dict[str, MemoryStorage] = {}
+
+
+class Snapshot(NamedTuple):
+    """What a storage holds at one moment: files by path, and folders."""
+
+    files: Mapping[str, bytes]
+    folders: frozenset[str]
 
 
 class MemoryStorage:
@@ -125,6 +132,16 @@ class MemoryStorage:
 
     def url(self, path: str) -> str:
         return f"memory://{self.name}/{check_path(path, root_allowed=True)}"
+
+    def snapshot(self) -> Snapshot:
+        """All that is stored now."""
+        with self._lock:
+            return Snapshot(dict(self._files), frozenset(self._folders))
+
+    def restore(self, stored: Snapshot) -> None:
+        """Store this, and nothing else."""
+        with self._lock:
+            self._files, self._folders = dict(stored.files), set(stored.folders)
 
     def content(self, folder: str) -> dict[str, bytes]:
         """All files below the folder, by path: for checks."""

@@ -119,7 +119,7 @@ def read_topic(settings: KafkaCluster, topic: str, *, cluster_name: str) -> list
         return follower.poll()[1]
 
 
-_FLUSH_S: Final = 30.0
+APPEND_S: Final = 30.0
 
 
 def append_all(
@@ -129,6 +129,7 @@ def append_all(
     bytes_max: int,
     *,
     java_partitioning: bool = False,
+    timeout_s: float = APPEND_S,
 ) -> None:
     """Append records to a topic and return when all in-sync replicas have them.
 
@@ -138,6 +139,7 @@ def append_all(
         records: Key and value of each record; a value of None is a tombstone.
         bytes_max: Maximum size of a record, in bytes.
         java_partitioning: Whether to assign keys to partitions as Kafka's Java clients do.
+        timeout_s: Time in which a record must be acknowledged, in seconds.
 
     Raises:
         Unavailable: Not all records were acknowledged; the message gives the first error.
@@ -146,7 +148,7 @@ def append_all(
     settings = {
         "acks": "all",
         "enable_idempotence": True,
-        "delivery_timeout_ms": int(_FLUSH_S * 1000),
+        "delivery_timeout_ms": int(timeout_s * 1000),
         "message_max_bytes": bytes_max,
         "partitioner": "murmur2_random" if java_partitioning else "consistent_random",
     }
@@ -162,7 +164,7 @@ def append_all(
         except (KafkaException, BufferError) as error:
             failures.append(f"{key}: {error}")
         producer.poll(0)
-    unsent = producer.flush(_FLUSH_S + 5)
+    unsent = producer.flush(timeout_s + 5)
     if unsent or failures:
         raise Unavailable(
             f"not all records were published to {topic}: "

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka.compacted_topic import append_all, read_topic
+from hourmark.kafka.compacted_topic import APPEND_S, append_all, read_topic
 from hourmark.kafka.topic_names import TYPES
 from hourmark.rules.revision import Record, RulesBook
 
@@ -35,19 +35,26 @@ def read_rules(cluster: KafkaCluster) -> RulesBook:
     return book
 
 
-def publish_rules(cluster: KafkaCluster, records: Iterable[Record], bytes_max: int) -> None:
+def publish_rules(
+    cluster: KafkaCluster,
+    records: Iterable[Record],
+    bytes_max: int,
+    *,
+    timeout_s: float = APPEND_S,
+) -> None:
     """Append records of rules revisions and return when all in-sync replicas have them.
 
     Args:
         cluster: The edge cluster.
         records: Key and value of each record.
         bytes_max: Maximum size of a record, in bytes.
+        timeout_s: Time in which a record must be acknowledged, in seconds.
 
     Raises:
         Unavailable: Not all records were acknowledged.
     """
     try:
-        append_all(cluster, TYPES, records, bytes_max)
+        append_all(cluster, TYPES, records, bytes_max, timeout_s=timeout_s)
     except Unavailable as error:
         raise Unavailable(
             f"{error}; the ledger has them all: run `hourmark types apply` again"

@@ -62,14 +62,10 @@ class AuthenticationMiddleware:
         await self._app(scope, receive, send)
 
 
-def create_app(service: DeliveryService) -> ASGIApp:
-    """Return the ASGI application that serves the HTTP API of a delivery service.
-
-    The application authenticates requests, converts `ServiceError` to problem responses (RFC 9457),
-    and records request metrics.
-    """
+def api_routes(service: DeliveryService) -> list[Route]:
+    """Return the routes of the HTTP API, one for each path, bound to a delivery service."""
     probes = Probes(service)
-    routes = [
+    return [
         Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),
         Route(EVENTS_PATH, EventsEndpoint(service).post, methods=["POST"]),
         Route(REPORTS_PATH, ReportsEndpoint(service).post, methods=["POST"]),
@@ -79,6 +75,15 @@ def create_app(service: DeliveryService) -> ASGIApp:
         Route("/metrics", probes.metrics),
         Route(OPENAPI_PATH, probes.openapi),
     ]
+
+
+def create_app(service: DeliveryService) -> ASGIApp:
+    """Return the ASGI application that serves the HTTP API of a delivery service.
+
+    The application authenticates requests, converts `ServiceError` to problem responses (RFC 9457),
+    and records request metrics.
+    """
+    routes = api_routes(service)
     handlers = {
         ServiceError: service_error,
         HTTPException: http_error,

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
-from hourmark.kafka.compacted_topic import TopicFollower
+from hourmark.kafka.compacted_topic import KeyValue, TopicFollower
 
 _LOG = logging.getLogger(__name__)
 
@@ -39,16 +39,38 @@ class TopicStore(Protocol):
         ...
 
 
+class TopicReader(Protocol):
+    """Reads a topic again and again, from where it stopped; implemented by `TopicFollower`."""
+
+    def poll(self) -> tuple[bool, list[KeyValue]]:
+        """Return whether the records start at the beginning of the topic, and the records."""
+        ...
+
+    def close(self) -> None:
+        """Release the connection."""
+        ...
+
+
 class StoreFollower:
     """A background thread that feeds the records of a topic to a store.
 
     While Kafka is unavailable, the store keeps its contents and its `read_error` is set.
     """
 
-    def __init__(self, config: Config, topic: str, store: TopicStore) -> None:
+    def __init__(
+        self, config: Config, topic: str, store: TopicStore, reader: TopicReader | None = None
+    ) -> None:
+        """Create a follower that does nothing until `start`.
+
+        Args:
+            config: Configuration with the edge Kafka cluster.
+            topic: Topic to follow.
+            store: Store that receives the records.
+            reader: Reads the topic; by default from the edge cluster.
+        """
         self._topic = topic
         self._store = store
-        self._follower = TopicFollower(config.kafka.edge, topic, cluster_name="edge")
+        self._follower = reader or TopicFollower(config.kafka.edge, topic, cluster_name="edge")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
 

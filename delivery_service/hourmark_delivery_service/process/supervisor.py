@@ -44,7 +44,7 @@ HANGS_S: Final = 60.0
 _POLL_S: Final = 0.1
 _PAUSE_S_MAX: Final = 30.0
 _LIVES_S: Final = 10.0  # a worker that lived for so long is started again at once
-_REPLACED_S: Final = 30.0  # a new worker that does not serve by then does not replace any
+SERVES_S: Final = 30.0  # a new worker that does not serve by then does not replace any
 
 WorkerMain = Callable[
     [Config, socket.socket, Path, int], None
@@ -82,7 +82,19 @@ class WorkerSupervisor:
         status_table: WorkerStatusTable,
         clock: Clock,
         worker_main: WorkerMain,
+        serves_s: float = SERVES_S,
     ) -> None:
+        """Create a supervisor without workers; `check_workers` starts them.
+
+        Args:
+            config: Configuration of the service.
+            listener: Listening socket that the workers share.
+            status_table: Table in shared memory where the workers publish their status.
+            clock: Source of the monotonic time.
+            worker_main: Main function of a worker.
+            serves_s: Seconds within which a new worker must serve before `replace` gives up.
+        """
+        self._serves_s = serves_s
         self._config = config
         self._listener = listener
         self._claims = status_table
@@ -127,7 +139,7 @@ class WorkerSupervisor:
         Each old worker drains once its replacement serves requests.
 
         Raises:
-            TimeoutError: If a new worker does not serve within 30 seconds. The remaining old
+            TimeoutError: If a new worker does not serve within `serves_s` seconds. The remaining old
                 workers keep running, with the old configuration.
         """
         before, self._config = self._config, config
@@ -144,7 +156,7 @@ class WorkerSupervisor:
             self._end(old)
 
     async def _until_it_serves(self, child: _Child) -> None:
-        async with asyncio.timeout(_REPLACED_S):
+        async with asyncio.timeout(self._serves_s):
             while not child.heartbeats:
                 if child not in self._children:
                     raise TimeoutError
@@ -298,7 +310,7 @@ async def _reload(
             _LOG.error(
                 "SIGHUP: a new worker did not serve within %.0f s; the others stay as "
                 "they are, see its log",
-                _REPLACED_S,
+                SERVES_S,
             )
         else:
             _LOG.info(

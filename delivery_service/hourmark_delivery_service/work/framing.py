@@ -21,7 +21,7 @@ from hourmark.records import audit, host_reports
 
 _LOG = logging.getLogger(__name__)
 
-_PAUSE_MAX_S: Final = 10.0
+PAUSE_MAX_S: Final = 10.0
 
 
 class SchemaIdLookup(Protocol):
@@ -70,10 +70,11 @@ async def find_framing(
     blank_counting: Set[bool],
     types_by_schema_id: Callable[[], Mapping[int, str]],
     on_error: Callable[[str], None],
+    pause_max_s: float = PAUSE_MAX_S,
 ) -> Framing:
     """Look up the schema ids of audit records and host reports, retrying until all are found.
 
-    Retries after 0.5 to 10 seconds while the registry is unavailable or lacks a schema.
+    Retries after 0.5 to `pause_max_s` seconds while the registry is unavailable or lacks a schema.
 
     Args:
         registry: Schema registry to query.
@@ -82,6 +83,7 @@ async def find_framing(
         types_by_schema_id: Returns the event type of each schema id in use. An id that is used by
             an event type is rejected, because the registry must have been recreated.
         on_error: Called with the reason before each retry.
+        pause_max_s: Longest pause between two attempts, in seconds.
     """
     pause_s = 0.5
     while True:
@@ -91,7 +93,7 @@ async def find_framing(
             _LOG.warning("the schema ids of audit records and reports are not known yet: %s", error)
             on_error(f": {error}")
         await asyncio.sleep(pause_s)
-        pause_s = min(pause_s * 2, _PAUSE_MAX_S)
+        pause_s = min(pause_s * 2, pause_max_s)
 
 
 def _find(registry: SchemaIdLookup, needed: Set[bool], taken: Mapping[int, str]) -> Framing:

@@ -1,7 +1,7 @@
 """Finds which event ids closed buckets contain, to detect late duplicates; exact at any lateness.
 
 A bucket's containers are the truth if their digests match the manifest. An index, one file of ids
-per write task, is an exact cache of them. Its format: blocks of at most `_ROWS_IN_BLOCK` ids of one
+per write task, is an exact cache of them. Its format: blocks of at most `ROWS_IN_BLOCK` ids of one
 bucket, ascending, 16 bytes each; a table with the bucket, number of rows, first id, last id and
 digest of each block; 8 bytes with the number of blocks. The file's name ends in the digest of table
 and number (`<stem>-<digest>.ids`), so corruption is detected. If a bucket's index is incomplete or
@@ -37,7 +37,7 @@ from hourmark_etl.ledger.closed import ClosedBucket, IdRun
 from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, StorageError
 
-_ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
+ROWS_IN_BLOCK: Final = 65_536  # 1 MiB of ids, the smallest read
 _BLOCK: Final = np.dtype(
     [("bucket", "S16"), ("rows", "<i8"), ("first", "S16"), ("last", "S16"), ("digest", "V16")]
 )
@@ -94,13 +94,19 @@ def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Boo
 class IndexWriter:
     """Writes an index file with the event ids of the buckets that one task has written.
 
+    Args:
+        file: File to write to.
+        path: Path of the file.
+        rows_in_block: Maximum number of ids in a block. Readers take it from the table of blocks.
+
     Attributes:
         path: Path of the file.
         digest: Hex digest that the file's final name must end in; empty until `finish`.
     """
 
-    def __init__(self, file: BinaryIO, path: str) -> None:
+    def __init__(self, file: BinaryIO, path: str, rows_in_block: int = ROWS_IN_BLOCK) -> None:
         self.path, self.digest = path, ""
+        self._rows_in_block = rows_in_block
         self._file = file
         self._blocks: list[tuple[bytes, int, bytes, bytes, bytes]] = []
         self._rows = 0
@@ -117,8 +123,8 @@ class IndexWriter:
             The index's row of the first id.
         """
         first = self._rows
-        for start in range(0, len(ids), _ROWS_IN_BLOCK):
-            block = ids[start : start + _ROWS_IN_BLOCK]
+        for start in range(0, len(ids), self._rows_in_block):
+            block = ids[start : start + self._rows_in_block]
             content = block.tobytes()
             self._file.write(content)
             self._blocks.append(

@@ -64,9 +64,29 @@ class Database:
     a ledger are serialized.
     """
 
-    def __init__(self, url: str, *, may_migrate: bool = True) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        may_migrate: bool = True,
+        compiled_cache: dict[Any, Any] | None = None,
+    ) -> None:
+        """Connect to a ledger.
+
+        Args:
+            url: SQLAlchemy URL of the database.
+            may_migrate: Whether an older ledger is migrated instead of refused.
+            compiled_cache: Cache of compiled statements that several `Database` objects share; each
+                has its own by default.
+        """
         self._url = url
-        self._changing, self._reading = open_engine(url)
+        engines = open_engine(url)
+        if compiled_cache is not None:
+            engines = (
+                engines[0].execution_options(compiled_cache=compiled_cache),
+                engines[1].execution_options(compiled_cache=compiled_cache),
+            )
+        self._changing, self._reading = engines
         try:
             with translate_database_errors(self._url):
                 self._begin_ledger(may_migrate=may_migrate)

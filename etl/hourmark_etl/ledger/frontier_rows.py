@@ -9,16 +9,18 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from pydantic import TypeAdapter
 from sqlalchemy import Connection, Insert, insert, select
 
 from hourmark.errors import UsageError
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import EventType, Source
+from hourmark.rules.revision import Rules
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
-from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState
+from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets, HourState, Seal
 
 BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 
@@ -140,6 +142,27 @@ def decode_offsets(first: int, further: str | None) -> AuditOffsets:
     )
 
 
+_SEALS: Final = TypeAdapter(tuple[Seal, ...])
+
+
+def encode_seals(seals: Iterable[Seal]) -> str:
+    """Return the seals of a type's next hours as JSON, as the ledger stores them.
+
+    Args:
+        seals: Seals of consecutive hours, that of the frontier's hour first.
+    """
+    return _SEALS.dump_json(tuple(seals)).decode()
+
+
+def decode_seals(text: str) -> tuple[Seal, ...]:
+    """Return the seals that `encode_seals` encoded.
+
+    Raises:
+        ValueError: The text is not JSON of seals.
+    """
+    return _SEALS.validate_json(text)
+
+
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
     """Check that the configured bucket length matches the ledger's, if that is fixed already.
 
@@ -178,3 +201,20 @@ def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}
     return {s.name for s in sources if event_type in s.types or event_type == s.catch_all}
+
+
+def sources_ever_carrying(event_type: str, revisions: Iterable[Rules]) -> set[str]:
+    """Return the names of the sources whose lines could become events of a type in any revision.
+
+    Former sources are included because their hosts are not known to have left.
+
+    Args:
+        event_type: Event type.
+        revisions: Rules revisions; those without the type count for nothing.
+    """
+    return {
+        source
+        for rules in revisions
+        if event_type in rules.types
+        for source in sources_carrying(event_type, rules.sources.values())
+    }

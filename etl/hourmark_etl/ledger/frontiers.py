@@ -19,10 +19,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from pydantic import TypeAdapter
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, select, update
 
 from hourmark.records.hours import Hour
@@ -33,7 +32,12 @@ from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, with_digest
-from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_settled_offsets
+from hourmark_etl.ledger.frontier_rows import (
+    decode_offsets,
+    decode_seals,
+    encode_seals,
+    encode_settled_offsets,
+)
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, put_gaps, replace_topic_checks
 from hourmark_etl.ledger.set_aside import assign_set_aside_to_buckets
 from hourmark_etl.model import (
@@ -49,7 +53,6 @@ from hourmark_etl.model import (
 )
 
 _ROWS: Final = tables.frontiers
-_SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +118,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
             seal=None,
             alarm=(str(damaged),),
         )
-    seals = _SEALS.validate_json(row["seal"]) if row["seal"] else ()
+    seals = decode_seals(row["seal"]) if row["seal"] else ()
     return Frontier(
         event_type=row["type"],
         first_hour=Hour(row["first_hour"], bucket_seconds),
@@ -258,7 +261,7 @@ def seal(
     """
     with database.transaction(lease) as connection:
         moved = [
-            (f, HourState.SEALED, {"seal": _seals_json(chains[f.event_type]), "alarm": None})
+            (f, HourState.SEALED, {"seal": encode_seals(chains[f.event_type]), "alarm": None})
             for f in frozen
         ]
         _move_all(connection, HourState.FROZEN, moved)
@@ -294,7 +297,7 @@ def force_sealed(
         _move_all(
             connection,
             HourState.SEALED,
-            [(frontier, HourState.SEALED, {"seal": _seals_json(seals)})],
+            [(frontier, HourState.SEALED, {"seal": encode_seals(seals)})],
         )
         unaudited = tables.unaudited.c
         connection.execute(
@@ -335,7 +338,7 @@ def leave_out_rows(
         _move_all(
             connection,
             HourState.SEALED,
-            [(frontier, HourState.SEALED, {"seal": _seals_json((seal, *frontier.later_seals))})],
+            [(frontier, HourState.SEALED, {"seal": encode_seals((seal, *frontier.later_seals))})],
         )
         _forget_unaudited(connection, frontier.event_type, frontier.hour.start_s)
 
@@ -429,16 +432,12 @@ def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour
 
 def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     assert closed.seal is not None
-    left = _seals_json(closed.later_seals) if closed.later_seals else None
+    left = encode_seals(closed.later_seals) if closed.later_seals else None
     return HourState.SEALED if left else HourState.OPEN, {
         "hour": closed.hour.end_s,
         "seal": left,
         **encode_settled_offsets(closed.seal.audit_next),
     }
-
-
-def _seals_json(seals: Iterable[Seal]) -> str:
-    return _SEALS.dump_json(tuple(seals)).decode()
 
 
 def closed_types(database: Database) -> set[str]:

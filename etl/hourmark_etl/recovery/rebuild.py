@@ -35,7 +35,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.closed import put_runs, unaudited_row
 from hourmark_etl.ledger.database import Database, replace_rows
-from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, insert_frontier, sources_carrying
+from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, insert_frontier, sources_ever_carrying
 from hourmark_etl.ledger.rules import merge_rules
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets, HourState
@@ -229,17 +229,10 @@ class _Rebuild:
         ][0]
 
     def _declared_sources(self, event_type: str) -> tuple[set[str], str]:
-        """Return all sources that ever delivered the type, and its most recently declared shard.
-
-        Former sources are included because their hosts are not known to have left.
-        """
+        """Return all sources that ever delivered the type, and its most recently declared shard."""
         knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
         if knowing:
-            sources = {
-                source
-                for r in knowing
-                for source in sources_carrying(event_type, r.sources.values())
-            }
+            sources = sources_ever_carrying(event_type, knowing)
             return sources, knowing[-1].types[event_type].declaration.shard
         self.done.notes.append(
             f"type {event_type}: no rules revision declares it; it waits for no source"

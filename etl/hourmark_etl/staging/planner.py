@@ -91,14 +91,21 @@ class StreamReader(DataSourceStreamReader):
         shard: Name of the shard.
         ledger: UUID of the ledger.
         attempts_max: How often Spark attempts a task.
+        planner: Plans the batches; by default, one is created for the first batch.
     """
 
     def __init__(
-        self, config: Config, lease: Lease, shard: str, ledger: str, attempts_max: int = 1
+        self,
+        config: Config,
+        lease: Lease,
+        shard: str,
+        ledger: str,
+        attempts_max: int = 1,
+        planner: Planner | None = None,
     ) -> None:
         self._config, self._lease, self._shard, self._ledger = config, lease, shard, ledger
         self._attempts_max = attempts_max
-        self._planner: Planner | None = None
+        self._planner = planner
         self._last = PlannedBatch("", ()).to_json()
         self._failure: TaskFailure | None = None  # of the last plan
 

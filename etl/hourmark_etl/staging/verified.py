@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 
 SUFFIX: Final = ".parquet"
 SMALL_FILE_BYTES: Final = 4 << 20  # fetched whole
-_TAIL_BYTES: Final = 64 << 10  # of a larger file: most footers
-_GAP_BYTES_MAX: Final = 64 << 10  # between chunks that are fetched together
+TAIL_BYTES: Final = 64 << 10  # of a larger file: most footers
+GAP_BYTES_MAX: Final = 64 << 10  # between chunks that are fetched together
 _DIGEST_BYTES: Final = 16
 _END_BYTES: Final = 8  # the footer's length and Parquet's magic number
 _DICTIONARY: Final = (
@@ -90,12 +90,24 @@ class VerifiedFile:
     The constructor and all reads raise one of the exceptions in `DAMAGE` if the file, or the part
     that is read, differs from what was written.
 
+    Args:
+        file: The open file.
+        path: Its path, whose name ends in the digest of the footer.
+        tail_bytes: Size of the first read of a file that is not fetched whole.
+        gap_bytes_max: Maximum distance of chunks that are fetched together.
+
     Attributes:
         metadata: Parquet metadata from the footer.
     """
 
-    def __init__(self, file: BinaryIO, path: str) -> None:
-        self._file = file
+    def __init__(
+        self,
+        file: BinaryIO,
+        path: str,
+        tail_bytes: int = TAIL_BYTES,
+        gap_bytes_max: int = GAP_BYTES_MAX,
+    ) -> None:
+        self._file, self._gap_bytes_max = file, gap_bytes_max
         size = file.seek(0, io.SEEK_END)
         if size < _END_BYTES:
             raise EOFError(f"it has {size} bytes")
@@ -105,7 +117,7 @@ class VerifiedFile:
             start = _footer_start(self._content, size)
         else:
             self._content = mmap.mmap(-1, size)  # pages that nothing is written to take no memory
-            tail = max(0, size - _TAIL_BYTES)
+            tail = max(0, size - tail_bytes)
             self._fill(tail, size)
             start = _footer_start(self._content, size)
             if start < tail:
@@ -142,7 +154,7 @@ class VerifiedFile:
         wanted = [names.index(name) for name in columns]
         chunks = list(_chunks(self.metadata, groups, wanted))
         if isinstance(self._content, mmap.mmap):
-            for start, end in _together(chunks):
+            for start, end in _together(chunks, self._gap_bytes_max):
                 self._fill(start, end)
         digests = self.metadata.metadata[_DIGESTS]
         places = [g * len(names) + i for g in groups for i in wanted]
@@ -186,10 +198,10 @@ def _chunks(
             )
 
 
-def _together(chunks: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
+def _together(chunks: Collection[tuple[int, int]], gap_bytes_max: int) -> list[tuple[int, int]]:
     ranges: list[tuple[int, int]] = []
     for at, size in sorted(chunks):
-        if ranges and at - ranges[-1][1] <= _GAP_BYTES_MAX:
+        if ranges and at - ranges[-1][1] <= gap_bytes_max:
             ranges[-1] = ranges[-1][0], at + size
         else:
             ranges.append((at, at + size))

@@ -27,6 +27,7 @@ from hourmark_etl.storage.interface import Storage, StorageEntry
 from hourmark_etl.storage.paths import check_path, parent_folder, scratch_path
 from hourmark_etl.storage.webhdfs_files import UPLOAD_BUFFER_BYTES, WINDOW_BYTES, Download, Upload
 from hourmark_etl.storage.webhdfs_http import (
+    RETRY_PAUSES_S,
     OutcomeUnknown,
     WebHdfsResponse,
     WebHdfsTarget,
@@ -71,6 +72,7 @@ class WebHdfs(Storage):
         http: `http://host:port` of the NameNode.
         user: HDFS user name of all requests.
         replication: Number of replicas of each new file.
+        retry_pauses_s: Pause before each retry of a request without an answer, in seconds.
     """
 
     namenode: str  # hdfs://host:port, used by Spark's JVM
@@ -78,6 +80,7 @@ class WebHdfs(Storage):
     http: str  # http://host:port of the NameNode
     user: str
     replication: int
+    retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     @contextmanager
     def create(self, path: str, *, unpublished: bool = False) -> Iterator[BinaryIO]:
@@ -222,5 +225,10 @@ class WebHdfs(Storage):
         check_path(path, root_allowed=root_allowed)
         file = f"{self.root}/{path}".rstrip("/") or "/"
         return WebHdfsTarget(
-            http=self.http, file=file, user=self.user, path=path, url=self.url(path)
+            http=self.http,
+            file=file,
+            user=self.user,
+            path=path,
+            url=self.url(path),
+            retry_pauses_s=self.retry_pauses_s,
         )

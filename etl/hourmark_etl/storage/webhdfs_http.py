@@ -16,7 +16,7 @@ import http.client
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple, TypeVar, cast
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -38,7 +38,7 @@ TIMEOUT_S: Final = (
 )  # to connect; between bytes: a NameNode pauses for seconds in collections, not for a minute
 # The first for a kept connection that the server has closed; the others ride out a failover's first
 # seconds.
-_RETRY_PAUSES_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
+RETRY_PAUSES_S: Final = (0.0, 0.2, 0.5, 1.0, 2.0)
 _MESSAGE_CHARACTERS_MAX: Final = 500
 
 _EXCEPTIONS: Final[Mapping[str, type[StorageError]]] = {
@@ -86,6 +86,7 @@ class WebHdfsTarget:
         user: HDFS user name.
         path: Path relative to the storage root.
         url: `hdfs://…` URL of the file.
+        retry_pauses_s: Pause before each retry, in seconds.
     """
 
     http: str  # http://host:port of the NameNode
@@ -93,6 +94,7 @@ class WebHdfsTarget:
     user: str
     path: str  # below the root
     url: str  # hdfs://…
+    retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
         """Return the exception to raise if a server's response is missing or invalid.
@@ -166,7 +168,7 @@ def request_json(
                 target.http, f"to {operation} it said {answer.content[:100]!r}"
             ) from error
 
-    return with_retries(once)
+    return with_retries(once, target.retry_pauses_s)
 
 
 def send_once(
@@ -231,18 +233,20 @@ def run_on_datanode(
             excluded["excludedatanodes"] = address.hostname or ""
             raise
 
-    return with_retries(once)
+    return with_retries(once, target.retry_pauses_s)
 
 
-def with_retries(action: Callable[[], T]) -> T:
-    """Call a function and return its result, with up to 5 retries if it raises `OutcomeUnknown`.
+def with_retries(action: Callable[[], T], pauses_s: Iterable[float]) -> T:
+    """Call a function and return its result, with retries if it raises `OutcomeUnknown`.
 
-    There is a pause of 0 to 2 seconds before each retry.
+    Args:
+        action: The function.
+        pauses_s: Pause before each retry, in seconds; the number of pauses limits the retries.
 
     Raises:
         OutcomeUnknown: The last retry raised it.
     """
-    for pause_s in _RETRY_PAUSES_S:
+    for pause_s in pauses_s:
         try:
             return action()
         except OutcomeUnknown:

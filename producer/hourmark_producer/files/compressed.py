@@ -210,21 +210,26 @@ def _end_of_frame(descriptor: int, at: int, size: int) -> int:
     return at + checksum_size
 
 
-_KNOWN_MAX: Final = 256
+UNFINISHED_FILES_MAX: Final = 256
 
 
 class UnfinishedFiles:
-    """Record of how long compressed files without an end have not changed. Thread-safe."""
+    """Record of how long compressed files without an end have not changed. Thread-safe.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    Args:
+        clock: Clock of this host.
+        files_max: Number of files that are remembered.
+    """
+
+    def __init__(self, clock: Clock, files_max: int = UNFINISHED_FILES_MAX) -> None:
+        self._clock, self._files_max = clock, files_max
         self._known: dict[tuple[int, int], tuple[tuple[int, int], float]] = {}
 
     def unchanged_s(self, status: os.stat_result) -> float:
         """Return for how many seconds a file has had its current size and modification time.
 
         The time is measured from the first call with this size and time: the first call for a file
-        returns 0. Files are identified by device and inode; the latest 256 are remembered.
+        returns 0. Files are identified by device and inode; the latest `files_max` are remembered.
         """
         now_s, key, stamp = (
             self._clock.monotonic_s(),
@@ -234,6 +239,6 @@ class UnfinishedFiles:
         before, since_s = self._known.pop(key, (stamp, now_s))
         since_s = since_s if before == stamp else now_s
         self._known[key] = stamp, since_s
-        for oldest in list(self._known)[:-_KNOWN_MAX]:
+        for oldest in list(self._known)[: -self._files_max]:
             self._known.pop(oldest, None)
         return now_s - since_s

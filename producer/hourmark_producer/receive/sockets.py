@@ -277,7 +277,7 @@ def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str
 _DATAGRAM_BYTES_MAX: Final = 1 << 16
 _A_ROUND: Final = 1000  # datagrams
 _SO_MEMINFO: Final = 55  # asm-generic/socket.h; Python has no name for it
-_DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # requested; the system limits it to net.core.rmem_max
+DATAGRAM_KERNEL_BYTES: Final = 8 << 20  # requested; the system limits it to net.core.rmem_max
 _MEMINFO: Final = struct.Struct(
     "=32xI"
 )  # linux/sock_diag.h: SK_MEMINFO_DROPS is the ninth of its numbers
@@ -289,6 +289,7 @@ class SyslogDatagramInput:
     Args:
         address: Host and port to listen on.
         message_bytes_max: Maximum length of a message; longer ones are counted as lost.
+        kernel_bytes: Receive buffer to request from the kernel.
     """
 
     loses_while_stopped = True
@@ -296,14 +297,20 @@ class SyslogDatagramInput:
     has_end = False
     is_resumable = False
 
-    def __init__(self, address: tuple[str, int], message_bytes_max: int) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        message_bytes_max: int,
+        kernel_bytes: int = DATAGRAM_KERNEL_BYTES,
+    ) -> None:
         self._bind_address, self._message_bytes_max = address, message_bytes_max
+        self._kernel_bytes = kernel_bytes
         self._dropped = 0  # by the kernel, since the socket was opened
 
     def open(self, receiver: SourceReceiver) -> None:
         self._receiver = receiver
         self._socket = open_listener(self._bind_address, socket.SOCK_DGRAM, receiver.source)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _DATAGRAM_KERNEL_BYTES)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._kernel_bytes)
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         receiver.watch(self._socket.fileno(), ReadCallback(self._read, while_paused=True))
         _LOG.info(

@@ -41,22 +41,23 @@ from hourmark_producer.files.fingerprints import ANCHOR_BYTES, are_lines_equal
 from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
 
-_BLOCK_BYTES: Final = 1 << 20
+BLOCK_BYTES: Final = 1 << 20
 
 
 class _Content(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-def find_line_offset(content: _Content, line: int) -> int | None:
+def find_line_offset(content: _Content, line: int, block_bytes: int = BLOCK_BYTES) -> int | None:
     """Return the offset at which a line begins, or None if the file has no such line.
 
     Args:
         content: Reads the file from its start.
         line: Number of the line, from 1.
+        block_bytes: Number of bytes to read at a time.
     """
     left, at = line - 1, 0
-    while block := content.read(_BLOCK_BYTES):
+    while block := content.read(block_bytes):
         count = block.count(b"\n")
         if left <= count:
             begin = 0

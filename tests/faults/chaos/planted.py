@@ -9,13 +9,11 @@ seen. A checker that does not object is a violation itself.
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import hashlib
 import io
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -36,55 +34,17 @@ from tests.faults.chaos.checkers import (
 from tests.faults.chaos.evidence import Evidence
 from tests.faults.chaos.flows import Flow
 from tests.faults.chaos.losses import destroyed
+from tests.faults.chaos.sampling import CachedHdfs, smallest_sample
 
 from hourmark.avro.framing import unix_ms
 from hourmark_verify.judge.buckets import StoredBucket, closed_buckets
 from hourmark_verify.judge.expectations import ApiEvent, Expectations
-from hourmark_verify.judge.webhdfs import DownloadedFile, HdfsEntry, WebHdfsReader, hdfs_path
+from hourmark_verify.judge.webhdfs import hdfs_path
 
 Planting = Callable[[Evidence], AbstractContextManager[Evidence]]
-_NUMBER: Final = re.compile(
+NUMBER: Final = re.compile(
     rb'"number": [0-9]*([0-9])'
 )  # its last digit: where the first becomes a zero, it is no number
-
-
-class _Reading(WebHdfsReader):
-    """Reads as the other does, each folder and file once, but for some files, which hold something
-    else.
-
-    The driver has ended, so nothing changes while all is judged again and again. `only`: of one
-    folder, these entries alone.
-    """
-
-    def __init__(
-        self,
-        hdfs: WebHdfsReader,
-        instead: Mapping[str, bytes] | None = None,
-        only: tuple[str, Collection[str]] | None = None,
-    ) -> None:
-        self._hdfs, self._only = hdfs, only
-        self._lists: dict[str, list[HdfsEntry]] = {}
-        self._contents = dict(instead or {})
-
-    def close(self) -> None:
-        """Nothing: the other is closed by who opened it."""
-
-    def list(self, folder: str) -> list[HdfsEntry]:
-        if folder not in self._lists:
-            entries = self._hdfs.list(folder)
-            if self._only is not None and folder == self._only[0]:
-                entries = [entry for entry in entries if entry.name in self._only[1]]
-            self._lists[folder] = entries
-        return self._lists[folder]
-
-    def open(self, file: str) -> DownloadedFile:
-        if file not in self._contents:
-            with self._hdfs.open(file).content as opened:
-                self._contents[file] = opened.read()
-        content = self._contents[file]
-        return DownloadedFile(
-            io.BytesIO(content), len(content), hashlib.blake2b(content, digest_size=16).hexdigest()
-        )
 
 
 @contextlib.contextmanager
@@ -106,11 +66,13 @@ def an_event_that_never_came(evidence: Evidence) -> AbstractContextManager[Evide
 
 
 @contextlib.contextmanager
-def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
+def a_line_with_another_byte(
+    evidence: Evidence, number: re.Pattern[bytes] = NUMBER
+) -> Iterator[Evidence]:
     """In the middle of a source file, for as long as it is judged.
 
     Its event is altered; or, where the file is the copy of one that was truncated, lost there, and
-    an event of no file.
+    an event of no file. `number` finds the byte that is changed, as its first group.
     """
     path = Path(
         max(
@@ -119,7 +81,7 @@ def a_line_with_another_byte(evidence: Evidence) -> Iterator[Evidence]:
         )
     )
     with path.open("r+b") as file:
-        found = _NUMBER.search(path.read_bytes(), path.stat().st_size // 2)
+        found = number.search(path.read_bytes(), path.stat().st_size // 2)
         assert found is not None, f"no number in the second half of {path}"
         at = found.start(1)
         file.seek(at)
@@ -160,7 +122,7 @@ def a_flipped_bit_in_a_bucket(evidence: Evidence) -> Iterator[Evidence]:
     path = f"{hdfs_path(evidence.told.root)}/{bucket.path}/{bucket.marker.files[0].name}"
     content = bytearray(_bytes(evidence, path))
     content[len(content) // 2] ^= 1
-    yield replace(evidence, hdfs=_Reading(evidence.hdfs, {path: bytes(content)}))
+    yield replace(evidence, hdfs=CachedHdfs(evidence.hdfs, {path: bytes(content)}))
 
 
 @contextlib.contextmanager
@@ -181,7 +143,7 @@ def _container(evidence: Evidence, change: Callable[[list[Any]], list[Any]]) -> 
     said["events"] += more
     said["software"] = said["software"].split(" blake2b=")[0][:40]
     instead = {path: content, marker: json.dumps(said).encode()}
-    yield replace(evidence, hdfs=_Reading(evidence.hdfs, instead))
+    yield replace(evidence, hdfs=CachedHdfs(evidence.hdfs, instead))
 
 
 def an_event_twice_in_a_bucket(evidence: Evidence) -> AbstractContextManager[Evidence]:
@@ -304,56 +266,26 @@ PLANTED: Final[Mapping[Planting, tuple[Checker, tuple[str, ...], int | None]]] =
 _OF_POSTS: Final = (an_event_that_nobody_posted, an_event_that_never_came)
 
 
-def overlooked(evidence: Evidence) -> dict[str, bool]:
+def overlooked(evidence: Evidence, number: re.Pattern[bytes] = NUMBER) -> dict[str, bool]:
     """By planted fault, whether its checker counted no more than it does without it, or not as many
     as were planted.
 
-    What nobody posted cannot be planted.
+    What nobody posted cannot be planted. `number`: what to change in a line.
     """
     found = {}
-    evidence = _sample(evidence)
+    evidence = smallest_sample(evidence)
     before = check(evidence)
     for plant, (checker, kinds, count) in PLANTED.items():
         if plant in _OF_POSTS and not evidence.told.api:
             continue
         findings = Findings()
-        with plant(evidence) as changed:
+        planted = (
+            a_line_with_another_byte(evidence, number)
+            if plant is a_line_with_another_byte
+            else plant(evidence)
+        )
+        with planted as changed:
             checker(changed, findings)
         more = [findings[kind] - before.get(kind, 0) for kind in kinds]
         found[plant.__name__] = max(more) != count if count is not None else max(more) <= 0
     return found
-
-
-def _sample(evidence: Evidence) -> Evidence:
-    """What is judged again and again: of all sources the smallest, with the types that it may
-    carry, and those of the API.
-    """
-    told, root = evidence.told, hdfs_path(evidence.told.root)
-    if len({file.source for file in told.files}) < 2 or told.written is None:
-        return replace(evidence, hdfs=_Reading(evidence.hdfs))
-    bytes_of = Counter[str | None]()
-    for file in told.files:
-        bytes_of[file.source] += sum(
-            of.bytes for of in told.written if fnmatch.fnmatch(of.path, file.path)
-        )
-    smallest = min(bytes_of, key=bytes_of.__getitem__)
-    files = [file for file in told.files if file.source == smallest]
-    written = [
-        of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)
-    ]
-    types = {*evidence.api_types}.union(*(file.types_carried(told.types) for file in files))
-    changed = {
-        "files": files,
-        "written": written,
-        "destroyed": [row for row in told.destroyed if row.type in types],
-    }
-    return replace(
-        evidence,
-        told=told.model_copy(update=changed),
-        hdfs=_Reading(evidence.hdfs, only=(root, types)),
-        kept={
-            path: entries
-            for path, entries in evidence.kept.items()
-            if path.partition("/")[0] in types
-        },
-    )

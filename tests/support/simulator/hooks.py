@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy import Connection
 
+from hourmark.config.loading import Config
 from hourmark_etl.ledger.database import Database, Lease
 
 T = TypeVar("T")
@@ -54,13 +55,12 @@ class FaultPoints:
                 self._closed.inside = False
 
 
-_COMPILED: dict[object, object] = {}
+_COMPILED: dict[Any, Any] = {}
 
 
-def share_compiled(database: Database) -> None:
-    """Statements are compiled once for all histories, not once for each ledger."""
-    database._changing = database._changing.execution_options(compiled_cache=_COMPILED)
-    database._reading = database._reading.execution_options(compiled_cache=_COMPILED)
+def open_ledger(config: Config) -> Database:
+    """A ledger; statements are compiled once for all histories, not once for each of them."""
+    return Database(config.etl.ledger, compiled_cache=_COMPILED)
 
 
 class PointedDatabase(Database):
@@ -69,17 +69,26 @@ class PointedDatabase(Database):
     """
 
     def __init__(self, ledger: Database, points: FaultPoints) -> None:
-        self._url, self._changing, self._reading = ledger._url, ledger._changing, ledger._reading
-        self._points = points
+        self._ledger, self._points = ledger, points
 
     def close(self) -> None:
         """`ledger` closes them."""
+
+    def acquire(self, name: str) -> Lease:
+        """See `Database`."""
+        return self._ledger.acquire(name)
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """See `Database`."""
+        with self._ledger.reading() as connection:
+            yield connection
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
         """See `Database`."""
         self._points.reach()
-        with super().transaction(lease) as connection:
+        with self._ledger.transaction(lease) as connection:
             yield connection
         self._points.reach()
 

@@ -320,7 +320,8 @@ class Judge:
     def _promised_by(self, sent: Range, value: bytes) -> tuple[Event, ...]:
         other = (
             sent.otherwise
-            and framing_header(1) + self._producers._audit(sent, sent.otherwise).encode() == value
+            and framing_header(1) + self._producers.audit_record(sent, sent.otherwise).encode()
+            == value
         )
         return sent.otherwise if other else sent.events
 

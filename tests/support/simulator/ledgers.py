@@ -9,7 +9,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.simulator.hooks import share_compiled
+from tests.support.simulator.hooks import open_ledger
 from tests.support.simulator.losses import Place
 from tests.support.simulator.truth import FIRST_HOUR, config_of
 
@@ -62,7 +62,7 @@ class LedgerFaults:
         world.damages.bring_back_markers()
         older = self._beside()
         shutil.copy(self._backup, older)
-        database = Database(config_of(older).etl.ledger)
+        database = open_ledger(config_of(older))
         try:
             check_older_copy(world.storage, database, FIRST_HOUR.length_s)
         except ForeignLedger:
@@ -84,7 +84,6 @@ class LedgerFaults:
             config_of(older, *world.further),
             database,
         )
-        share_compiled(database)
         world.pipeline.database, world.pipeline.config = database, world.config
         losses.go_back(self._staged)
         world.pipeline.consumer = database.acquire("consumer:default")

@@ -286,7 +286,7 @@ class Pipeline:
 
     def look(self) -> None:
         """A micro-batch, that finds nothing to stage."""
-        self._stage({}, 1.0)
+        self.stage_until({}, 1.0)
 
     def stage(self, draw: int) -> None:
         """A micro-batch of some of every partition; the driver may be killed before or after the
@@ -297,11 +297,11 @@ class Pipeline:
         for p, start in self.positions().items():
             end = max(start.next_offset, len(self.central.logs[p].records))
             ends[p] = r.choice((start.next_offset, r.randint(start.next_offset, end), end))
-        self._stage(ends, r.random())
+        self.stage_until(ends, r.random())
 
     def stage_all(self, _: int) -> None:
         """A micro-batch of all there is."""
-        self._stage({p: len(self.central.logs[p].records) for p in self.positions()}, 1.0)
+        self.stage_until({p: len(self.central.logs[p].records) for p in self.positions()}, 1.0)
 
     def positions(self) -> dict[Partition, StagingPosition]:
         """Where staging goes on."""
@@ -309,7 +309,7 @@ class Pipeline:
             Partition(p.topic, p.partition): p for p in batches.positions(self.database, CLUSTER)
         }
 
-    def _stage(self, ends: dict[Partition, int], fate: float) -> None:
+    def stage_until(self, ends: dict[Partition, int], fate: float) -> None:
         logs, starts = self.central.logs, self.positions()
         if any(logs[p].start > s.next_offset for p, s in starts.items()):
             self.losses.pass_over(starts)

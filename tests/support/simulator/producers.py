@@ -102,7 +102,7 @@ class Producers:
     def append_junk(self, event_type: str, key: bytes, value: bytes, partition: int = 0) -> None:
         """A record that no delivery service writes."""
         self.junk.add((key, value))
-        self._append(Partition(events_topic(event_type), partition), key, value)
+        self.append_record(Partition(events_topic(event_type), partition), key, value)
         self.seen[OUTSIDERS] += 1
 
     def cut_range(self, draw: int) -> None:
@@ -120,10 +120,10 @@ class Producers:
             late_ms = 0 if r.random() < 0.8 else r.randint(1, 4) * 3_600_000
             time_ms = max(FIRST_HOUR.start_s * 1000, self.clock.now_ms() - late_ms)
             self.lines += 1
-            events.append(self._event(self.lines, host.number, event_type, time_ms))
-        self._take(host.number, tuple(events))
+            events.append(self.new_event(self.lines, host.number, event_type, time_ms))
+        self.add_range(host.number, tuple(events))
         if len(self.ranges) % 7 == 0:
-            self._take(host.number, ())  # of nothing but blank lines
+            self.add_range(host.number, ())  # of nothing but blank lines
             self.seen["range of blank lines"] += 1
 
     def send(self, draw: int) -> None:
@@ -156,7 +156,7 @@ class Producers:
 
     def append_row(self, sent: Range, e: Event, partition: int = 0) -> None:
         """The record of one event of a range."""
-        self._append(
+        self.append_record(
             Partition(events_topic(e.event_type), partition),
             RecordKey(e.id, sent.id).encode(),
             e.value,
@@ -165,10 +165,10 @@ class Producers:
 
     def promise(self, sent: Range, reading: tuple[Event, ...]) -> None:
         """The audit record of a range, as it was read."""
-        self._append(
+        self.append_record(
             Partition(AUDIT, 0),
             bytes(sent.id),
-            framing_header(1) + self._audit(sent, reading).encode(),
+            framing_header(1) + self.audit_record(sent, reading).encode(),
         )
         sent.recorded.add(reading)
 
@@ -231,11 +231,13 @@ class Producers:
         )
         if how in ("hour", "moment") and in_an_hour:
             return (
-                self._event(-2 * first.line, of.host, first.event_type, time_ms, place=first.line),
+                self.new_event(
+                    -2 * first.line, of.host, first.event_type, time_ms, place=first.line
+                ),
                 *of.events[1:],
             )
         if how == "type" and others:
-            other = self._event(
+            other = self.new_event(
                 -2 * first.line - 1, of.host, others[0], first.time_ms + 2, place=first.line
             )  # its id is its own
             return (other, *of.events[1:])
@@ -259,14 +261,14 @@ class Producers:
         for x in mine:
             x.abandoned = x.abandoned or not x.acked  # the same lines come again below
         again = [
-            self._event(e.line, host.number, e.event_type, e.time_ms)
+            self.new_event(e.line, host.number, e.event_type, e.time_ms)
             for x in mine
             for e in x.events
         ]
         at = r.randint(0, len(again))
         for part in (again[:at], again[at:]):
             if part:
-                self._take(host.number, tuple(part))
+                self.add_range(host.number, tuple(part))
         self.seen["checkpoint lost"] += 1
 
     def host_dies(self, draw: int) -> None:
@@ -396,9 +398,11 @@ class Producers:
             goodbye=goodbye,
             sources=(SourceReport(source, caught_up_at_ms, 0, 0),),
         )
-        self._append(Partition(HOSTS, 0), host_id.encode(), framing_header(1) + report.encode())
+        self.append_record(
+            Partition(HOSTS, 0), host_id.encode(), framing_header(1) + report.encode()
+        )
 
-    def _event(
+    def new_event(
         self, line: int, host: int, event_type: str, time_ms: int, *, place: int | None = None
     ) -> Event:
         event_id = LineIds(f"{host:032x}", "f" * 32, 0).make(time_ms, place or line, b"line")
@@ -423,7 +427,7 @@ class Producers:
         self.events[event_id] = event
         return event
 
-    def _take(self, host: int, events: tuple[Event, ...]) -> None:
+    def add_range(self, host: int, events: tuple[Event, ...]) -> None:
         range_id = RangeId((len(self.ranges) + 1).to_bytes(8, "big"))
         is_old = self.older_services and range_id[7] % 3 == 0
         now_ms = self.clock.now_ms()
@@ -437,7 +441,7 @@ class Producers:
             )
         )
 
-    def _audit(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
+    def audit_record(self, sent: Range, reading: tuple[Event, ...]) -> AuditRecord:
         blanks = (
             None
             if not sent.has_checksums and sent.id[7] % 5 == 0
@@ -474,7 +478,7 @@ class Producers:
             return promised
         return tuple(dataclasses.replace(p, checksum=None) for p in promised)
 
-    def _append(self, partition: Partition, key: bytes, value: bytes) -> None:
+    def append_record(self, partition: Partition, key: bytes, value: bytes) -> None:
         self.clock.advance(0.001)
         self.at.append(partition, Record(key, value, self.clock.now_ms()))
 

@@ -66,7 +66,14 @@ class Log:
 
 
 class FakeCluster:
-    """Topics as lists, asked as `hourmark.kafka.clients.Cluster` is."""
+    """Topics as lists, asked as `hourmark.kafka.clients.Cluster` is.
+
+    `offset_without_leader`: what is answered for partitions without a leader, in place of an error.
+    `has_epochs`: whether brokers report leader epochs.
+    """
+
+    offset_without_leader: int | None = None
+    has_epochs = True
 
     def __init__(self, name: str, partitions: Iterable[Partition]) -> None:
         self.name = name
@@ -94,14 +101,22 @@ class FakeCluster:
         self, partitions: Sequence[Partition], *, committed: bool = True
     ) -> dict[Partition, int]:
         return self._offsets(
-            {p: Offset(len(self.logs[p].records), self.logs[p].epoch) for p in partitions}
+            {
+                p: Offset(
+                    len(self.logs[p].records), self.logs[p].epoch if self.has_epochs else None
+                )
+                for p in partitions
+            }
         )
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> set[Partition]:
         return {p for p, of in begins.items() if self.logs[p].is_truncated(*of)}
 
     def _offsets(self, known: Mapping[Partition, int]) -> dict[Partition, int]:
-        if away := self.away(known):
+        away = self.away(known)
+        if away and self.offset_without_leader is not None:
+            return {**known, **dict.fromkeys(away, self.offset_without_leader)}
+        if away:
             raise Unavailable(f"{self.name}: {away[0]} has no leader")
         return dict(known)
 

@@ -24,8 +24,8 @@ from tests.support.simulator.hooks import (
     FaultPoints,
     Killed,
     PointedDatabase,
+    open_ledger,
     pointed,
-    share_compiled,
 )
 from tests.support.simulator.judge import WOKEN, Judge
 from tests.support.simulator.ledgers import LedgerFaults, forget
@@ -102,8 +102,7 @@ class World:
         shutil.copy(template, self.ledger)
         self.further = further
         self.config = config_of(self.ledger, *further)
-        self.database = Database(self.config.etl.ledger)
-        share_compiled(self.database)
+        self.database = open_ledger(self.config)
         self.producers = Producers(self.clock, self.seen, *further)
         self.pipeline = Pipeline(self.producers, self.storage, self.database, self.config)
         self.damages = Damages(self.storage, self.pipeline.losses, self.seen)

@@ -4,6 +4,7 @@ kernel keeps.
 
 from __future__ import annotations
 
+import functools
 import mmap
 import os
 import struct
@@ -30,10 +31,11 @@ def set_clock(path: Path, ahead_ms: int) -> None:
 def install() -> None:
     """In this process, from now on; the monotonic clock stays as it is."""
     from hourmark.clock import SystemClock
-    from hourmark_producer.receive import sockets
+    from hourmark_producer.receive import sockets, spools
 
-    assert "_DATAGRAM_KERNEL_BYTES" in vars(sockets), "else bursts would lose nothing"
-    vars(sockets)["_DATAGRAM_KERNEL_BYTES"] = KERNEL_BYTES
+    small = functools.partial(sockets.SyslogDatagramInput, kernel_bytes=KERNEL_BYTES)
+    assert "SyslogDatagramInput" in vars(spools), "else bursts would lose nothing"
+    vars(spools)["SyslogDatagramInput"] = small
     with Path(os.environ[CLOCK]).open("rb") as file:
         ahead = mmap.mmap(file.fileno(), _AHEAD_MS.size, access=mmap.ACCESS_READ)
     real = SystemClock.now_ms

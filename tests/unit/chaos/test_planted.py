@@ -17,6 +17,7 @@ from tests.faults.chaos import planted
 from tests.faults.chaos.checkers import CHECKERS, check
 from tests.faults.chaos.evidence import Evidence, Injected
 from tests.faults.chaos.flows import Flow
+from tests.faults.chaos.sampling import smallest_sample
 from tests.support.judged.world import START_MS, World, rfc5424, small_world
 from tests.unit.verify.judge.random_worlds import LocalHdfs
 from tests.unit.verify.judge.test_judge_copied_files import NEW, OLD, Copied
@@ -25,6 +26,7 @@ from hourmark_verify.judge.buckets import group_by_bucket, read_tree
 from hourmark_verify.judge.expectations import Expectations
 from hourmark_verify.judge.webhdfs import hdfs_path
 
+MESSAGE = re.compile(rb"app - lines - (.)")  # these lines have no numbers
 INJECTED = Injected(
     fault="f",
     goes_on=frozenset((Flow.MIRROR,)),
@@ -78,22 +80,18 @@ def test_a_run_that_is_not_drained_in_the_end_is_judged_and_says_so(evidence: Ev
     assert findings.compared > 0
 
 
-def test_what_is_planted_is_found(evidence: Evidence, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        planted, "_NUMBER", re.compile(rb"app - lines - (.)")
-    )  # these lines have no numbers
-    found = planted.overlooked(evidence)
+def test_what_is_planted_is_found(evidence: Evidence) -> None:
+    found = planted.overlooked(evidence, MESSAGE)
     assert len(found) == len(planted.PLANTED) - 2, "all but those of the API"
     assert not any(found.values()), found
 
 
 def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """They are of hours before it: lines were written at once when a type had been applied in the
     minute before.
     """
-    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))
     world = World(tmp_path / "late")
     messages = [b"0", b"1", b"2"]
     lines = [rfc5424("lines", START_MS, message) for message in messages]
@@ -107,20 +105,19 @@ def test_what_is_planted_is_found_where_the_first_bucket_has_late_events_alone(
     first = {("lines", plan.hour.end_ms): plan.hour.end_ms + 1}
     with evidence_of(world, first_seen=first, may_be_late=3) as late:
         assert not check(late)
-        found = planted.overlooked(late)
+        found = planted.overlooked(late, MESSAGE)
     assert not any(found.values()), found
 
 
 def test_a_checker_that_finds_nothing_is_told_of(
     evidence: Evidence, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"app - lines - (.)"))
     blind = {
         plant: (lambda *_: None, kinds, count)
         for plant, (_, kinds, count) in planted.PLANTED.items()
     }
     monkeypatch.setattr(planted, "PLANTED", blind)
-    assert all(planted.overlooked(evidence).values())
+    assert all(planted.overlooked(evidence, MESSAGE).values())
 
 
 def test_every_checker_has_a_fault_planted_for_it() -> None:
@@ -135,7 +132,7 @@ def test_of_several_sources_the_smallest_is_judged_again_and_again(evidence: Evi
     ]
     kept = {**evidence.kept, "server-log/date=2026-11-26": {}}
     told = evidence.told.model_copy(update={"files": files})
-    sample = planted._sample(
+    sample = smallest_sample(
         replace(evidence, told=told, kept=kept, api_types=frozenset({"lines"}))
     )
     assert [file.source for file in sample.told.files] == ["server"]
@@ -154,7 +151,7 @@ def test_a_number_with_another_digit_is_a_number(number: bytes) -> None:
     zero.
     """
     line = bytearray(b'demo-host kinds - kind-09 - {"number": %b, "more": 5}' % number)
-    found = planted._NUMBER.search(line)
+    found = planted.NUMBER.search(line)
     assert found is not None
     line[found.start(1)] ^= 1
     changed = json.loads(line[line.index(b"{") :])
@@ -162,12 +159,12 @@ def test_a_number_with_another_digit_is_a_number(number: bytes) -> None:
 
 
 def test_a_line_of_a_copy_with_another_byte_is_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """No event is altered then: the line is of no event any more, and its event of no file's
     line.
     """
-    monkeypatch.setattr(planted, "_NUMBER", re.compile(rb"before it was t(.)"))
+    number = re.compile(rb"before it was t(.)")
     copied = Copied(tmp_path / "copied")
     copied.put(OLD, START_MS, read_in=copied.log, generation=1)
     copied.put(NEW, START_MS + 1000, read_in=copied.log, generation=2)
@@ -175,4 +172,4 @@ def test_a_line_of_a_copy_with_another_byte_is_found(
         assert copied.copy.stat().st_size > copied.log.stat().st_size, (
             "it is the largest, which is changed"
         )
-        assert not planted.overlooked(of_copy)["a_line_with_another_byte"]
+        assert not planted.overlooked(of_copy, number)["a_line_with_another_byte"]

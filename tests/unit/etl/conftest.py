@@ -14,7 +14,7 @@ from tests.support.memory_storage import MemoryStorage
 from tests.support.simulator.truth import make_template
 from tests.support.simulator.world import World
 
-from hourmark_etl.storage import Storage, WebHdfs, webhdfs_files, webhdfs_http
+from hourmark_etl.storage import Storage, WebHdfs, webhdfs_files
 
 
 @pytest.fixture(scope="session")
@@ -50,7 +50,6 @@ def world(tmp_path: Path, template: Path) -> Iterator[World]:
 @pytest.fixture
 def hdfs(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHdfs]:
     """A NameNode and a DataNode that can be told to misbehave."""
-    monkeypatch.setattr(webhdfs_http, "_RETRY_PAUSES_S", (0.0, 0.0))
     monkeypatch.setattr(webhdfs_files, "GIVE_UP_S", 0.2)
     server = FakeHdfs()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -71,6 +70,7 @@ def storage(hdfs: FakeHdfs) -> Storage:
         http=hdfs.address,
         user="tester",
         replication=1,
+        retry_pauses_s=(0.0, 0.0),
     )
 
 

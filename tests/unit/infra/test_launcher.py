@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import io
+import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,10 +114,23 @@ def test_packages_can_be_installed_where_no_room_is_yet(
     launcher = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(launcher)
     ran: list[list[str]] = []
-    monkeypatch.setattr(launcher, "_run", lambda command, here: ran.append(command))
-    launcher._make(tmp_path, tmp_path / ".venv" / "hourmark.stamp")
+
+    def succeed(command: list[str], **_: object) -> SimpleNamespace:
+        ran.append(command)
+        (tmp_path / ".venv").mkdir(exist_ok=True)
+        return SimpleNamespace(returncode=0)
+
+    def set_up() -> None:
+        monkeypatch.setattr(sys, "stdin", io.StringIO("stamp"))
+        launcher.main()
+
+    (tmp_path / "hourmark").touch()
+    monkeypatch.setattr(sys, "argv", ["make_venv.py", str(tmp_path)])
+    monkeypatch.setattr(subprocess, "run", succeed)
+    monkeypatch.setattr(os, "sync", lambda: None)
+    set_up()
     assert "sync" in ran[-1], "nothing is installed of rooms"
     (tmp_path / "core").mkdir()
     (tmp_path / "core" / "pyproject.toml").touch()
-    launcher._make(tmp_path, tmp_path / ".venv" / "hourmark.stamp")
+    set_up()
     assert ran[-1][-2:] == ["--editable", str(tmp_path / "core")]

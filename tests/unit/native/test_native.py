@@ -14,9 +14,8 @@ import hourmark_native as native
 
 @pytest.mark.parametrize("other", [SimpleNamespace(), SimpleNamespace(sources=lambda: "0" * 16)])
 def test_a_module_of_other_sources_is_not_used(monkeypatch: pytest.MonkeyPatch, other: Any) -> None:
-    monkeypatch.setitem(sys.modules, "hourmark_native._native", other)
-    monkeypatch.setattr("hourmark_native._native", other)
-    module, why_not = native.load_native_module()
+    monkeypatch.setitem(sys.modules, "other_native", other)
+    module, why_not = native.load_native_module("other_native")
     assert module is None
     assert "built from other sources" in why_not
 

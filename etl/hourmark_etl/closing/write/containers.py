@@ -25,7 +25,7 @@ from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.model import Sums
 from hourmark_etl.storage import Storage
 
-_STEP_BYTES: Final = 8 << 20  # bytes of datums between checks of a container's size
+STEP_BYTES: Final = 8 << 20  # bytes of datums between checks of a container's size
 _Key = tuple[
     str, int, bool, int
 ]  # of a container: type, the bucket's hour, whether it is of late events, schema id
@@ -148,12 +148,19 @@ class ContainerSet(ExitStack):
         folder: Folder of the new files.
         schemas: Avro schemas as JSON by schema id.
         target_bytes: Size at which a file is finished and the next one begins.
+        step_bytes: Bytes of datums that are written between two checks of a file's size.
     """
 
     def __init__(
-        self, storage: Storage, folder: str, schemas: Mapping[int, str], target_bytes: int
+        self,
+        storage: Storage,
+        folder: str,
+        schemas: Mapping[int, str],
+        target_bytes: int,
+        step_bytes: int = STEP_BYTES,
     ) -> None:
         super().__init__()
+        self._step_bytes = step_bytes
         self._storage, self._folder, self._schemas, self._target_bytes = (
             storage,
             folder,
@@ -171,7 +178,10 @@ class ContainerSet(ExitStack):
         key = (run.event_type, run.hour_s, run.late, run.schema_id)
         start, end = 0, len(run.ids)
         while start < end:
-            until = int(np.searchsorted(run.offsets, run.offsets[start] + _STEP_BYTES, "right")) - 1
+            until = (
+                int(np.searchsorted(run.offsets, run.offsets[start] + self._step_bytes, "right"))
+                - 1
+            )
             until = min(end, max(until, start + 1))
             if key not in self._open:
                 path = f"{self._folder}/{uuid.uuid4().hex}.avro"

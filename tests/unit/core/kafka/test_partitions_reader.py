@@ -14,14 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from tests.support.clock import FakeClock
 from tools.native_reading import read_at_random, rows_of
 
 import hourmark_native as native
 from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
-from hourmark.kafka import partitions_reader
+from hourmark.kafka import committed_reader, partitions_reader
 from hourmark.kafka.clients import Partition, close_within, supports_native_client
 from hourmark.kafka.committed_reader import CommittedReader
 from hourmark.kafka.packed_reader import PackedReader, PackedRecords
@@ -30,6 +30,7 @@ from hourmark.kafka.partitions_reader import OffsetOutOfRange, PartitionEvent, P
 Reader = PartitionsReader[Any]
 Make = Callable[..., Reader]
 
+MODULE: Any = native.MODULE
 RECORDS = 3_000
 ONE, TWO = Partition("click", 0), Partition("click", 1)
 
@@ -159,16 +160,27 @@ def test_a_client_that_does_not_end_keeps_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    reader, ever = make(cluster, "edge"), threading.Event()
-    end, ended = reader._close_client, threading.Event()
+    ever, ended = threading.Event(), threading.Event()
     monkeypatch.setattr(partitions_reader, "close_within", partial(close_within, seconds=0.05))
 
-    def never() -> None:
-        ever.wait(30)
-        end()
-        ended.set()
+    class Client(Consumer):
+        def close(self) -> None:
+            ever.wait(30)
+            super().close()
+            ended.set()
 
-    monkeypatch.setattr(reader, "_close_client", never)
+    class Module:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(MODULE, name)
+
+        def close(self, client: Any) -> None:
+            ever.wait(30)
+            MODULE.close(client)
+            ended.set()
+
+    monkeypatch.setattr(committed_reader, "Consumer", Client)
+    monkeypatch.setattr(native, "MODULE", Module())
+    reader = make(cluster, "edge")
     reading = reader.read({ONE: (0, RECORDS)})
     next(reading)
     reader.close()

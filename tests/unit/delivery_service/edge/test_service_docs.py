@@ -11,7 +11,7 @@ from tests.support.service.harness import Harness, with_service
 
 from hourmark.records import wire
 from hourmark.records.dead_letters import DeadLetterReason
-from hourmark_delivery_service.edge.app import create_app
+from hourmark_delivery_service.edge.app import api_routes
 
 ROOT = Path(__file__).parents[4]
 TEXT = (ROOT / "docs" / "http-api.md").read_text()
@@ -19,7 +19,7 @@ TEXT = (ROOT / "docs" / "http-api.md").read_text()
 
 @with_service()
 async def test_every_path_is_described(h: Harness) -> None:
-    paths = {route.path for route in create_app(h.service)._routes}  # type: ignore[attr-defined]
+    paths = {route.path for route in api_routes(h.service)}
     assert paths <= set(re.findall(r"(?:GET|POST) (/[^`]*)`", TEXT))
 
 

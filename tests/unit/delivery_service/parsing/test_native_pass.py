@@ -21,9 +21,10 @@ from hourmark.avro.value_hash import value_hash
 from hourmark.records.audit import promises
 from hourmark.records.event_id import EventId
 from hourmark_delivery_service.parsing import CompiledRules, RangeParser, native
+from hourmark_delivery_service.parsing.lines import Rfc5424Reader
 from hourmark_delivery_service.parsing.parser_check import ParserVectors
 from hourmark_delivery_service.parsing.parsers import PARSERS
-from hourmark_delivery_service.parsing.records import PromiseAccumulator
+from hourmark_delivery_service.parsing.records import ParsedEvent, PromiseAccumulator
 
 MODULE: Any = native.MODULE
 
@@ -81,13 +82,13 @@ def test_it_takes_every_plain_event_and_nothing_that_it_is_not_sure_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     by_python: list[bytes] = []
-    line = RangeParser._line
+    read = Rfc5424Reader.read
 
-    def noted(self: RangeParser, text: bytes, at: int) -> None:
+    def noted(self: Rfc5424Reader, text: bytes) -> ParsedEvent:
         by_python.append(text)
-        line(self, text, at)
+        return read(self, text)
 
-    monkeypatch.setattr(RangeParser, "_line", noted)
+    monkeypatch.setattr(Rfc5424Reader, "read", noted)
     plain = [
         syslog(),
         syslog("note", "größer".encode()),
@@ -104,12 +105,21 @@ def test_it_takes_every_plain_event_and_nothing_that_it_is_not_sure_of(
     assert by_python == [text[:-1] for text in doubtful]
 
 
+class NeverReading:
+    """The module, whose pass over lines nothing may use."""
+
+    def __getattr__(self, name: str) -> Any:
+        assert name not in {"range", "read"}
+        return getattr(MODULE, name)
+
+
 def test_a_revision_of_an_unknown_parser_is_the_python_paths_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("hourmark_delivery_service.parsing.compiled.NATIVE_PARSERS", ())
     rules = compiled.__wrapped__()
-    assert RangeParser(range_of(syslog()), syslog(), rules)._native is None
+    monkeypatch.setattr(native, "MODULE", NeverReading())
+    assert RangeParser(range_of(syslog()), syslog(), rules).parse_all().events == 1
 
 
 def test_slices_are_bounded_in_lines_and_bytes() -> None:

@@ -126,7 +126,7 @@ async def test_the_own_report_never_claims_beyond_a_request_under_way(h: Harness
 @with_service()
 async def test_a_clock_set_back_takes_no_claim_back(h: Harness) -> None:
     claimed = h.service.inflight.oldest_ms()
-    h.clock._now_ms -= 3_600_000
+    h.clock.set_back(3600)
     with h.service.inflight.track() as request:
         assert request.start_ms == claimed
         assert h.service.inflight.oldest_ms() == claimed

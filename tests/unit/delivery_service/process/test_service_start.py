@@ -91,7 +91,7 @@ def test_a_record_that_is_no_rule_disturbs_nothing() -> None:
 
 
 def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids_of_types(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Registry:
         calls = 0
@@ -104,7 +104,6 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
                 return None
             return {"hourmark.audit": 7, "hourmark.hosts": 8}[topic]
 
-    monkeypatch.setattr(framing, "_PAUSE_MAX_S", 0.01)
     said: list[str] = []
 
     async def main() -> framing.Framing:
@@ -114,6 +113,7 @@ def test_schema_ids_are_asked_for_however_long_the_registry_is_away_or_gives_ids
                 {True},
                 lambda: dict.fromkeys((7, 8), "click") if Registry.calls < 13 else {},
                 said.append,
+                pause_max_s=0.01,
             )
 
     with caplog.at_level("WARNING"):

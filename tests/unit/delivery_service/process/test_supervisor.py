@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import socket
@@ -17,7 +18,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark_delivery_service.metrics import METRICS_VARIABLE
 from hourmark_delivery_service.process import supervisor as module
-from hourmark_delivery_service.process.supervisor import WorkerSupervisor
+from hourmark_delivery_service.process.supervisor import SERVES_S, WorkerSupervisor
 from hourmark_delivery_service.process.worker_status import WorkerStatusTable
 
 
@@ -25,13 +26,20 @@ def settings(workers: int, log_level: str = "info") -> Config:
     return Config(service={"workers": workers}, log_level=log_level)
 
 
+def slot_of(worker: str) -> int:
+    """The slot of the worker process with this name."""
+    return int(worker.rpartition("-")[2])
+
+
 class Scene:
     """A supervisor of two workers, looked after as `_supervise` does."""
 
-    def __init__(self, folder: Path, config: Config) -> None:
+    def __init__(self, folder: Path, config: Config, serves_s: float = SERVES_S) -> None:
         self.claims = WorkerStatusTable(folder / "claims", SystemClock(), create=True)
         self.listener = socket.create_server(("127.0.0.1", 0))
-        self.supervisor = WorkerSupervisor(config, self.listener, self.claims, SystemClock(), tell)
+        self.supervisor = WorkerSupervisor(
+            config, self.listener, self.claims, SystemClock(), tell, serves_s
+        )
 
     def until(self, met: Callable[[], bool], seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
@@ -41,11 +49,11 @@ class Scene:
             time.sleep(0.02)
 
     def pids(self) -> set[int]:
-        """Of the workers that tell and do not drain."""
+        """Of the workers that tell."""
         return {
-            c.process.pid
-            for c in self.supervisor._children
-            if c.heartbeats and not c.drains and c.process.pid is not None
+            child.pid
+            for child in multiprocessing.active_children()
+            if self.claims.get(slot_of(child.name)).heartbeats and child.pid is not None
         }
 
     def end(self) -> None:
@@ -60,7 +68,9 @@ def scene(
 ) -> Iterator[Scene]:
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
-    scene = Scene(tmp_path, settings(2, getattr(request, "param", "info")))
+    given = getattr(request, "param", {})
+    config = settings(2, given.get("log_level", "info"))
+    scene = Scene(tmp_path, config, given.get("serves_s", SERVES_S))
     scene.until(lambda: len(scene.pids()) == 2)
     yield scene
     scene.end()
@@ -71,7 +81,9 @@ def test_a_worker_that_is_killed_is_started_again_in_a_slot_that_is_free(scene: 
     os.kill(min(first), signal.SIGKILL)
     scene.until(lambda: len(scene.pids()) == 2 and scene.pids() != first)
     assert max(first) in scene.pids()
-    assert len(scene.claims._all()) == 2, "the claim of the one that is gone went with it"
+    next_slot = scene.claims.allocate_slot()
+    assert next_slot == 2, "the claim of the one that is gone went with it"
+    scene.claims.release_slot(next_slot)
     scene.end()
     assert scene.claims.requests == 0, "it was drained well: there may be a goodbye"
 
@@ -90,7 +102,7 @@ def test_a_worker_that_hangs_holds_the_claim_and_is_killed_in_the_end(
     assert max(first) in scene.pids(), "the other one told all the time"
 
 
-@pytest.mark.parametrize("scene", ["error"], indirect=True)
+@pytest.mark.parametrize("scene", [{"log_level": "error"}], indirect=True)
 def test_a_worker_that_leaves_requests_unanswered_at_the_end_forbids_the_goodbye(
     scene: Scene,
 ) -> None:
@@ -102,8 +114,8 @@ def test_a_worker_killed_while_all_drain_forbids_the_goodbye(scene: Scene) -> No
     for pid in scene.pids():
         os.kill(pid, signal.SIGSTOP)
     scene.supervisor.drain()
-    for child in list(scene.supervisor._children):
-        child.process.kill()
+    for child in multiprocessing.active_children():
+        child.kill()
     scene.until(lambda: scene.supervisor.worker_count == 0)
     assert scene.claims.requests == 2
 
@@ -141,10 +153,10 @@ def test_workers_are_replaced_one_after_the_other(scene: Scene) -> None:
     assert not scene.pids() & first
 
 
+@pytest.mark.parametrize("scene", [{"serves_s": 5.0}], indirect=True)
 def test_a_configuration_with_which_none_serves_changes_nothing(
-    scene: Scene, monkeypatch: pytest.MonkeyPatch
+    scene: Scene,
 ) -> None:
-    monkeypatch.setattr(module, "_REPLACED_S", 5.0)
     first = scene.pids()
     with pytest.raises(TimeoutError):
         asyncio.run(replaced(scene, settings(2, "debug")))
@@ -153,7 +165,7 @@ def test_a_configuration_with_which_none_serves_changes_nothing(
 
 
 def test_workers_that_end_at_once_are_started_later_and_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "metrics").mkdir()
     monkeypatch.setenv(METRICS_VARIABLE, str(tmp_path / "metrics"))
@@ -163,5 +175,5 @@ def test_workers_that_end_at_once_are_started_later_and_later(
     scene.supervisor.check_workers()
     assert scene.supervisor.worker_count == 0, "not at once"
     scene.until(lambda: scene.supervisor.worker_count == 1)
-    scene.until(lambda: scene.supervisor._pause_s >= 2.0)
+    scene.until(lambda: "a new one starts in 2 s" in caplog.text)
     scene.end()

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, Producer
 from tests.support.service.harness import Test, with_scene
 
 from hourmark.config.loading import Config
@@ -48,8 +48,17 @@ def records_of(seed: int, count: int) -> list[tuple[bytes, bytes]]:
 class Scene:
     """A queue, and who reads what it has."""
 
-    def __init__(self, queue: KafkaQueue) -> None:
-        self.queue = queue
+    def __init__(self, **given: Any) -> None:
+        self.metrics = ServiceMetrics()
+        self.settings: list[dict[str, Any]] = []  # of each producer that was made
+        self.producers: list[Producer] = []
+
+        def make(settings: dict[str, Any]) -> Producer:
+            self.settings.append({**settings, **given})
+            self.producers.append(make_producer(self.settings[-1]))
+            return self.producers[-1]
+
+        self.queue = KafkaQueue(Config(service={"delivery_timeout_seconds": 5}), self.metrics, make)
 
     async def append(self, *chunks: PackedMessages | list[Message], topic: str = "t") -> None:
         messages = Messages()
@@ -58,7 +67,7 @@ class Scene:
         await self.queue.append({topic: messages})
 
     def read(self, count: int, topic: str = "t", within_s: float = 20) -> list[tuple[bytes, bytes]]:
-        brokers = self.queue._current.list_topics(5).brokers.values()
+        brokers = self.producers[0].list_topics(timeout=5).brokers.values()
         servers = ",".join(f"{one.host}:{one.port}" for one in brokers)
         consumer = Consumer(
             {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest"}
@@ -76,7 +85,7 @@ class Scene:
         return found
 
     def failed(self, error: str) -> float | None:
-        return self.queue._metrics.registry.get_sample_value(
+        return self.metrics.registry.get_sample_value(
             "hourmark_service_produce_errors_total", {"error": error}
         )
 
@@ -87,13 +96,11 @@ def with_queue(**settings: Any) -> Callable[[Callable[..., Awaitable[None]]], Te
     @contextlib.asynccontextmanager
     async def scene() -> AsyncIterator[Scene]:
         given = {name.replace("_", "."): value for name, value in settings.items()}
-        config = Config(service={"delivery_timeout_seconds": 5})
-        queue = KafkaQueue(
-            config, ServiceMetrics(), lambda all_of_it: make_producer({**all_of_it, **given})
-        )
-        assert queue._current.supports_packed
-        yield Scene(queue)
-        await queue.close(1)
+        scene = Scene(**given)
+        assert native.MODULE is not None
+        assert native.MODULE.__file__ in scene.settings[-1]["plugin.library.paths"]
+        yield scene
+        await scene.queue.close(1)
 
     return with_scene(scene)
 
@@ -177,13 +184,15 @@ async def test_a_purged_producer_fails_what_is_under_way(scene: Scene) -> None:
     waiting = asyncio.create_task(scene.append(packed(records_of(1, 300))))
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    await asyncio.to_thread(scene.queue._current.purge)
+    scene.settings[0]["error_cb"](KafkaError(KafkaError._FATAL))  # the queue replaces and purges it
     with pytest.raises(NotDelivered):
         await waiting
 
 
 @with_queue(**{"test.mock.num.brokers": 1})
-async def test_an_abandoned_append_leaves_no_dangling_values(scene: Scene) -> None:
+async def test_an_abandoned_append_leaves_no_dangling_values(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
     for seed in range(20):
         waiting = asyncio.create_task(scene.append(packed(records_of(seed, 500))))
         await asyncio.sleep(0.001)
@@ -191,7 +200,8 @@ async def test_an_abandoned_append_leaves_no_dangling_values(scene: Scene) -> No
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
     gc.collect()
-    assert await asyncio.to_thread(scene.queue._current.close, 5) == 0, "all of them have landed"
+    await scene.queue.close(5)
+    assert "were not delivered" not in caplog.text, "all of them have landed"
     expected = await asyncio.to_thread(scene.read, 20 * 500, within_s=8)
     assert expected, "some had been given to the queue before"
     assert set(expected) <= {record for seed in range(20) for record in records_of(seed, 500)}
@@ -211,18 +221,12 @@ async def test_an_abandoned_append_leaves_no_dangling_values(scene: Scene) -> No
 def test_records_that_are_not_whole_are_refused(
     keys: bytes, values: bytes, ends: bytes, at: int
 ) -> None:
-    async def run() -> None:
-        queue = KafkaQueue(
-            Config(), ServiceMetrics(), lambda settings: make_producer({**settings, **MOCK})
-        )
-        assert native.MODULE is not None
-        with pytest.raises(ValueError, match="records have keys"):
-            native.MODULE.send(
-                queue._current._sender, b"t", keys, values, ends, at, 1, lambda *_: None
-            )
-        await queue.close(1)
-
-    asyncio.run(run())
+    assert native.MODULE is not None
+    producer = make_producer({**MOCK, "plugin.library.paths": native.MODULE.__file__})
+    sender = native.MODULE.sender()
+    with pytest.raises(ValueError, match="records have keys"):
+        native.MODULE.send(sender, b"t", keys, values, ends, at, 1, lambda *_: None)
+    assert producer.flush(1) == 0
 
 
 def test_packed_records_read_as_messages() -> None:

@@ -7,6 +7,7 @@ import contextlib
 import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,9 +44,12 @@ class FakeProducer:
     """librdkafka's interface. `answer` is what each delivery report says; "never": none comes."""
 
     made: list[FakeProducer]
+    metrics: ServiceMetrics  # of the queue that makes them
     answer: KafkaError | str | None = None
     full: bool | int = False  # or how many records it takes at a time
-    raises: KafkaException | None = None  # by the next poll or flush, once
+    raises: KafkaException | None = None  # by the next poll, once
+    raises_at_end: KafkaException | None = None  # by flush
+    topics: Any = None  # what the cluster says of them; None: it does not answer
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
@@ -69,7 +73,9 @@ class FakeProducer:
 
     def poll(self, timeout: float) -> None:
         threading.Event().wait(0.002)
-        self._raise_once()
+        raised, self.raises = self.raises, None
+        if raised is not None:
+            raise raised
         if not isinstance(self.answer, str):
             self._report(self.answer)
 
@@ -86,24 +92,29 @@ class FakeProducer:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def _raise_once(self) -> None:
-        raised, self.raises = self.raises, None
-        if raised is not None:
-            raise raised
-
     def flush(self, timeout: float) -> int:
-        self._raise_once()
+        if self.raises_at_end is not None:
+            raise self.raises_at_end
         return len(self._pending)
 
     def list_topics(self, timeout: float) -> Any:
-        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        if self.topics is None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(topics=self.topics)
+
+
+def topic_with_replicas(*in_sync: int) -> SimpleNamespace:
+    """Metadata of a topic with one partition, whose leader is broker 1."""
+    partition = SimpleNamespace(id=0, leader=1, isrs=list(in_sync))
+    return SimpleNamespace(error=None, partitions={0: partition})
 
 
 @contextlib.asynccontextmanager
 async def fake_queue(**service: Any) -> AsyncIterator[KafkaQueue]:
     """A queue whose producers are fake."""
     FakeProducer.made, FakeProducer.answer, FakeProducer.full = [], None, False
-    queue = KafkaQueue(Config(service=service), ServiceMetrics(), FakeProducer)
+    FakeProducer.topics, FakeProducer.metrics = None, ServiceMetrics()
+    queue = KafkaQueue(Config(service=service), FakeProducer.metrics, FakeProducer)
     yield queue
     await queue.close(1)
 
@@ -139,7 +150,7 @@ async def test_a_record_that_was_not_delivered_fails_its_append(queue: KafkaQueu
     FakeProducer.answer = None
     await queue.append(RECORDS)
     assert (
-        queue._metrics.registry.get_sample_value(
+        FakeProducer.metrics.registry.get_sample_value(
             "hourmark_service_produce_errors_total", {"error": "_MSG_TIMED_OUT"}
         )
         == 3
@@ -173,7 +184,10 @@ async def test_a_producer_with_a_fatal_error_is_recreated_without_a_restart(
     FakeProducer.answer = None
     await queue.append(RECORDS)
     assert len(FakeProducer.made) == 2
-    assert queue._metrics.registry.get_sample_value("hourmark_service_producer_renewals_total") == 1
+    assert (
+        FakeProducer.metrics.registry.get_sample_value("hourmark_service_producer_renewals_total")
+        == 1
+    )
     while not FakeProducer.made[0].purged:
         await asyncio.sleep(0.01)
 
@@ -209,24 +223,16 @@ async def test_a_fatal_error_that_is_raised_costs_requests_under_way_alone(
 
 @with_queue()
 async def test_a_fatal_error_at_the_end_is_no_failure_to_end(queue: KafkaQueue) -> None:
-    queue._reports.cancel()
-    FakeProducer.made[0].raises = FATAL
+    FakeProducer.made[0].raises_at_end = FATAL
     await queue.close(1)
 
 
 @with_queue(delivery_timeout_seconds=0.1)
 async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_recreated(
-    queue: KafkaQueue, monkeypatch: pytest.MonkeyPatch
+    queue: KafkaQueue,
 ) -> None:
     """The classic: "producers fell into a state that only a restart cured"."""
-
-    well: list[str] = []
-
-    async def problems(topics: Sequence[str]) -> list[str]:
-        return well
-
-    monkeypatch.setattr(queue, "_cluster_problems", problems)
-    well.append("a broker is down")
+    FakeProducer.topics = {"t": topic_with_replicas(1)}
     FakeProducer.answer = KafkaError(KafkaError._MSG_TIMED_OUT)
     deadline = asyncio.get_running_loop().time() + 0.5
     while asyncio.get_running_loop().time() < deadline:
@@ -235,7 +241,7 @@ async def test_a_producer_that_delivers_nothing_although_the_cluster_is_well_is_
     assert len(FakeProducer.made) == 1, (
         "with the cluster in trouble a new producer would help nobody"
     )
-    well.clear()
+    FakeProducer.topics = {"t": topic_with_replicas(1, 2, 3)}
     while len(FakeProducer.made) == 1:
         with pytest.raises(NotDelivered):
             await queue.append(RECORDS)

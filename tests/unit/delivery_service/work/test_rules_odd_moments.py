@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 import json
 import threading
-import types as python_types
+from collections.abc import Iterable, Sequence
 
 import pytest
 from tests.support.revisions import CLICK, OTHER, VIEW, encoded, of_newer_software, revision
@@ -20,7 +20,9 @@ from tests.support.waiting import wait_for
 from hourmark.avro.framing import canonical_json, digest
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
-from hourmark.kafka.compacted_topic import TopicFollower
+from hourmark.kafka import compacted_topic
+from hourmark.kafka.clients import Cluster, Offset, Partition, TopicInfo
+from hourmark.kafka.compacted_topic import KeyValue, TopicFollower
 from hourmark.kafka.topic_names import TYPES
 from hourmark.rules.revision import Record, Rules, RulesBook, TypeVersion
 from hourmark_delivery_service.metrics import ServiceMetrics
@@ -76,7 +78,7 @@ def test_a_service_that_read_a_strangers_revision_goes_on_once_the_topic_is_repa
     store.feed([], from_start=True)
     store.feed(encoded([*first.records(), *second.records()]), from_start=False)
     assert store.latest is not None and store.latest.id == second.id, (
-        f"{store.latest and store.latest.id}; {store._unusable}"
+        f"{store.latest and store.latest.id}; {store.not_ready_reason()}"
     )
 
 
@@ -107,12 +109,17 @@ def test_one_odd_record_does_not_end_the_thread_that_follows_rules(
     monkeypatch.setattr(store_follower, "POLL_S", 0.01)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     store = RulesStore(ServiceMetrics())
-    follower = StoreFollower(Config(), TYPES, store)
     news = iter([(True, encoded(revision(1, CLICK).records())), (False, encoded([ODD[odd]]))])
     last = (False, encoded(revision(3, CLICK, VIEW).records()))
-    follower._follower = python_types.SimpleNamespace(
-        poll=lambda: next(news, last), close=lambda: None
-    )  # type: ignore[assignment]
+
+    class Reader:
+        def poll(self) -> tuple[bool, list[KeyValue]]:
+            return next(news, last)
+
+        def close(self) -> None:
+            pass
+
+    follower = StoreFollower(Config(), TYPES, store, Reader())
     follower.start()
     try:
         wait_for(
@@ -130,10 +137,24 @@ def test_one_answer_that_the_topic_is_unknown_does_not_empty_a_running_service(
     """A broker that just started answers UNKNOWN_TOPIC_OR_PARTITION until it has its metadata;
     `TopicFollower` believes one.
     """
+    known = iter([{TYPES: TopicInfo(TYPES, "made once", ())}, {}])
+
+    class EmptyCluster(Cluster):
+        def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+            return next(known)
+
+        def ends(
+            self, partitions: Sequence[Partition], *, committed: bool = True
+        ) -> dict[Partition, Offset]:
+            return {}
+
+        def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
+            return {}
+
+    monkeypatch.setattr(compacted_topic, "Cluster", EmptyCluster)
+    follower = TopicFollower(KafkaCluster(bootstrap="127.0.0.1:1"), TYPES)
+    assert follower.poll() == (True, [])
     store = fed(*revision(1, CLICK).records())
-    follower = TopicFollower(KafkaCluster(bootstrap="127.0.0.1:1"), "hourmark.types")
-    follower._topic_id = "made once"
-    monkeypatch.setattr(follower._cluster, "topics", lambda _: {})
     anew, records = follower.poll()
     store.feed(records, from_start=anew)
     assert store.latest is not None, store.not_ready_reason()

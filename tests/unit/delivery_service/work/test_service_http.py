@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 import pytest
 from tests.support.service.harness import with_scene
@@ -391,16 +392,24 @@ async def test_for_one_more_connection_the_one_goes_that_waited_longest(n: Netwo
 
 @with_scene(networked)
 async def test_work_for_a_client_that_left_before_its_first_append_ends_and_a_retry_is_delivered(
-    n: Network,
+    n: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = n.harness.service
-    async with service.executor._short.hold(Job()):
+    service, its_turn = n.harness.service, asyncio.Event()
+    run_in_loop = service.executor.run_in_loop
+
+    async def on_its_turn(job: Job, call: Callable[[], Any]) -> Any:
+        await its_turn.wait()
+        return await run_in_loop(job, call)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.executor, "run_in_loop", on_its_turn)
         async with n.connected(1) as [(_, writer)]:
             writer.write(request())
             while service.inflight.requests < 2:
                 await asyncio.sleep(0.01)
         while service.inflight.requests:
             await asyncio.sleep(0.01)
+    its_turn.set()
     await asyncio.sleep(0.05)
     assert n.harness.queue.records == []
     assert (await n.exchange(request())).status == 200

@@ -87,6 +87,12 @@ def test_whoever_left_holds_the_thread_while_it_works_for_him() -> None:
     async def main() -> None:
         workers, begun, go = FairExecutor(), threading.Event(), threading.Event()
 
+        next_began = threading.Event()
+
+        def next_call() -> int:
+            next_began.set()
+            return 1
+
         def call() -> bool:
             begun.set()
             return go.wait(10)
@@ -94,10 +100,10 @@ def test_whoever_left_holds_the_thread_while_it_works_for_him() -> None:
         leaving = asyncio.create_task(workers.run_in_thread(Job(), call))
         await asyncio.to_thread(begun.wait, 10)
         leaving.cancel()
-        after = asyncio.create_task(workers.run_in_thread(Job(), lambda: 1))
+        after = asyncio.create_task(workers.run_in_thread(Job(), next_call))
         await asyncio.sleep(0.05)
         assert not leaving.done(), "what it works on is still in memory"
-        assert workers._long.waiting_count == 1
+        assert not next_began.is_set(), "it waits for its turn"
         go.set()
         assert await after == 1
         assert leaving.cancelled()

@@ -40,6 +40,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.records.manifest import MARKER
 from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof import evidence
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.errors import DataLoss
@@ -107,18 +108,21 @@ def test_the_mirrors_position_in_an_older_topic_hides_no_gap_in_the_new_one(worl
 
 
 def test_types_that_are_refused_in_turn_do_not_keep_the_closer_in_one_poll(world: World) -> None:
-    engine, asked = world.closer._sealer.engine, []
+    make_engine, asked = world.engine, []
 
     class Slow:
+        def __init__(self, engine: Engine) -> None:
+            self.compare, self.write, self._prove = engine.compare, engine.write, engine.prove
+
         def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
             asked.append(len(frozen))
             assert len(asked) < 12, "the closer does not come back"
             world.clock.advance(12)  # longer than a refused type is set back
-            return engine.prove(frozen, audit_next)
+            return self._prove(frozen, audit_next)
 
-        compare, write = staticmethod(engine.compare), staticmethod(engine.write)
-
-    object.__setattr__(world.closer._sealer, "engine", Slow())
+    world.closer_database.close()
+    world.engine = lambda database: Slow(make_engine(database))  # type: ignore
+    world.start_closer()
     for event_type, at in (("click", 0), ("view", 1)):
         send(world, [event_type], hour(at).start_s * 1000 + 7)
         lost = Partition(events_topic(event_type), 0)
@@ -255,7 +259,8 @@ def test_a_damaged_file_that_kafka_no_longer_holds_sets_back_the_types_in_it_alo
     def lost(lease: Lease, path: str) -> str:
         raise DataLoss(f"{path} cannot be staged again")
 
-    object.__setattr__(world.closer._ports, "restage", lost)
+    world.pipeline.restage = lost  # type: ignore[method-assign]
+    world.start_closer()
     send(world, ["click"])
     settle(world)
     damaged = {p: world.storage.read(p) for p in staged_files(world, "events")}

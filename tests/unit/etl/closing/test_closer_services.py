@@ -55,7 +55,7 @@ def report(
         goodbye=goodbye,
         sources=sources,
     )
-    world.producers._append(
+    world.producers.append_record(
         Partition(HOSTS, 0), host_id.encode(), framing_header(1) + said.encode()
     )
 

@@ -4,11 +4,10 @@ override.
 
 from __future__ import annotations
 
-import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from tests.support.closing import (
     arrive,
@@ -30,11 +29,12 @@ from tests.support.simulator.hooks import Killed
 from tests.support.simulator.truth import FIRST_HOUR, Range
 from tests.support.simulator.world import World
 
-from hourmark_etl.closing import closer
+from hourmark_etl.closing.proof import readings
+from hourmark_etl.closing.proof.evidence import AuditPath, plan_file_items
 from hourmark_etl.closing.proof.readings import AuditComparer
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.ledger.conflicts import AuditFile, conflicts, record_compared
+from hourmark_etl.ledger.conflicts import conflicts, record_compared
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import HourState
 
@@ -196,16 +196,17 @@ def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
     send(world, ["click", "click"])
     until(world, FIRST_HOUR)
     report(world)
-    finish = closer.Closer._close_published
+    publish = world.storage.rename_new
 
-    def killed(self: closer.Closer, published: object) -> int:
-        raise Killed
+    def killed(source: str, target: str) -> None:
+        publish(source, target)
+        if target == FIRST_HOUR.bucket_path("click"):
+            raise Killed
 
-    monkeypatch.setattr(closer.Closer, "_close_published", killed)
-    with pytest.raises(Killed):
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(world.storage, "rename_new", killed)
         while True:
             world.closer.step()
-    monkeypatch.setattr(closer.Closer, "_close_published", finish)
     assert frontier(world).state is HourState.SEALED
     send_otherwise(world, [("click", start_ms)])
     world.start_closer()
@@ -259,7 +260,8 @@ def test_an_audit_file_that_nothing_makes_readable_holds_its_own_types_until_an_
     def gone(lease: object, path: str) -> str:
         raise DataLoss(f"{path} cannot be staged again")
 
-    object.__setattr__(world.closer._ports, "restage", gone)
+    world.pipeline.restage = gone  # type: ignore[method-assign]
+    world.start_closer()
     until(world, hour(1))
     report(world)
     for _ in range(30):
@@ -323,19 +325,16 @@ def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(
     assert comparer.compare_next(()) is None
     world.producers.promise(sent[1], sent[1].events)
     arrive(world)
-    read: list[Sequence[AuditFile]] = []
-    real = AuditComparer._read
+    read: list[set[str]] = []
 
-    def noting(
-        self: AuditComparer, work: functools.partial[pa.Table], files: Sequence[AuditFile]
-    ) -> pa.Table:
-        read.append(files)
-        return real(self, work, files)
+    def noting(paths: Collection[AuditPath]) -> Any:
+        read.append({of.path for of in paths})
+        return plan_file_items(paths)
 
-    monkeypatch.setattr(AuditComparer, "_read", noting)
+    monkeypatch.setattr(readings, "plan_file_items", noting)
     again = comparer.compare_next(())
     assert again is not None and again.differences == ()
-    assert read == [list(again.files), [first.files[1]]]
+    assert read == [{file.path for file in again.files}, {first.files[1].path}]
 
 
 def test_many_files_are_compared_in_portions(world: World) -> None:

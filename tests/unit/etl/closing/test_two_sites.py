@@ -41,7 +41,7 @@ from hourmark_etl.closing.cut.clusters import KafkaSiteClusters
 from hourmark_etl.closing.cut.cut import EdgeEnds, Waiting
 from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.frontiers import _SEALS
+from hourmark_etl.ledger.frontier_rows import decode_seals, encode_seals
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.sites import check_sites
 from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets
@@ -115,8 +115,8 @@ def test_of_one_site_offsets_are_told_as_they_were_before_there_were_several() -
     assert (BOTH.to_json(), BOTH.to_marker_json()) == ({"0": 5, "west": 9}, {"0": 5, "west": 9})
     for offsets in (one, BOTH):
         sealed = (seal(audit_next=offsets),)
-        assert _SEALS.validate_json(_SEALS.dump_json(sealed)) == sealed
-    assert json.loads(_SEALS.dump_json((seal(audit_next=one),)))[0]["audit_next"] == 7
+        assert decode_seals(encode_seals(sealed)) == sealed
+    assert json.loads(encode_seals((seal(audit_next=one),)))[0]["audit_next"] == 7
 
 
 def test_a_note_names_its_site_and_notes_of_0_3_0_name_it_where_it_is_a_further_one() -> None:

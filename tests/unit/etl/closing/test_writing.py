@@ -11,6 +11,7 @@ import json
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import fastavro
@@ -179,7 +180,7 @@ def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(
 def test_a_container_rolls_over_once_it_has_reached_the_wanted_size(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_etl.closing.write.containers._STEP_BYTES", 50_000)
+    monkeypatch.setattr(writing, "ContainerSet", partial(ContainerSet, step_bytes=50_000))
     listed = world.stage(some_ids(20_000))
     sealed = SealedHour("click", FIRST, listed)
     (task,) = plan_tasks([sealed], {}, limits := WriteLimits(1 << 30, 1, 1))

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from tests.support.asked_ids import asked, bucket_of
+from tests.support.asked_ids import asked, bucket_of, small_blocks
 from tests.support.bucket_world import FIRST, World, an_id, hour_at, some_ids
 
 from hourmark_etl.closing.write.id_indexes import clean_indexes, publish_indexes
 from hourmark_etl.folders import INDEX_FOLDER
-from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ids.index_files import list_index_files, read_bucket_runs
 from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, NotFound, StorageError
 
@@ -37,7 +36,7 @@ def test_an_index_is_kept_only_for_buckets_of_its_own_attempt(world: World) -> N
 def test_what_an_index_says_of_buckets_is_found_again_by_their_markers(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
+    small_blocks(monkeypatch, 7)
     manifests = {
         n: world.close(hour_at(n), world.stage([*some_ids(30, hour_at(n)), an_id(FIRST, n)]))
         for n in range(3)

@@ -29,6 +29,7 @@ from tests.support.tiers import representative
 
 from hourmark.errors import HourmarkError
 from hourmark_etl.closing.cut.cut import Waiting
+from hourmark_etl.closing.publishing import Publisher
 from hourmark_etl.errors import EtlStop
 from hourmark_etl.ledger import batches, digests, listings, tables
 from hourmark_etl.ledger import frontiers as frontiers_module
@@ -216,8 +217,7 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
     world: World, monkeypatch: pytest.MonkeyPatch, listed: int | None
 ) -> None:
     staged(world)
-    publisher = type(world.closer._publisher)
-    real = publisher.publish
+    real = Publisher.publish
 
     def publish(self: Any, sealed: Any) -> Any:
         with world.database.transaction() as connection:
@@ -232,7 +232,7 @@ def test_a_sealed_hour_whose_listing_changed_is_not_written(
             )
         return real(self, sealed)
 
-    monkeypatch.setattr(publisher, "publish", publish)
+    monkeypatch.setattr(Publisher, "publish", publish)
     poll(world)
     world.check()
     assert (
@@ -263,11 +263,7 @@ def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: Worl
     with world.database.transaction():
         pass
     world.database.close()
-    whole, files, folders = (
-        world.ledger.read_bytes(),
-        dict(world.storage._files),
-        set(world.storage._folders),
-    )
+    whole, stored = world.ledger.read_bytes(), world.storage.snapshot()
     outcomes: dict[str, int] = {}
     for _ in range(int(os.environ.get("HOURMARK_LEDGER_BITS", "30"))):
         for other in world.ledger.parent.glob(f"{world.ledger.name}-*"):
@@ -275,7 +271,7 @@ def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: Worl
         broken = bytearray(whole)
         broken[r.randrange(len(whole))] ^= 1 << r.randrange(8)
         world.ledger.write_bytes(broken)
-        world.storage._files, world.storage._folders = dict(files), set(folders)
+        world.storage.restore(stored)
         for remembered in (world.judge.manifests, world.judge.closed, world.judge.where):
             remembered.clear()
         try:

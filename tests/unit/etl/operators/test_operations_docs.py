@@ -111,7 +111,8 @@ def test_every_metric_is_documented_with_its_kind_and_labels_and_no_other() -> N
     assert {name: kind.split(",")[0] for name, kind in documented.items()} == names
     for metric in vars(metrics).values():
         if labels := getattr(metric, "_labelnames", ()):
-            name = metric._name + ("_total" if metric._type == "counter" else "")
+            (family,) = metric.describe()
+            name = family.name + ("_total" if family.type == "counter" else "")
             assert documented[name].endswith(f"by `{labels[0]}`"), name
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.support.buckets import HOUR, TYPE, usual_plan
 from tests.support.records import CLICK, TOPICS, blocker, seal
 from tests.support.revisions import VIEW
 from tests.support.rules import put_rules
+from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
 from hourmark.config.loading import load_config
@@ -204,19 +206,23 @@ def test_with_a_dead_driver_why_ls_and_force_say_so(database: Database, run: Run
     ) in result.stderr
 
 
+def beats() -> bool:
+    """Whether a heartbeat's thread is alive in this process."""
+    return any(thread.name == "heartbeat" for thread in threading.enumerate())
+
+
 def test_a_driver_gives_signs_until_it_ends_or_is_taken_over(database: Database) -> None:
     die(database, 47)
     before_ms = last_heartbeat_ms(database)
     heartbeat = Heartbeat(database, database.acquire("closer"), SystemClock())
     heartbeat.start()
     while last_heartbeat_ms(database) == before_ms:
-        assert heartbeat._thread.is_alive()
+        assert beats()
     heartbeat.stop()
     late = Heartbeat(database, database.acquire("closer"), SystemClock())
     database.acquire("closer")
     late.start()
-    late._thread.join(BEAT_SECONDS)
-    assert not late._thread.is_alive(), "it was taken over"
+    wait_for(lambda: not beats(), "it was taken over", BEAT_SECONDS)
 
 
 def seal_click(database: Database, grade: str) -> None:

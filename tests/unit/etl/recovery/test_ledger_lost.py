@@ -4,6 +4,7 @@ makes an empty ledger there.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -110,7 +111,7 @@ def test_a_ledger_that_knows_no_types_is_waited_for(file: Path) -> None:
 def test_where_storage_does_not_answer_it_is_said_that_nobody_can_tell(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hourmark_etl.storage.webhdfs_http._RETRY_PAUSES_S", ())
+    monkeypatch.setattr(time, "sleep", lambda _: None)  # between tries
     away = '[storage]\nroot = "hdfs://nowhere:8020/root"\nwebhdfs = "http://127.0.0.1:9"\n'
     file.write_text(away + file.read_text().partition("\n[etl]")[2].join(["[etl]", ""]))
     with pytest.raises(Unavailable, match="cannot be told") as refused:

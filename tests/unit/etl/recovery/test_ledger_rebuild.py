@@ -263,7 +263,9 @@ def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(
     )
 
 
-def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database) -> None:
+def test_promises_of_closed_hours_need_not_be_found(
+    life: Life, target: Database, tmp_path: Path
+) -> None:
     for hour in (FIRST, SECOND, SECOND.next()):
         life.take_in("click", hour, 3)
         life.close("click")
@@ -272,9 +274,7 @@ def test_promises_of_closed_hours_need_not_be_found(life: Life, target: Database
     life.storage.delete("_staging")
     assert rebuilt(life, target).lost == []
     life.topics.log_starts = {"events.click": 6, "hourmark.audit": 3}
-    other = Database(
-        f"sqlite:///{Path(str(target._changing.url.database)).with_name('other.sqlite')}"
-    )
+    other = Database(f"sqlite:///{tmp_path}/other.sqlite")
     assert rebuilt(life, other).lost == [
         "topic hourmark.audit partition 0: offsets [2, 3) are lost to retention"
     ]

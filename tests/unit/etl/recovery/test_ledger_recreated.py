@@ -91,22 +91,22 @@ def say(made: Database) -> None:
 
 
 # Something of its own, in a ledger that was begun anew.
-HELD: dict[str, Callable[[Life, Database], object]] = {
-    "a frontier that has moved": lambda life, made: change_frontier(made, hour=SECOND.end_s),
-    "a sealed hour": lambda life, made: change_frontier(made, state="sealed"),
-    "an override": lambda life, made: put_override(
+HELD: dict[str, Callable[[Life, Database, str], object]] = {
+    "a frontier that has moved": lambda life, made, url: change_frontier(made, hour=SECOND.end_s),
+    "a sealed hour": lambda life, made, url: change_frontier(made, state="sealed"),
+    "an override": lambda life, made, url: put_override(
         made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms
     ),
-    "a position": lambda life, made: begin_positions(
+    "a position": lambda life, made, url: begin_positions(
         made, made.acquire("consumer:default"), [position(topic="events.new")]
     ),
-    "a revision of its own": lambda life, made: put_rules(
-        Config(etl=EtlSettings(ledger=made._changing.url.render_as_string())),
+    "a revision of its own": lambda life, made, url: put_rules(
+        Config(etl=EtlSettings(ledger=url)),
         life.declared,
         [],
         SECOND,
     ),
-    "a report": lambda life, made: say(made),
+    "a report": lambda life, made, url: say(made),
 }
 
 
@@ -115,9 +115,10 @@ def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(
     life: Life, tmp_path: Path, what: str
 ) -> None:
     life.close("click")
-    made = started_over(life, f"sqlite:///{tmp_path}/made-anew.sqlite")
+    url = f"sqlite:///{tmp_path}/made-anew.sqlite"
+    made = started_over(life, url)
     outside = dataclasses.replace(life.outside(), rules=LedgerRules(made).book())
-    HELD[what](life, made)
+    HELD[what](life, made, url)
     before = content(made)
     with pytest.raises(UsageError, match=r"not empty .*--into"):
         rebuild(outside, made, lambda _: None)

@@ -91,5 +91,13 @@ def test_a_largest_message_of_the_user_hinders_no_reading(
     cluster = KafkaCluster(
         bootstrap="127.0.0.1:1", properties={"message.max.bytes": "10485760", "log_level": "0"}
     )
-    with SpanReader(cluster, 10 << 20) as reader:
-        assert isinstance(reader._reader, PackedReader) is (native.MODULE is not None)
+    made: list[object] = []
+
+    class Noted(PackedReader):
+        def __init__(self, *arguments: Any, **settings: Any) -> None:
+            super().__init__(*arguments, **settings)
+            made.append(self)
+
+    monkeypatch.setattr("hourmark_etl.staging.read.PackedReader", Noted)
+    with SpanReader(cluster, 10 << 20):
+        assert bool(made) is (native.MODULE is not None)

@@ -9,6 +9,7 @@ import io
 import os
 import random
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ from hourmark_etl.staging.files import (
     write_rows,
 )
 from hourmark_etl.staging.pieces import StagedNote
+from hourmark_etl.staging.verified import VerifiedFile
 from hourmark_etl.storage import StorageError
 
 ROWS = 200
@@ -54,8 +56,8 @@ def few_rows_in_a_group(request: pytest.FixtureRequest, monkeypatch: pytest.Monk
     monkeypatch.setattr(files, "ROWS_IN_GROUP", 32)
     if request.param == "large":
         monkeypatch.setattr(verified, "SMALL_FILE_BYTES", 0)
-        monkeypatch.setattr(verified, "_TAIL_BYTES", 64)
-        monkeypatch.setattr(verified, "_GAP_BYTES_MAX", 0)
+        fetched_by_parts = partial(VerifiedFile, tail_bytes=64, gap_bytes_max=0)
+        monkeypatch.setattr(files, "VerifiedFile", fetched_by_parts)
 
 
 @pytest.fixture
@@ -196,7 +198,8 @@ def test_few_requests_fetch_what_is_asked_for_and_no_more(
 
     monkeypatch.setattr(storage, "open", counted)
     if "large" in request.node.name:
-        monkeypatch.setattr(verified, "_TAIL_BYTES", 8 << 10)  # more than its footer
+        more_than_its_footer = partial(VerifiedFile, tail_bytes=8 << 10, gap_bytes_max=0)
+        monkeypatch.setattr(files, "VerifiedFile", more_than_its_footer)
         read_rows(storage, path, [RowSlice(40, 3)], ("event_id",))
         assert len(asked) == 2
         assert asked[1] < 1000

@@ -21,6 +21,7 @@ from hourmark_etl.storage import (
     Storage,
     StorageEntry,
     StorageError,
+    WebHdfs,
     webhdfs_http,
 )
 from hourmark_etl.task_failures import TaskFailure
@@ -272,12 +273,12 @@ def test_no_file_is_lost_while_no_datanode_lives(hdfs: FakeHdfs, storage: Storag
 
 @pytest.mark.parametrize("pauses", [2, 3])
 def test_no_file_is_lost_whose_only_datanode_was_excluded(
-    hdfs: FakeHdfs, storage: Storage, pauses: int, monkeypatch: pytest.MonkeyPatch
+    hdfs: FakeHdfs, storage: WebHdfs, pauses: int
 ) -> None:
     """Asked for another than the one that is down, the NameNode says that no other holds the block;
     whichever try is the last.
     """
-    monkeypatch.setattr(webhdfs_http, "_RETRY_PAUSES_S", (0.0,) * pauses)
+    storage = dataclasses.replace(storage, retry_pauses_s=(0.0,) * pauses)
     hdfs.names["/root/file"] = b"content"
 
     def down(handler: Handler, operation: str) -> bool:

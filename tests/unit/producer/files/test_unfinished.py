@@ -7,7 +7,6 @@ from pathlib import Path
 
 from tests.support.clock import FakeClock
 
-from hourmark_producer.files import compressed
 from hourmark_producer.files.compressed import UnfinishedFiles
 
 
@@ -27,8 +26,8 @@ def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
 
 def test_few_are_remembered(tmp_path: Path) -> None:
     clock = FakeClock()
-    known = UnfinishedFiles(clock)
-    paths = [tmp_path / str(number) for number in range(compressed._KNOWN_MAX + 1)]
+    known = UnfinishedFiles(clock, files_max=3)
+    paths = [tmp_path / str(number) for number in range(4)]
     for path in paths:
         path.touch()
         known.unchanged_s(path.stat())

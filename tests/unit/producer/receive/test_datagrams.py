@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,8 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark.errors import ConfigError
-from hourmark_producer.receive import sockets
-from hourmark_producer.receive.receiver import SourceReceiver
+from hourmark_producer.receive import sockets, spools
+from hourmark_producer.receive.receiver import ReadCallback, SourceReceiver
 from hourmark_producer.tailer import Tailer
 
 UDP = "syslog+udp://127.0.0.1:0"
@@ -126,10 +127,7 @@ def test_a_drain_says_that_nobody_listened_since_the_run_before(
     assert host.drain().unknown_losses == recorder.last.unknown_losses == 1
 
 
-def test_what_the_kernel_dropped_is_counted_to_the_datagram(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sockets, "_DATAGRAM_KERNEL_BYTES", 1 << 14)
+def test_what_the_kernel_dropped_is_counted_to_the_datagram() -> None:
     told: dict[str, Any] = {"unknown": 0, "lines": 0}
 
     def add(what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
@@ -139,24 +137,25 @@ def test_what_the_kernel_dropped_is_counted_to_the_datagram(
     def receive(line: bytes) -> None:
         told["lines"] += 1
 
+    callbacks: list[ReadCallback] = []
     receiver = SimpleNamespace(
         source="app",
-        watch=lambda *_: None,
+        watch=lambda _, callback: callbacks.append(callback),
         unwatch=lambda _: None,
         losses=SimpleNamespace(add=add),
         is_paused=False,
         receive=receive,
     )
-    receiving = sockets.SyslogDatagramInput(("127.0.0.1", 0), 1000)
+    receiving = sockets.SyslogDatagramInput(("127.0.0.1", 0), 1000, kernel_bytes=1 << 14)
     receiving.open(receiver)  # type: ignore[arg-type]
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.connect(receiving.address)
             for _ in range(500):
                 sender.send(b"x" * 200)
-            receiving._read()
+            callbacks[0].read()
             sender.send(b"the one that tells")
-            receiving._read()
+            callbacks[0].read()
     finally:
         receiving.close()
     assert told["unknown"] > 0 and told["unknown"] + told["lines"] == 501
@@ -166,7 +165,8 @@ def test_drops_at_the_end_of_a_burst_are_reported_before_the_source_is_caught_up
     host: Host, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No datagram comes after them that could tell of them."""
-    monkeypatch.setattr(sockets, "_DATAGRAM_KERNEL_BYTES", 1 << 14)
+    small = partial(sockets.SyslogDatagramInput, kernel_bytes=1 << 14)
+    monkeypatch.setattr(spools, "SyslogDatagramInput", small)
     receives(host, UDP)
     with host.running() as tailer:
         to = address(tailer)

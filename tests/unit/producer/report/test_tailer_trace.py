@@ -84,15 +84,14 @@ def test_a_place_decides(
 
 
 @pytest.mark.parametrize("block", [1, 2, 3, 5, 100])
-def test_lines_begin_where_splitting_says(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hourmark_producer.report.trace._BLOCK_BYTES", block)
+def test_lines_begin_where_splitting_says(block: int) -> None:
     for content in (b"", b"\n", b"a", b"a\n", b"a\nbc\n\nd", b"a\nbc\n\nd\n", b"\n\n\n"):
         begins = [0]
         for line in content.splitlines(keepends=True):
             begins.append(begins[-1] + len(line))
         expected = [*begins[:-1], None, None]
         assert [
-            find_line_offset(io.BytesIO(content), n) for n in range(1, len(expected) + 1)
+            find_line_offset(io.BytesIO(content), n, block) for n in range(1, len(expected) + 1)
         ] == expected, content
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.clock import FakeClock
+from tests.support.waiting import wait_for
 
 from hourmark_verify.demo.log_lines import (
     AD_SHOWN,
@@ -191,8 +192,8 @@ def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Pa
     due = [DueLine(n / 50, lambda _ms, n=n: b"%d" % n) for n in range(50)]  # type: ignore[misc]
     traffic = Traffic([LiveLog(tmp_path / "a.log", None, iter(due), clock)], 0.3, clock)
     traffic.start()
-    traffic._thread.join(10)
-    assert traffic.done and traffic.written == 50
+    wait_for(lambda: traffic.done, "all lines to be written", 10)
+    assert traffic.written == 50
     assert written(tmp_path / "a.log") == [b"%d" % n for n in range(50)]
 
     def broken(_ms: int) -> bytes:
@@ -202,9 +203,8 @@ def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Pa
         [LiveLog(tmp_path / "b.log", None, iter([DueLine(0.0, broken)]), clock)], 0.1, clock
     )
     failing.start()
-    failing._thread.join(10)
     with pytest.raises(OSError, match="disk full"):
-        assert failing.done
+        wait_for(lambda: failing.done, "the failure to be reported", 10)
 
 
 def test_a_traffic_that_is_stopped_before_its_start_ends_at_once(tmp_path: Path) -> None:
