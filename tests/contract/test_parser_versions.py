@@ -291,5 +291,5 @@ def test_keeping_vectors_is_reproducible_and_never_replaces(
     assert ParserVectors(content).failing_names() == []
     names = [vector["name"] for vector in content["vectors"]]
     assert len(set(names)) == len(names) > 300
-    with pytest.raises(UsageError, match=r"what it gives never changes"):
+    with pytest.raises(UsageError, match=r"its results never change"):
         keep_parser_vectors.main(tmp_path)

@@ -361,17 +361,8 @@ class Checkpoint:
             db.execute(
                 "PRAGMA temp_store=MEMORY"
             )  # else each statement that has a trigger makes a file, and removes it
-            db.executescript(
-                _LATER
-                + _BEGUN
-                + integrity.SCHEMA
-                + archives.SCHEMA
-                + marks.SCHEMA
-                + forgotten.SCHEMA
-            )
-            migrate_ranges_table(db)
-            archives.migrate_departed_table(db)
-            books.create_accounting(db)
+            _complete_schema(db)
+            _check_schema(db)
             if integrity.log_was_lost(db, log_is_there=log_is_there):
                 raise CheckpointBroken(
                     "the last run did not end in order, and its write-ahead log (…-wal) is not "
@@ -602,3 +593,41 @@ class _Ticket:
     changes: Sequence[Change]
     done: bool = False
     error: sqlite3.Error | OSError | None = None
+
+
+def _complete_schema(db: sqlite3.Connection) -> None:
+    """Add the tables, columns and triggers that versions after the database's own have."""
+    db.executescript(
+        _LATER + _BEGUN + integrity.SCHEMA + archives.SCHEMA + marks.SCHEMA + forgotten.SCHEMA
+    )
+    migrate_ranges_table(db)
+    archives.migrate_departed_table(db)
+    books.create_accounting(db)
+
+
+def _check_schema(db: sqlite3.Connection) -> None:
+    """Compare columns and triggers with those of a new database.
+
+    SQLite parses a trigger only when it fires. If its text is damaged, no commit succeeds.
+
+    Raises:
+        CheckpointBroken: A table or a trigger differs.
+    """
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
+        new.executescript(_SCHEMA)
+        _complete_schema(new)
+        expected = _describe_schema(new)
+    found = _describe_schema(db)
+    if damaged := sorted(name for name in expected if found.get(name) != expected[name]):
+        raise CheckpointBroken(f"its schema is damaged: {', '.join(damaged)}")
+
+
+def _describe_schema(db: sqlite3.Connection) -> dict[str, frozenset[str]]:
+    """Return the columns of each table, and the text of each trigger, by name."""
+    found = {}
+    for kind, name, text in db.execute(
+        "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'trigger')"
+    ).fetchall():
+        columns = db.execute("SELECT name FROM pragma_table_info(?)", (name,)).fetchall()
+        found[name] = frozenset(c for (c,) in columns) if kind == "table" else frozenset([text])
+    return found
