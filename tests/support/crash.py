@@ -86,7 +86,7 @@ STEPS: Final[Mapping[str, Step]] = {
     "ledger-commit": Step(
         ("hourmark_etl.ledger.batches:commit_batch",), lambda a: bool(a["batch"].groups)
     ),
-    "freeze": Step(("hourmark_etl.ledger.frontiers:freeze",), lambda a: bool(a["chosen"])),
+    "freeze": Step(("hourmark_etl.ledger.frontiers:freeze",), lambda a: bool(a["open_frontiers"])),
     "seal": Step(("hourmark_etl.ledger.frontiers:seal",), lambda a: bool(a["chains"])),
     "attempt": Step(("hourmark_etl.closing.engine:Engine.write",), lambda a: bool(a["sealed"])),
     "attempt-file": Step(

@@ -33,7 +33,6 @@ from hourmark.avro.framing import Schema, fingerprint
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
-from hourmark.kafka import compacted_topic
 from hourmark.kafka.topic_names import AUDIT
 from hourmark.records import audit
 from hourmark.rules import rules_topic
@@ -49,11 +48,9 @@ from hourmark_declare.apply import (
 )
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import sources_carrying
+from hourmark_etl.ledger.frontier_rows import sources_carrying, sources_ever_carrying
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
-from hourmark_etl.recovery.rebuild import _Rebuild
-from hourmark_etl.recovery.rebuild_result import RebuildSources as RebuildOutside
 
 At = Callable[[str], None] | None
 
@@ -133,16 +130,18 @@ def huge() -> EventType:
     )  # `types check` takes it
 
 
-def test_what_the_topic_may_hold_can_be_produced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_topic_may_hold_can_be_produced() -> None:
     """kafka.max_message_bytes is 8 MiB and the topic's; the producer of rules has librdkafka's
     1,000,000.
     """
-    monkeypatch.setattr(compacted_topic, "_FLUSH_S", 1.0)
     version = TypeVersion(huge(), 3)
     assert 1_000_000 < len(version.text) < Config().kafka.max_message_bytes
     with pytest.raises(Unavailable):  # there is no broker: all that is expected
         rules_topic.publish_rules(
-            KafkaCluster(bootstrap="127.0.0.1:1"), [(version.key, version.text)], 8 << 20
+            KafkaCluster(bootstrap="127.0.0.1:1"),
+            [(version.key, version.text)],
+            8 << 20,
+            timeout_s=1.0,
         )
 
 
@@ -197,20 +196,7 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
     book = RulesBook(
         [*revision(1, CLICK, sources=(APP, WEB)).records(), *revision(2, CLICK).records()]
     )
-    nothing: Any = None
-    work = _Rebuild(
-        connection=nothing,
-        outside=RebuildOutside(
-            storage=nothing,
-            kafka=nothing,
-            central=nothing,
-            rules=book,
-            bucket_seconds=3600,
-            now_ms=0,
-        ),
-        report_progress=lambda _: None,
-    )
-    assert work._declared_sources("click")[0] == {"app", "web"}
+    assert sources_ever_carrying("click", book.revisions) == {"app", "web"}
 
 
 APPLY_OR_REPAIR = pytest.mark.parametrize(

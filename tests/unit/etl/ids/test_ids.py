@@ -9,16 +9,17 @@ import io
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import fastavro
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.asked_ids import Opened, asked, bucket_of
+from tests.support.asked_ids import Opened, asked, bucket_of, small_blocks, watched
 from tests.support.bucket_world import (
     FIRST,
     PARSED,
@@ -33,7 +34,8 @@ from tests.support.containers import append_all
 
 from hourmark.errors import Finding
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
-from hourmark_etl.closing.write import containers
+from hourmark_etl.closing.write import writing
+from hourmark_etl.closing.write.containers import ContainerSet
 from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ids.lookups import IdQuery, Ids, find_contained_ids
@@ -110,7 +112,7 @@ def test_the_index_of_an_hour_of_several_containers_spares_reading_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A container that is full ends a run of rows anywhere within a block of the index."""
-    monkeypatch.setattr(containers, "_STEP_BYTES", 64 << 10)
+    monkeypatch.setattr(writing, "ContainerSet", partial(ContainerSet, step_bytes=64 << 10))
     world = World(tmp_path, storage := Opened(), target_file_bytes=1 << 20, tasks=1)
     ids = some_ids(1_800)
     manifest = world.close(FIRST, world.stage(ids, datums={i: incompressible(i) for i in ids}))
@@ -184,10 +186,10 @@ def test_what_is_no_fault_of_a_bucket_is_not_said_to_be_one(
 ) -> None:
     world.close(FIRST, world.stage(ids := some_ids(10)), indexed=False)
 
-    def fails(_: bytes) -> Iterator[bytes]:
+    def fails(*_: object) -> None:
         raise trouble
 
-    monkeypatch.setattr(ids_module, "_ids_of", fails)
+    monkeypatch.setattr(fastavro, "reader", fails)
     with pytest.raises(type(trouble)):
         asked(world.storage, bucket_of(world), ids)
 
@@ -225,13 +227,11 @@ def test_index_and_containers_give_the_same_exact_answer(
     folder = tmp_path_factory.mktemp("ids")
     storage = LocalDisk(folder)
     own = sorted(an_id(FIRST, n) for n in inside)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ids_module, "_ROWS_IN_BLOCK", 7)
-        with storage.create("index.ids") as file:
-            index = ids_module.IndexWriter(file, "index.ids")
-            index.write("click", 1, np.frombuffer(b"\xff" * 16, np.uint8).reshape(1, 16))
-            first = index.write("click", 0, np.frombuffer(b"".join(own), np.uint8).reshape(-1, 16))
-            index.finish()
+    with storage.create("index.ids") as file:
+        index = ids_module.IndexWriter(file, "index.ids", rows_in_block=7)
+        index.write("click", 1, np.frombuffer(b"\xff" * 16, np.uint8).reshape(1, 16))
+        first = index.write("click", 0, np.frombuffer(b"".join(own), np.uint8).reshape(-1, 16))
+        index.finish()
     path = f"index-{index.digest}.ids"
     storage.rename_new("index.ids", path)
     with storage.create("part") as file:
@@ -271,15 +271,14 @@ def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_i
 ) -> None:
     storage = Opened()
     own = {f"type-{n}": [an_id(FIRST, 100 * n + i) for i in range(5000)] for n in range(9)}
-    buckets, real = put_index(storage, own), ids_module._read_at
+    buckets = put_index(storage, own)
     (run,) = buckets["type-3"].index
 
-    def refused(file: BinaryIO, start: int, size: int) -> bytes:
+    def refused(start: int, size: int) -> None:
         if start == run.first_row * 16:
             raise error(run.path, run.path, "no answer")
-        return real(file, start, size)
 
-    monkeypatch.setattr(ids_module, "_read_at", refused)
+    watched(monkeypatch, storage, refused)
     found = find_contained_ids(
         storage, [IdQuery([buckets[t]], np.array(ids[:3], "S16")) for t, ids in own.items()]
     )
@@ -292,14 +291,11 @@ def test_a_place_that_cannot_be_read_concerns_its_own_bucket_and_a_server_that_i
     assert caplog.text.count("an index of ids cannot be used") == 1
 
 
-def test_a_block_is_believed_whatever_byte_its_digest_ends_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path) -> None:
     """numpy drops zeros at the end of a text: of 256 blocks one seemed damaged."""
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 1)
     storage, own = LocalDisk(tmp_path), sorted(an_id(FIRST, n) for n in range(2000))
     with storage.create("index.ids") as file:
-        index = ids_module.IndexWriter(file, "index.ids")
+        index = ids_module.IndexWriter(file, "index.ids", rows_in_block=1)
         index.write("click", 0, np.frombuffer(b"".join(own), np.uint8).reshape(-1, 16))
         index.finish()
     path = f"index-{index.digest}.ids"
@@ -318,7 +314,7 @@ def test_a_block_is_believed_whatever_byte_its_digest_ends_with(
 def test_few_ids_read_few_row_groups_and_decode_few_blocks(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 100)
+    small_blocks(monkeypatch, 100)
     monkeypatch.setattr(
         ContainerWriter.__init__, "__kwdefaults__", {**_defaults(), "block_bytes": 2_000}
     )
@@ -326,23 +322,17 @@ def test_few_ids_read_few_row_groups_and_decode_few_blocks(
     world.close(FIRST, world.stage(ids))
     bucket = bucket_of(world)
     asked_for: list[int] = []
-    real = ids_module._read_at
-
-    def recorded(file: BinaryIO, start: int, size: int) -> bytes:
-        asked_for.append(size)
-        return real(file, start, size)
-
-    monkeypatch.setattr(ids_module, "_read_at", recorded)
-    assert asked(LocalDisk(world.root), bucket, [ids[7], ids[8]]) == [True, True]
+    watched(monkeypatch, storage := LocalDisk(world.root), lambda _, size: asked_for.append(size))
+    assert asked(storage, bucket, [ids[7], ids[8]]) == [True, True]
     assert len(asked_for[1:]) <= 2 and set(asked_for[1:]) == {1600}
-    decoded: list[int] = []
-    whole = ids_module._ids_of
+    decoded: list[object] = []
+    whole = fastavro.reader
 
-    def counted(container: bytes) -> Iterator[bytes]:
-        decoded.append(len(container))
-        return whole(container)
+    def counted(container: BinaryIO, schema: Any) -> Any:
+        decoded.append(container)
+        return whole(container, schema)
 
-    monkeypatch.setattr(ids_module, "_ids_of", counted)
+    monkeypatch.setattr(fastavro, "reader", counted)
     assert asked(
         LocalDisk(world.root), dataclasses.replace(bucket, index=()), [ids[7], ids[8]]
     ) == [True, True]
@@ -413,7 +403,7 @@ def test_blocks_of_buckets_are_walked_as_they_were_written(world: World) -> None
 def test_no_flipped_bit_of_an_index_or_a_container_hides_an_id(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ids_module, "_ROWS_IN_BLOCK", 8)
+    small_blocks(monkeypatch, 8)
     ids = some_ids(50)
     world.close(FIRST, world.stage(ids))
     bucket = bucket_of(world)
