@@ -69,9 +69,16 @@ _REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
-    """Return a byte range as HTTP headers of `POST /v1/ranges`.
+    """Return the HTTP headers of `POST /v1/ranges` that describe a byte range.
 
-    Bytes that are not UTF-8 (surrogate escapes, as in file paths) are preserved.
+    Values are percent-encoded. Bytes that are not UTF-8, such as in file paths, are preserved.
+
+    Args:
+        byte_range: The range. Bytes that are not UTF-8 are represented as surrogate escapes in its
+            texts.
+
+    Returns:
+        Header values by header name.
     """
     headers = {
         header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()
@@ -88,10 +95,10 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
     """Return the byte range that the headers of `POST /v1/ranges` describe.
 
     Args:
-        headers: A case-insensitive mapping.
+        headers: Header values by name, in a case-insensitive mapping.
 
     Raises:
-        ValueError: A header is missing, invalid or unknown; the message names it.
+        ValueError: A header is missing, invalid or unknown. The message names the header.
     """
     if unknown := sorted(
         name

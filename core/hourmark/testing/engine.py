@@ -34,7 +34,7 @@ _PAUSE_S: Final = 0.1
 
 
 class NoEngine(Unavailable):
-    """The error that this machine has no container engine, or that none responds."""
+    """No container engine is installed on this machine, or none responds."""
 
 
 @contextmanager
