@@ -140,12 +140,13 @@ def reset_positions(
 ) -> None:
     """Delete stored positions, so that the mirror copies these topic-partitions from their start.
 
-    Before that, lowers the copied offsets in the state of checks and watch, so that both still
-    detect records that are lost from now on. Holds the lock of the watch state meanwhile.
+    The state of `mirror verify` and `mirror watch` records up to which offsets records were copied.
+    These offsets are lowered first, so that both commands still detect records that are lost from
+    now on. The watch state stays locked until the reset ends.
 
     Args:
-        work_dir: `mirror.work_dir`, which holds the state of checks and watch.
-        sites: Both clusters.
+        work_dir: `mirror.work_dir`, which contains the state of both commands.
+        sites: Clients of both clusters.
         positions: Positions to delete.
 
     Raises:
@@ -172,12 +173,13 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state with covered offsets lowered to where copying restarts.
+    """Return a copy of the watch state in which partitions are copied up to a lower offset.
 
     Args:
         state: Current watch state.
-        ids: Topic ids by edge topic name; topics with another id in `state` stay unchanged.
-        starts: First edge offset that is copied again, by topic-partition.
+        ids: Current topic ids by edge topic name. A topic that has another id in `state` is not
+            changed.
+        starts: For each topic-partition, the first edge offset that is copied again.
     """
 
     def lowered(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:

@@ -55,11 +55,11 @@ class SampleResult(NamedTuple):
 
 
 class TruncatedRecord(NamedTuple):
-    """An edge record that is missing on the target although its retention cannot have deleted it yet.
+    """An edge record that is missing at the start of the target's log but cannot have expired.
 
     Attributes:
         offset: Offset at the edge.
-        timestamp_ms: Record timestamp, Unix milliseconds.
+        timestamp_ms: Timestamp of the record, Unix milliseconds.
         target_start: Log start offset on the target.
     """
 
@@ -120,15 +120,16 @@ class PartitionState:
     """What a mirror watch knows about one edge topic-partition after an observation.
 
     Attributes:
-        covered: Offset below which everything was copied, or deleted before the first observation.
-        position: Next offset that the mirror copies; None if it has none.
+        covered: Offset below which all records were copied, or deleted before the first
+            observation.
+        position: Next offset that the mirror copies; None if the mirror has no position.
         end: Log end offset at the edge.
-        since_ms: Unix milliseconds since when the position has not moved while behind.
+        since_ms: Unix milliseconds since when the mirror is behind and its position has not moved.
         remote_start: Last checked log start offset on the target.
         remote_end: Log end offset on the target.
-        sampled: Offset up to which ranges were sampled.
+        sampled: Offset up to which samples were taken.
         sampled_ms: Timestamp of the last sampled record, Unix milliseconds.
-        passed: Number of offsets sampled from since the first observation.
+        passed: Number of offsets in all sampled ranges since the first observation.
         compared: Number of records compared since the first observation.
     """
 
@@ -164,10 +165,10 @@ class WatchState:
     """State that a mirror watch keeps from one observation to the next.
 
     Attributes:
-        looked_ms: Unix milliseconds of the last observation; 0 before the first.
-        topics: State by edge topic name.
-        standing: Losses that an operator has not accepted.
-        few_since_ms: Unix milliseconds since when workers are missing; None if none are.
+        looked_ms: Time of the last observation, Unix milliseconds; 0 before the first.
+        topics: State of each topic by edge topic name.
+        standing: Alarms about losses that no operator has accepted.
+        few_since_ms: Unix milliseconds since when workers are missing; None if none are missing.
         format: Version of the file format.
     """
 
