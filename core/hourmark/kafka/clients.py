@@ -122,13 +122,14 @@ class Partition:
 
 
 class Offset(int):
-    """An offset of a topic-partition: the next one to read.
+    """The offset of the next record to read from a topic-partition.
 
-    Raises ValueError for a negative number, because librdkafka uses those as error codes.
+    Raises ValueError for a negative number, because librdkafka uses negative numbers as error
+    codes.
 
     Attributes:
-        leader_epoch: For a log end offset, the epoch of the leader that reported it; None if the
-            broker did not report one.
+        leader_epoch: For a log end offset, the epoch of the leader that reported the offset; None
+            if the broker did not report an epoch.
     """
 
     leader_epoch: int | None

@@ -372,14 +372,15 @@ def _untold(group: str, error: KafkaError) -> Unavailable:
 
 
 def parse_leader(assignment: bytes | None) -> MirrorLeader:
-    """Return the leader that a member's assignment names (Kafka Connect's embedded protocol).
+    """Return the leader of a Kafka Connect group from the assignment of one of its members.
 
     Args:
-        assignment: Serialized assignment: version, error, member id and URL of the leader, and
-            more.
+        assignment: Assignment in Kafka Connect's embedded protocol: version, error code, member id
+            and URL of the leader, then data that is ignored. None or empty if there is no
+            assignment.
 
     Returns:
-        The leader; `NO_LEADER` if the assignment is empty.
+        The leader; `NO_LEADER` if there is no assignment.
     """
     if not assignment or len(assignment) < 6:
         return NO_LEADER

@@ -1,8 +1,8 @@
 """The HTTP protocol between the File Tailer and the delivery service: paths, headers and bodies.
 
     GET  /v1/hello            sent once by a tailer before its first range
-    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} when
-    all in-sync replicas have all of it
+    POST /v1/ranges           a byte range; the response is 200 when all in-sync replicas have it:
+                              {"end", "events", "dead_letters", "blanks", …}
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    events of one type, NDJSON or a JSON array
 

@@ -3,18 +3,17 @@
 `hourmark types apply` writes a revision to the ledger, then to the compacted topic `hourmark.types`
 with one partition:
 
-    key `type/<name>/<digest>`   value: a version of the type, JSON: its declaration and its Avro
-    schema
-    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id,
-    sources, limits, parser
+    key                      value (JSON)
+    `type/<name>/<digest>`   a version of the type: its declaration and its Avro schema
+    `rules/<id>`             the revision: types by digest and schema id, sources, limits, parser
 
 Keys are derived from content. Compaction therefore never removes a record that a range may need
 years later, publishing again changes nothing, and the order of records is irrelevant. A revision is
 usable when the records of all its types have been read. A schema id permanently means one type and
 one schema, as recorded in the revision, whatever the registry returns later.
 
-A revision's id is `<sequence>-<digest>`. Services use the highest one; each range names the
-revision that it must be parsed under.
+A revision's id is `<sequence>-<digest>`. Services use the revision with the highest sequence.
+Each range names the revision that it must be parsed under.
 """
 
 from __future__ import annotations

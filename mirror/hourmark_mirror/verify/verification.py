@@ -114,11 +114,11 @@ class Verification:
         """Wait until the mirror reaches the edge's current end offsets, then compare both sides.
 
         Args:
-            timeout_s: Maximum seconds to wait for the mirror; the comparison takes additional time.
-            sample: Compare the contents of this many randomly chosen topic-partitions; None for
+            timeout_s: Maximum seconds to wait for the mirror. The comparison takes additional time.
+            sample: Number of randomly chosen topic-partitions whose contents are compared; None for
                 all.
             seed: Seed of the random choice.
-            report: Receives the result before the state is saved, which may fail.
+            report: Called with the result before the state is saved, because saving may fail.
 
         Returns:
             The findings.

@@ -70,15 +70,15 @@ class TruncatedRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorObservation:
-    """State of both clusters at one time, keyed by edge topic or topic-partition.
+    """State of both clusters at one time, keyed by edge topic or edge topic-partition.
 
     Offsets are the next to read. The order of reads makes the values consistent: positions, then
     the edge's log starts and ends, then the target.
 
     Attributes:
-        now_ms: Unix milliseconds of the observation.
+        now_ms: Time of the observation, Unix milliseconds.
         ids: Topic ids at the edge.
-        remote_ids: Topic ids on the target; topics that it does not have are absent.
+        remote_ids: Topic ids on the target. Topics that the target does not have are absent.
         starts: Log start offsets at the edge.
         ends: Log end offsets at the edge.
         positions: Next offset that the mirror copies.
@@ -87,12 +87,15 @@ class MirrorObservation:
         retention_ms: `retention.ms` at the edge; negative means unlimited.
         uncopied_ms: Timestamp of the first uncopied record, for partitions that were also behind at
             the previous observation.
-        cut_off: Records missing at the start of the target's log.
-        unread: Partitions whose target log start moved and whose check is postponed.
-        blocking: Records too large for the target, for stalled partitions.
+        cut_off: Record that is missing at the start of the target's log, for partitions with such a
+            record.
+        unread: Partitions whose log start on the target moved but was not checked yet.
+        blocking: Record that is too large for the target, for stalled partitions with such a
+            record.
         failures: Failed connectors and tasks.
-        newest_ms: Timestamp of the newest record, for topics with expected traffic; None if empty.
-        workers: Number of workers in the group; None if not read.
+        newest_ms: Timestamp of the newest record, for topics with expected traffic; None if the
+            topic is empty.
+        workers: Number of workers in the group; None if the number was not read.
         samples: Results of sampling.
     """
 
