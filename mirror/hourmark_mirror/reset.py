@@ -102,11 +102,11 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     such a topic are invalid, even where the new log has already grown past them.
 
     Args:
-        positions: Stored positions; those without a known edge end do not count, because a broker
-            that has just started may not list the partition yet.
+        positions: Stored positions. A position without a known edge end does not mark its topic as
+            recreated, because a broker that has just started may not list the partition yet.
 
     Returns:
-        Positions of recreated topics; empty if no topic was recreated.
+        Positions of recreated topics. Empty if no topic was recreated.
     """
     rows = list(positions)
     recreated = {
@@ -173,7 +173,7 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state in which partitions are copied up to a lower offset.
+    """Return a copy of the watch state that counts records as copied up to lower offsets.
 
     Args:
         state: Current watch state.

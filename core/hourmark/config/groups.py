@@ -96,9 +96,10 @@ class KafkaSettings(FrozenModel):
 
     @property
     def sites(self) -> tuple[KafkaSettings, ...]:
-        """Return separate settings for each site (edge cluster); the first has the cluster `edge`.
+        """Return one settings object for each site, beginning with the site of the cluster `edge`.
 
-        In each item, `edge` and `edge_alias` are those of the site, and `further_edges` is empty.
+        A site is an edge cluster with its own alias. In each object, `edge` and `edge_alias` are
+        those of the site, and `further_edges` is empty.
         """
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})

@@ -201,9 +201,9 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
             spans: For each partition, the start offset (inclusive) and end offset (exclusive) to
                 read.
             starts: For partitions that were read before, the offset after the last record that was
-                read, and the leader epoch of that record. Used to detect truncation of the log,
-                even if the partition's range is empty. Reading begins there, and a committed record
-                between this offset and the start of the range means that the log was truncated.
+                read, with the leader epoch of that record. Reading begins there to detect
+                truncation: a committed record between this offset and the start of the range means
+                that the log was truncated. Partitions with an empty range are checked too.
             on_error: Called with the error of a partition that cannot be read. The other partitions
                 are still read to their ends. If None, the error is raised instead.
 

@@ -31,10 +31,13 @@ _NO_LINES: Final = re.compile(
 
 
 class RecordStart:
-    """A compiled pattern that finds the first lines of multi-line records.
+    r"""A compiled pattern that recognizes the first lines of multi-line records.
 
-    Raises ValueError if the pattern is empty, too large, not valid RE2, or uses `\\A`, `\\z`, `\\C`
-    or `(?-m)`.
+    Raises ValueError if the pattern is empty, too large, not valid RE2, or uses `\A`, `\z`, `\C` or
+    `(?-m)`.
+
+    Args:
+        pattern: RE2 pattern that is searched for in each line.
     """
 
     def __init__(self, pattern: str) -> None:

@@ -161,9 +161,9 @@ class RangeResponse:
     """The body of a successful response to `POST /v1/ranges`.
 
     Attributes:
-        end: Offset of the next byte to send.
+        end: Byte offset after the range, which is the offset of the next byte to send.
         events: Number of events in the range.
-        dead_letters: Number of dead letters.
+        dead_letters: Number of dead letters (lines that could not become events).
         blanks: Number of blank lines; 0 from a service that does not count them.
         dead_letter_reasons: Number of dead letters by reason.
     """

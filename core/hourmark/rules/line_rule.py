@@ -46,14 +46,14 @@ _GOES_WITH: Final = {
 
 
 class Redaction(FrozenModel):
-    """A rule that removes or replaces a field's content before an event leaves the service.
+    """A rule that removes or replaces content of a field before an event leaves the service.
 
     Attributes:
         field: Name of the field.
-        pattern: RE2 pattern; its matches in the field's text, or in any string within the field,
-            are replaced. None replaces the whole value.
-        by: The replacement. None removes matches; a whole value becomes the field's default or
-            null.
+        pattern: RE2 pattern. All matches in the field's text, or in any string within the field,
+            are replaced. None replaces the whole value of the field.
+        by: Replacement text. If None, matches of `pattern` are removed, or the whole value is
+            replaced with the field's default or null.
     """
 
     field: str

@@ -91,7 +91,7 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """Tracker of partitions that are not copied completely and whose mirror position stands still.
+    """Tracker of partitions in which the mirror is behind and its position does not move.
 
     Args:
         stall_s: Seconds without progress after which a partition counts as stalled.
