@@ -55,9 +55,10 @@ def installed_compiler() -> tuple[str, ...] | None:
 
 
 def zig_compiler() -> tuple[str, ...]:
-    """Return the command of the C compiler in the wheel `ziglang`, for a baseline processor.
+    """Return the command of the C compiler in the wheel `ziglang`.
 
-    Without that option, zig compiles for the processor of the build machine.
+    The command compiles for a baseline processor. By default, zig uses all features of the
+    processor of the build machine.
     """
     return (sys.executable, "-m", "ziglang", "cc", "-mcpu=baseline")
 

@@ -143,10 +143,11 @@ EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
 
 
 class LazyGroup(click.Group):
-    """A click group that imports a command only when it is used.
+    """Click command group that imports the module of a command only when the command is used.
 
     Args:
-        table: By command name, its `module:attribute` and its line of help.
+        table: For each command name, the location of the click command as `module:attribute`, and
+            the line of help for the command.
         attrs: Keyword arguments of `click.Group`.
     """
 

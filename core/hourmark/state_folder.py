@@ -1,10 +1,12 @@
 """The state folder of a tailer, a service or a mirror.
 
-It preserves the component's identity over restarts, and its lock prevents two processes from using
-it at once.
+The folder preserves the identity of the component over restarts. A lock prevents two processes from
+using the folder at the same time.
 
-lock       locked while the process runs; contains its process id
-host-id    32 hex digits, created once, never changed
+| file      | content                                                     |
+|-----------|-------------------------------------------------------------|
+| `lock`    | locked while the process runs; contains the process id      |
+| `host-id` | 32 hex digits that are created once and never change        |
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ class StateFolder:
         self._host_id_file = path / "host-id"
 
     def lock(self) -> IO[bytes]:
-        """Lock the folder until the returned file is closed; create it if it does not exist.
+        """Create the folder if it does not exist, and lock it until the returned file is closed.
 
         Raises:
-            ConfigError: Another process holds the lock; the message has its process id.
+            ConfigError: Another process holds the lock. The message contains its process id.
         """
         with self._usable():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -65,7 +67,8 @@ class StateFolder:
         """Return the id of the process that holds the lock.
 
         Returns:
-            None if no process holds it, its id is unknown, or this user may not read the folder.
+            The process id. None if no process holds the lock, the id is unknown, or this user may
+            not read the folder.
         """
         with (
             contextlib.suppress(FileNotFoundError, PermissionError),
@@ -78,7 +81,10 @@ class StateFolder:
         return None
 
     def host_id(self) -> str | None:
-        """Return the host id, or None before the first start.
+        """Return the stored host id, or None if none was saved yet.
+
+        Returns:
+            32 hex digits.
 
         Raises:
             ConfigError: The file does not contain a host id.
@@ -97,7 +103,11 @@ class StateFolder:
         return text
 
     def save_host_id(self, host_id: str) -> str:
-        """Write the host id durably and return it."""
+        """Store the host id durably in the folder, and return it.
+
+        Args:
+            host_id: 32 hex digits.
+        """
         with self._usable():
             write_durably(self._host_id_file, f"{host_id}\n".encode())
         return host_id

@@ -44,7 +44,8 @@ class Lag:
     def overtaken(self) -> int:
         """Return how many offsets retention deleted before the mirror copied them.
 
-        Returns 0 once the mirror has moved past the gap, or if it has no position yet.
+        The result is 0 if the mirror has already moved past the deleted offsets, or has no position
+        yet.
         """
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 

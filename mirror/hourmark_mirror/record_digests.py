@@ -44,11 +44,11 @@ def content_digest(key: bytes | None, value: bytes | None) -> bytes:
 
 
 def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
-    """Open a reader of committed records for consecutive calls of `read_digests`.
+    """Open a reader of committed records, for any number of `read_digests` calls in sequence.
 
     Args:
         cluster: Cluster to read from.
-        max_message_bytes: Largest record to expect; sets the fetch size per partition.
+        max_message_bytes: Maximum size of a record; sets the fetch size for each partition.
 
     Returns:
         A reader that the caller must close.
@@ -71,10 +71,11 @@ def read_digests(
     If retention deletes records meanwhile, reading continues at the new start of the log.
 
     Args:
-        reader: Reader from `open_reader`; not used for another read until this one is closed.
+        reader: Reader from `open_reader`. Must not be used for another read until this generator is
+            closed.
         partition: Topic-partition to read.
         start: First offset.
-        end: Offset after the last.
+        end: Offset after the last record.
 
     Raises:
         Unavailable: The cluster does not answer.
@@ -92,17 +93,16 @@ def read_digests(
 def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[RecordDigest], None, None]:
-    """Open an iterator over digests of the records with a timestamp at or after `time_ms`.
+    """Open an iterator over record digests, from the first record of time `time_ms` or later.
 
-    A broker answers a lookup by time from its time index, which may point to an earlier record of
-    the same batch. Earlier records are dropped, and some records of exactly `time_ms` may be
-    missing.
+    The broker locates the record with its time index, which is not exact. Some records with a
+    timestamp of exactly `time_ms` may therefore be missing.
 
     Args:
         cluster: Cluster that the reader is connected to.
         reader: Reader from `open_reader`.
         partition: Topic-partition to read.
-        time_ms: Unix milliseconds.
+        time_ms: Record timestamp at which to start, Unix milliseconds.
         end: Offset after the last record to read.
 
     Raises:

@@ -102,11 +102,11 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     such a topic are invalid, even where the new log has already grown past them.
 
     Args:
-        positions: Stored positions; those without a known edge end do not count, because a broker
-            that has just started may not list the partition yet.
+        positions: Stored positions. A position without a known edge end does not mark its topic as
+            recreated, because a broker that has just started may not list the partition yet.
 
     Returns:
-        Positions of recreated topics; empty if no topic was recreated.
+        Positions of recreated topics. Empty if no topic was recreated.
     """
     rows = list(positions)
     recreated = {
@@ -140,12 +140,13 @@ def reset_positions(
 ) -> None:
     """Delete stored positions, so that the mirror copies these topic-partitions from their start.
 
-    Before that, lowers the copied offsets in the state of checks and watch, so that both still
-    detect records that are lost from now on. Holds the lock of the watch state meanwhile.
+    The state of `mirror verify` and `mirror watch` records up to which offsets records were copied.
+    These offsets are lowered first, so that both commands still detect records that are lost from
+    now on. The watch state stays locked until the reset ends.
 
     Args:
-        work_dir: `mirror.work_dir`, which holds the state of checks and watch.
-        sites: Both clusters.
+        work_dir: `mirror.work_dir`, which contains the state of both commands.
+        sites: Clients of both clusters.
         positions: Positions to delete.
 
     Raises:
@@ -172,12 +173,13 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state with covered offsets lowered to where copying restarts.
+    """Return a copy of the watch state that counts records as copied up to lower offsets.
 
     Args:
         state: Current watch state.
-        ids: Topic ids by edge topic name; topics with another id in `state` stay unchanged.
-        starts: First edge offset that is copied again, by topic-partition.
+        ids: Current topic ids by edge topic name. A topic that has another id in `state` is not
+            changed.
+        starts: For each topic-partition, the first edge offset that is copied again.
     """
 
     def lowered(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:

@@ -26,31 +26,64 @@ def sources() -> str:
     """Return the digest of the C sources that the module was compiled from."""
 
 def program(program: bytes, /) -> Program:
-    """Check a schema's program and return it in the form used by `source`."""
+    """Validate the program of a JSON payload and return a handle to it, to be used in `source`.
+
+    Args:
+        program: Output of `compile_program` in the delivery service.
+    """
 
 def source(types: tuple[_Type, ...], /) -> Source:
-    """Return a source with these types, sorted by name."""
+    """Create a handle to the event types of one log source, to be used in `range`.
+
+    Args:
+        types: Description of each event type (see `_Type`), sorted by type name.
+    """
 
 def range(source: Source, description: _Described, /) -> Range:
-    """Return what all lines of a byte range have in common."""
+    """Create a handle to one byte range, to be used in `read`.
+
+    Args:
+        source: The event types that lines of the range can have.
+        description: Values that all lines of the range share (see `_Described`).
+    """
 
 def read(
     range: Range, body: bytes, at: int, lines_max: int, bytes_max: int, /
 ) -> tuple[int, bool, list[_Pack], bytes, bytes, bytes, int]:
-    """Parse lines from `at` on.
+    """Parse lines of a byte range into Kafka records, until a limit or a line that needs Python.
 
-    Returns the position where it stopped, whether it is certain of the result up to a limit, packed
-    records by type, ids (16 bytes each), places (8 bytes each), value hashes (8 bytes each, native
-    byte order), and the total size of the values.
+    Only one thread may read a range at a time.
+
+    Args:
+        range: The byte range.
+        body: Bytes of the range.
+        at: Position in `body` of the first line to parse.
+        lines_max: Maximum number of lines to parse.
+        bytes_max: Number of bytes after which no further line is parsed.
+
+    Returns:
+        The position of the next line; whether parsing ended at a limit or at the end of `body`,
+        rather than before a line that Python must parse; the records of each event type; and, for
+        all records in their order, the event ids (16 bytes each), the places (type number and hour,
+        8 bytes each), the value hashes (8 bytes each, native byte order) and the total size of the
+        values in bytes.
     """
 
 def promises(
     ids: bytes, places: bytes, hashes: bytes, seed: int, /
 ) -> list[tuple[bytes, int, int, int]]:
-    """Return the promise of each distinct place: its number of distinct ids, and two sums.
+    """Count the events of a byte range for each place (event type and hour).
 
-    The sums are those of the last 8 bytes of the ids, and of the hashes of distinct pairs of id and
-    hash, modulo 2^64.
+    Args:
+        ids: Event id of each record, 16 bytes each.
+        places: Place of each record, 8 bytes each, as returned by `read`.
+        hashes: Value hash of each record, 8 bytes each, native byte order.
+        seed: Seed of internal hash tables, which the author of the lines must not be able to guess.
+
+    Returns:
+        For each distinct place: the place, the number of distinct ids, the sum of the last 8 bytes
+        of these ids, and the sum of the hashes of distinct pairs of id and hash. Sums are modulo
+        2^64.
     """
 
 def value_hashes(
@@ -58,9 +91,18 @@ def value_hashes(
 ) -> bytes:
     """Return the XXH64 hash of each value of an Arrow binary column without its first `skip` bytes.
 
-    Each hash has 8 bytes in native byte order. `seeds` has 8 bytes for each value, in native byte
-    order. `offsets` has one entry more than there are values, of `offset_bytes` (4 or 8) bytes
-    each. Raises ValueError if the offsets do not describe such a column within `content`.
+    Args:
+        seeds: Seed of each hash, 8 bytes each, native byte order.
+        offsets: Arrow offsets of the column: the start of each value, then the end of the last.
+        offset_bytes: Size of each offset in bytes: 4 or 8.
+        skip: Number of bytes to leave out at the beginning of each value.
+        content: Arrow data of the column: all values, concatenated.
+
+    Returns:
+        The hashes, 8 bytes each, native byte order.
+
+    Raises:
+        ValueError: The offsets do not describe a column within `content`.
     """
 
 def check_datums(
@@ -76,26 +118,50 @@ def check_datums(
     content: Buffer,
     /,
 ) -> bytes:
-    """Return a one-byte verdict for each value of an Arrow binary column.
+    """Check the Avro datum in each value of an Arrow binary column.
 
-    See `hourmark.avro.datum_check.check_datums`. `ids` has the schema ids with programs, ascending,
-    4 bytes each. Program i is `words[starts[i] : starts[i + 1]]`, in words of 4 bytes; `starts` has
-    8 bytes each. Raises ValueError if the buffers do not describe such a column or programs.
+    `hourmark.avro.datum_check.check_datums` describes the check and the parameters that it shares
+    with this function.
+
+    Args:
+        ids: Schema ids that have programs, ascending, 4 bytes each.
+        starts: Index in `words` at which each program starts, then the end of the last program, 8
+            bytes each.
+        words: All programs, concatenated, in words of 4 bytes.
+
+    Returns:
+        One byte for each value: the verdict.
+
+    Raises:
+        ValueError: The buffers do not describe a column and programs.
     """
 
 def tally(reports: int, callback: Callable[[Any], object], /) -> Callable[[Any, object], None]:
-    """Return a callback that counts `reports` delivery reports, `(error or None, message)`.
+    """Return a delivery callback that counts reports and forwards only errors and the last report.
 
-    `callback` is called for every error and for the last report.
+    Args:
+        reports: Number of delivery reports to expect.
+        callback: Called with the error (or None) of each failed report and of the last report.
+
+    Returns:
+        A function that takes an error (or None) and a message.
     """
 
 def kafka(path: bytes, /) -> bool:
-    """Find librdkafka's functions in the loaded library at `path`; return whether all exist."""
+    """Locate the functions of librdkafka that this module needs, in a library that is loaded.
+
+    Args:
+        path: Path of the library.
+
+    Returns:
+        Whether all functions were found.
+    """
 
 def sender() -> Sender | None:
-    """Return the sender of the producer that this thread created last with this module as a plugin.
+    """Return a sender for the last producer that this thread created with this module as a plugin.
 
-    Returns None if there is none, or if it was returned before.
+    Returns:
+        The sender. None if there is no such producer, or if its sender was already returned.
     """
 
 def send(
@@ -109,17 +175,30 @@ def send(
     callback: Callable[..., object],
     /,
 ) -> tuple[int, int, bool]:
-    """Enqueue records for sending.
+    """Enqueue Kafka records in a producer, without waiting for acknowledgements.
 
-    Returns the index of the next record, for which there was no room; librdkafka's error of a
-    rejected record (0 if none was); and whether any records are in flight. `news` returns `callback`.
+    Args:
+        sender: Sender of the producer.
+        topic: Name of the topic.
+        keys: Keys of all records, concatenated, 24 bytes each.
+        values: Values of all records, concatenated.
+        ends: End of each value in `values`, 4 bytes each, native byte order.
+        at: Index of the first record to send.
+        until: Index after the last record to send.
+        callback: Returned by `news` with the progress of these records. It is not called.
+
+    Returns:
+        The index of the first record for which the queue had no room (`until` if there is none);
+        librdkafka's error code of a rejected record (0 if there is none); and whether any records
+        were enqueued, so that `news` will report on them.
     """
 
 def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | None:
-    """Return the progress of one `send` call; None if there is none to report.
+    """Return the progress of one `send` call, or None if there is no new progress.
 
-    Returns its `callback`, the number of records that failed since the last call, their error, and
-    whether all records are done.
+    Returns:
+        The `callback` of the `send` call; the number of its records that failed since the last
+        report; their error code; and whether all its records are acknowledged or failed.
     """
 
 # topic, partition; offsets; keys and values: where each begins and the last ends (int32), and their bytes; by record: 1 no key,
@@ -129,21 +208,43 @@ _Told = tuple[int, bytes, int, int, bytes]  # librdkafka's error, topic, partiti
 _Places = tuple[tuple[bytes, int, int], ...]  # topic, partition, offset
 
 def reader(settings: tuple[tuple[bytes, bytes], ...], /) -> Reader:
-    """Create a librdkafka consumer without partitions.
+    """Create a librdkafka consumer that has no partitions assigned.
 
-    Raises ValueError with the name of a setting that librdkafka rejects.
+    Args:
+        settings: Names and values of librdkafka settings.
+
+    Raises:
+        ValueError: librdkafka rejects a setting. The message contains its name.
     """
 
 def assign(reader: Reader, partitions: _Places, /) -> int:
-    """Read exactly these partitions from these offsets on, and return librdkafka's error or 0."""
+    """Read exactly these partitions from now on, each from the given offset.
+
+    Returns:
+        librdkafka's error code; 0 if there is no error.
+    """
 
 def leave(reader: Reader, partitions: _Places, /) -> int:
-    """Stop reading these partitions."""
+    """Stop reading these partitions.
+
+    Returns:
+        librdkafka's error code; 0 if there is no error.
+    """
 
 def consume(
     reader: Reader, records: int, timeout_ms: int, /
 ) -> tuple[list[_Run], list[_Told]] | int:
-    """Return the records and events that arrive within the time limit, or librdkafka's error code."""
+    """Return the records and events that arrive within a time limit.
+
+    Args:
+        reader: The consumer.
+        records: Maximum number of records and events.
+        timeout_ms: Time limit in milliseconds.
+
+    Returns:
+        Runs of consecutive records (see `_Run`), and partition ends and errors (see `_Told`). If
+        the request failed, librdkafka's error code instead.
+    """
 
 def close(reader: Reader, /) -> None:
     """Close the consumer, which cannot be used afterwards."""

@@ -15,41 +15,45 @@ from hourmark.avro.framing import Schema
 
 
 class Datum:
-    """An encoder and decoder of the datums of one record schema, without framing."""
+    """Encoder and decoder of Avro datums (binary records without framing) of one schema.
+
+    Args:
+        schema: The record schema as parsed JSON.
+    """
 
     def __init__(self, schema: Schema) -> None:
         self._schema = fastavro.parse_schema(schema)
         self._name = schema["name"]
 
     def encode(self, row: Mapping[str, Any]) -> bytes:
-        """Return a record as a datum.
+        """Return the Avro binary encoding of one record.
 
         Args:
-            row: Values by field name; keys that are not fields of the schema are ignored.
+            row: Values by field name. Keys that are not fields of the schema are ignored.
         """
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._schema, row)
         return buffer.getvalue()
 
     def decode(self, datum: bytes) -> dict[str, Any]:
-        """Decode a datum; bytes after its end are ignored.
+        """Decode one datum, and ignore bytes that follow it.
 
         Returns:
-            Values by field name; timestamps are `datetime` objects.
+            Values by field name. Timestamps are `datetime` objects.
 
         Raises:
-            ValueError: The bytes are not a record of the schema.
+            ValueError: The bytes do not begin with a record of the schema.
         """
         return self.decode_first(datum)[0]
 
     def decode_first(self, content: bytes) -> tuple[dict[str, Any], int]:
-        """Decode the datum at the start of `content`.
+        """Decode the datum at the start of `content`, and return its size too.
 
         Returns:
-            Values by field name, and the datum's size in bytes.
+            Values by field name, and the size of the datum in bytes.
 
         Raises:
-            ValueError: The bytes are not a record of the schema.
+            ValueError: The bytes do not begin with a record of the schema.
         """
         stream = io.BytesIO(content)
         try:
@@ -66,21 +70,21 @@ class Datum:
 
 
 def decode_any_version(forms: Sequence[Datum], datum: bytes) -> dict[str, Any]:
-    """Decode a datum with the newest version of its schema that matches it completely.
+    """Decode a datum that was written with one of several versions of a schema.
 
-    Bytes that follow a datum of the newest version are ignored, because a later version may append
-    fields.
+    Versions are tried from newest to oldest. A datum of the newest version may be followed by more
+    bytes, because a later version may append fields. An older version must match all bytes.
 
     Args:
-        forms: Decoders of all versions, the newest first. Each version has more fields at the end
-            than the next one.
-        datum: The datum.
+        forms: Decoders of all versions, newest first. Each version appends fields to the version
+            that follows it in the list.
+        datum: The encoded record.
 
     Returns:
-        Values by field name, without the fields that the matching version does not have.
+        Values by field name. Fields that the matching version lacks are absent.
 
     Raises:
-        ValueError: No version matches.
+        ValueError: No version matches the bytes.
     """
     failed: list[ValueError] = []
     for form in forms:

@@ -61,7 +61,10 @@ _UUID_CHARS: Final = 36
 
 
 class DatumVerdict(enum.IntEnum):
-    """The result of checking one datum. Each value except `VALID` is a reason to reject it."""
+    """Result of checking one Avro datum: `VALID`, or the reason why it is invalid.
+
+    `REASONS` describes each reason in words.
+    """
 
     VALID = 0
     NO_FRAMING = 1
@@ -99,13 +102,16 @@ REASONS: Final[Mapping[DatumVerdict, str]] = {
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Return the program that checks datums of a writer schema.
+    """Compile a writer schema into a program with which `check_datums` checks datums.
 
     Args:
         schema: The schema as parsed JSON.
 
+    Returns:
+        The program: 32-bit words in native byte order.
+
     Raises:
-        ValueError: The schema is not valid Avro, or names a type that it does not define.
+        ValueError: The schema is not valid Avro, or refers to a type that it does not define.
     """
     try:
         parsed = fastavro.parse_schema(schema, _write_hint=False)
@@ -118,13 +124,14 @@ def compile_schema(schema: Any) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def event_program(schema_json: str) -> bytes:
-    """Return the program that checks datums of an event schema.
+    """Return the program that checks datums of an event schema, from a cache.
 
     Args:
-        schema_json: The schema as JSON.
+        schema_json: The Avro schema as JSON text.
 
     Returns:
-        The program. Empty if the text is not a valid schema that begins with an event id.
+        The output of `compile_schema`. Empty if the text is not a valid schema, or if the first
+        field of the schema is not an event id.
     """
     try:
         schema = json.loads(schema_json)
@@ -134,9 +141,12 @@ def event_program(schema_json: str) -> bytes:
 
 
 def holds_event_id(schema: Mapping[str, Any]) -> bool:
-    """Return whether a schema is a record whose first field is a fixed type of 16 bytes.
+    """Return whether the first field of a record schema is an event id (`fixed` of 16 bytes).
 
-    This is the event id in the envelope of all events.
+    The schemas of all events begin with an event id.
+
+    Args:
+        schema: The schema as parsed JSON.
     """
     fields = schema.get("fields") or [{"type": None}]
     first = fields[0]["type"]
@@ -155,25 +165,30 @@ def check_datums(
     *,
     module: ModuleType | None = native.MODULE,
 ) -> bytes:
-    """Return a verdict for each value of an Arrow binary column.
+    """Check the Avro datum in each value of an Arrow binary column of Kafka values.
+
+    A value is valid if its datum matches its schema completely and begins with the event id that is
+    in its Kafka key.
 
     Args:
-        programs: By schema id, a program from `compile_schema` for a schema that `holds_event_id`
-            accepts. An empty program counts as none.
-        schemas: Schema id of each value, 4 bytes each in native byte order.
-        keys: Kafka keys, concatenated; the first 16 bytes of each are the event id.
-        key_bytes: Size of each key.
-        offsets: The column's offsets in native byte order, one more than there are values.
-        offset_bytes: Size of each offset: 4 or 8.
-        skip: Number of bytes before the datum in each value, the framing.
-        content: The column's data.
-        module: The compiled module; None checks in Python.
+        programs: For each schema id, the output of `compile_schema` for a schema that
+            `holds_event_id` accepts. An empty program is treated as missing.
+        schemas: Schema id of each value: 4 bytes each, native byte order.
+        keys: Kafka keys of all values, concatenated. The first 16 bytes of a key are the event id.
+        key_bytes: Size of each key in bytes.
+        offsets: Arrow offsets of the column, native byte order: the start of each value, then the
+            end of the last value.
+        offset_bytes: Size of each offset in bytes: 4 or 8.
+        skip: Number of bytes of framing before the datum in each value.
+        content: Arrow data of the column: all values, concatenated.
+        module: The compiled module. None runs the equivalent Python code.
 
     Returns:
-        One byte for each value: a `DatumVerdict`, or `NO_PROGRAM` if its schema id has no program.
+        One byte for each value: a `DatumVerdict`, or `NO_PROGRAM` if `programs` has no program for
+        its schema id.
 
     Raises:
-        ValueError: The buffers do not describe such a column, or a program is invalid.
+        ValueError: The buffers do not describe a column and its keys, or a program is invalid.
     """
     if module is not None:
         known = sorted(schema_id for schema_id, program in programs.items() if program)
@@ -209,13 +224,16 @@ def check_datums(
 
 
 def check_value(program: Sequence[int], event_id: bytes, value: bytes, skip: int) -> DatumVerdict:
-    """Return the verdict on one value, computed in Python.
+    """Check the Avro datum in one Kafka value, in Python.
 
     Args:
-        program: The program as 32-bit words.
-        event_id: The 16-byte event id in the Kafka key.
+        program: The output of `compile_schema`, as a sequence of 32-bit words.
+        event_id: The 16-byte event id from the Kafka key.
         value: The Kafka value.
-        skip: Number of bytes before the datum, the framing.
+        skip: Number of bytes of framing before the datum.
+
+    Returns:
+        `VALID`, or the first reason why the datum is invalid.
     """
     if len(value) < skip:
         return DatumVerdict.NO_FRAMING

@@ -70,12 +70,15 @@ def check_fields(fields: Sequence[Any], own_name: str) -> None:
 
 
 def check_publishable(fields: Sequence[Any]) -> None:
-    """Check that field declarations survive conversion to JSON and back unchanged.
+    """Check that field declarations do not change when they are written as JSON and read back.
 
-    Declarations in published rules revisions always do.
+    Rules revisions are published as JSON, and their readers must get the same declarations.
+
+    Args:
+        fields: Avro field declarations.
 
     Raises:
-        ValueError: They do not.
+        ValueError: JSON cannot represent a value, or represents it differently.
     """
     try:
         text = json.dumps(fields, allow_nan=False, ensure_ascii=False)

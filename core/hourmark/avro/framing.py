@@ -71,15 +71,15 @@ def fingerprint(schema: Schema) -> str:
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:
-    """Return an equivalent schema in the spelling that Avro's Java library writes.
+    """Return an equivalent schema, written as Avro's Java library writes it.
 
-    Some registries, such as Confluent's, return schemas in it. `{"type": "string"}` becomes
-    `"string"`, names become relative to the enclosing namespace, and attributes with default values
-    are removed.
+    Schema registries such as Confluent's return schemas in this form. `{"type": "string"}` becomes
+    `"string"`, names become relative to the enclosing namespace, and the default values of `order`
+    and `aliases` are removed.
 
     Args:
         schema: A schema as parsed JSON.
-        namespace: The enclosing namespace.
+        namespace: The enclosing namespace; empty for none.
     """
     if isinstance(schema, list):
         return [plain_spelling(branch, namespace) for branch in schema]
@@ -110,9 +110,9 @@ def plain_spelling(schema: Any, namespace: str = "") -> Any:
 
 
 def digest(text: str) -> str:
-    """Return 16 hex digits of the BLAKE2b digest of a text.
+    """Return the 8-byte BLAKE2b digest of a text, as 16 hex digits.
 
-    Rules revisions, types and schemas are named by it.
+    Such digests identify rules revisions, event types and schemas.
     """
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

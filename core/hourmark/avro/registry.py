@@ -34,10 +34,11 @@ _NEXT_STEPS: Final = {
 
 
 class SchemaRegistry:
-    """A client that registers and fetches Avro schemas.
+    """Client of a schema registry with Confluent's API that registers and fetches Avro schemas.
 
-    Every method raises Unavailable, with the registry's URL, if the registry does not answer or
-    refuses the request for now, and ConfigError if the URL is not usable.
+    All methods raise Unavailable if the registry does not answer or rejects the request for a
+    reason that may be temporary, and ConfigError if the URL cannot be used. Messages contain the
+    URL.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:
@@ -51,8 +52,12 @@ class SchemaRegistry:
     def register(self, topic: str, schema: Schema) -> int:
         """Register a schema for a topic's values if it is not registered yet, and return its id.
 
+        Args:
+            topic: Name of the Kafka topic. The subject is `<topic>-value`.
+            schema: The schema as parsed JSON.
+
         Raises:
-            UsageError: The schema is invalid, or incompatible with an earlier one of the topic.
+            UsageError: The schema is invalid, or incompatible with an earlier schema of the topic.
         """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject):
@@ -60,7 +65,15 @@ class SchemaRegistry:
             return int(self._client.register_schema(subject, asked))
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id under which this exact schema is registered for a topic, or None."""
+        """Return the id of a schema that is registered for a topic's values.
+
+        Args:
+            topic: Name of the Kafka topic. The subject is `<topic>-value`.
+            schema: The schema as parsed JSON.
+
+        Returns:
+            The schema id. None if this exact schema is not registered for the topic.
+        """
         subject, asked = _subject(topic), _asked_schema(schema)
         with self._asked(subject), _nothing_known():
             found: Any = self._client.lookup_schema(subject, asked).schema_id
@@ -147,9 +160,10 @@ def _asked_schema(schema: Schema) -> RegistrySchema:
 
 @contextmanager
 def _nothing_known() -> Iterator[None]:
-    """Suppress the error of a registry that does not have the requested subject or schema.
+    """Suppress the registry's error for an unknown subject, schema or schema id.
 
-    Such a 404 response has an error code; that for a wrong URL has none.
+    The registry reports such an error as status 404 with an error code. A 404 without an error code
+    means that the URL is wrong, and is raised.
     """
     try:
         yield

@@ -23,10 +23,10 @@ _MODULUS: Final = 1 << 64
 
 
 def value_hash(event_id: bytes, value: bytes) -> int:
-    """Return the 64-bit hash of one record's value.
+    """Return the 64-bit hash of one record's value, as summed in the checksums of audit records.
 
     Args:
-        event_id: 16 bytes.
+        event_id: The 16-byte event id of the record.
         value: The framed Kafka value: 0x00, the schema id (4 bytes, big-endian), the Avro datum.
     """
     seed = int.from_bytes(event_id[8:], "big") + int.from_bytes(value[1:FRAMING_SIZE], "big")

@@ -42,7 +42,7 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """The steps that a canary event passes, in order."""
+    """The steps of the pipeline that a canary event passes, in order."""
 
     ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
     MIRRORED = "mirrored"
@@ -57,19 +57,23 @@ def late_alarms(
     site: str,
     since_ms: int,
 ) -> list[Alarm]:
-    """Return an alarm for the first step of the pipeline that no canary event has passed in time.
+    """Return an alarm for the first pipeline step that canary events have not passed in time.
+
+    A canary event is a test event that is sent once a minute. It may take 120 seconds to pass a
+    step, and 120 seconds plus the length of a bucket to pass `CLOSED`.
 
     Args:
-        passed: By step, the Unix milliseconds at which the last event that passed it was written;
-            for `CLOSED` the end of the last closed bucket; None if no event has passed. Steps that
-            do not exist, such as `MIRRORED` without a mirror, are omitted.
+        passed: For each step in order, the time of the last canary event that passed the step, in
+            Unix milliseconds. For `CLOSED`, the end of the last closed bucket. None if no event has
+            passed the step. A step that does not exist, such as `MIRRORED` without a mirror, must
+            be omitted.
         now_ms: Current time in Unix milliseconds.
         bucket_seconds: Length of a bucket.
         site: Name of the site.
-        since_ms: Unix milliseconds since when canary events could have passed.
+        since_ms: Start of the wait, in Unix milliseconds, for steps that no event has passed.
 
     Returns:
-        One alarm, or an empty list if no step is late.
+        A list with one alarm. Empty if no step is late.
     """
     for step, at_ms in passed.items():
         allowed_s = PATIENCE_S + (bucket_seconds if step is CanaryStep.CLOSED else 0)

@@ -89,11 +89,11 @@ def show(path: Path | None, as_json: bool) -> None:
 def settings_in_force(file: Path | None, values: Mapping[str, Any]) -> Iterator[SettingInForce]:
     """Yield every setting with its effective value and origin.
 
-    Each entry of a table of free names counts as a separate setting.
+    Each entry of a table with user-defined keys is yielded as a separate setting.
 
     Args:
-        file: The configuration file; None if there is none.
-        values: Content of the file, as nested tables; empty if there is no file.
+        file: Path of the configuration file; None if there is none.
+        values: Content of the file as nested tables; empty if there is no file.
 
     Raises:
         ConfigError: A setting is invalid or unknown.

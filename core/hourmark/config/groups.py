@@ -96,7 +96,11 @@ class KafkaSettings(FrozenModel):
 
     @property
     def sites(self) -> tuple[KafkaSettings, ...]:
-        """Return the settings of each site as if it were the only one, with that of `edge` first."""
+        """Return one settings object for each site, beginning with the site of the cluster `edge`.
+
+        A site is an edge cluster with its own alias. In each object, `edge` and `edge_alias` are
+        those of the site, and `further_edges` is empty.
+        """
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
             for alias, edge in ((self.edge_alias, self.edge), *self.further_edges.items())
@@ -109,7 +113,7 @@ class KafkaSettings(FrozenModel):
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """Return the cluster that the ETL reads, which is the edge cluster without a mirror."""
+        """Return the cluster that the ETL reads: `central`, or `edge` if there is no mirror."""
         return self.central if self.central is not None else self.edge
 
 

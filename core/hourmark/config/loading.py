@@ -137,8 +137,8 @@ def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
     """Return the validated configuration from a file's values and the environment.
 
     Args:
-        file: The file, for error messages; None if there is none.
-        values: Its content.
+        file: Path of the file, for error messages; None if there is no file.
+        values: Content of the file as nested tables; empty if there is no file.
 
     Raises:
         ConfigError: A setting is invalid or unknown.

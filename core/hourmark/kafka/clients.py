@@ -122,13 +122,14 @@ class Partition:
 
 
 class Offset(int):
-    """An offset of a topic-partition: the next one to read.
+    """The offset of the next record to read from a topic-partition.
 
-    Raises ValueError for a negative number, because librdkafka uses those as error codes.
+    Raises ValueError for a negative number, because librdkafka uses negative numbers as error
+    codes.
 
     Attributes:
-        leader_epoch: For a log end offset, the epoch of the leader that reported it; None if the
-            broker did not report one.
+        leader_epoch: For a log end offset, the epoch of the leader that reported the offset; None
+            if the broker did not report an epoch.
     """
 
     leader_epoch: int | None
@@ -384,11 +385,14 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
-        """Return the partitions whose logs lost records that were read earlier (KIP-320).
+        """Return the partitions that have lost records which were already read (KIP-320).
 
         Args:
-            begins: By partition, the offset after the last record that was read, and the leader
-                epoch of that record.
+            begins: For each partition, the offset after the last record that was read, and the
+                leader epoch of that record.
+
+        Returns:
+            The truncated partitions. Empty if no log was truncated.
 
         Raises:
             PartitionError: A partition could not be checked.
@@ -417,15 +421,22 @@ class Cluster:
             time_ms: Unix milliseconds.
 
         Returns:
-            Offsets by partition; the log end offset where no record is as late.
+            Offsets by partition. If all records of a partition are older, its log end offset.
+
+        Raises:
+            NoLeader: A partition has had no leader for several seconds.
         """
         ends = self.ends(partitions)
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
 
     def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Return the highest record timestamp of each partition, in Unix milliseconds.
+        """Return the highest timestamp of the committed records in each partition.
 
-        Partitions without records are omitted.
+        Args:
+            partitions: Existing partitions.
+
+        Returns:
+            Unix milliseconds by partition. Partitions without records are absent.
         """
         if not partitions:
             return {}
@@ -546,12 +557,12 @@ def topic_settings(
     """Return the settings of event and control topics, which are the same on both clusters.
 
     Args:
-        retention_hours: How long records are kept.
-        max_message_bytes: Maximum size of a record batch.
+        retention_hours: Retention of records, in hours.
+        max_message_bytes: Maximum size of a record batch, in bytes.
         min_insync_replicas: Number of replicas that must acknowledge a write.
 
     Returns:
-        Settings by Kafka's names.
+        Setting values by Kafka's setting names.
     """
     return {
         "retention.ms": str(retention_hours * 3_600_000),

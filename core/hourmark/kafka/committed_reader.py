@@ -128,9 +128,10 @@ def _from(p: Partition, start: StartOffset) -> TopicPartition:
 
 
 def _ascending(records: list[Message]) -> list[list[Message]]:
-    """Split the records where an offset is not greater than the one before.
+    """Split records into lists with ascending offsets.
 
-    Such a step back means that the base offset of a batch is damaged.
+    An offset that is not greater than the previous one starts a new list. Such an offset means that
+    the base offset of a batch is damaged.
     """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]

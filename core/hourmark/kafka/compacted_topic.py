@@ -42,14 +42,16 @@ class TopicFollower:
     def poll(self) -> tuple[bool, list[KeyValue]]:
         """Return the records since the previous poll, up to the current end of the topic.
 
-        The first poll starts at the beginning of the topic. So does a poll after the topic was
-        deleted and recreated. A missing topic counts as deleted only at the second poll that does
-        not find it, because a broker that has just started knows no topics.
+        The first poll starts at the beginning of the topic. A later poll starts there again if the
+        topic was recreated, its partitions changed, or an end offset decreased. A missing topic
+        counts as deleted only at the second consecutive poll, because a broker that has just
+        started knows no topics.
 
         Returns:
-            Whether the records start at the beginning of the topic, so that the caller must discard
-            earlier records; and the records as key and value, in the order of each partition. There
-            are none if the topic does not exist.
+            A pair. The first item is True if the caller must discard the records of earlier polls,
+            because reading started at the beginning of the topic or the topic was deleted. The
+            second item contains the key and value of each new record, in the order of each
+            partition.
 
         Raises:
             Unavailable: The cluster does not answer, or no record arrives for 30 s before the end

@@ -162,12 +162,12 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class PartitionBehind:
-    """A partition in which the mirror has not yet reached the offset that a cut requires.
+    """A partition in which the mirror has not yet reached a required offset.
 
     Attributes:
         partition: The partition on the edge cluster.
-        cut: Offset that the mirror must reach.
-        position: Next offset that the mirror will copy; None if nothing was copied yet.
+        cut: Edge offset that the mirror must reach.
+        position: Next edge offset that the mirror will copy; None if nothing was copied yet.
     """
 
     partition: Partition
@@ -188,20 +188,21 @@ def partitions_behind(
     starts: Mapping[Partition, int],
     positions: Mapping[Partition, int],
 ) -> list[PartitionBehind]:
-    """Return the partitions in which the mirror has not reached its cut.
+    """Return the partitions in which the mirror has not yet reached a required offset.
 
-    A partition has reached its cut when its position is at or past it, or when the cut is not past
-    the log start, because then no readable record lies below it. Edge producers must not use
-    transactions: an offset past a commit marker is never reached. An empty result proves that all
-    records arrived only if `find_gaps` and `recreated_topics` are empty too.
+    A partition is complete when the mirror's position is at or past the required offset. It is also
+    complete when the required offset is not past the log start, because no record below the offset
+    is left to copy. Edge producers must not use transactions, because the mirror never reaches an
+    offset that follows a commit marker. An empty result proves that all records were copied only if
+    `find_gaps` and `recreated_topics` also return nothing.
 
     Args:
-        cut: By partition, the offset to reach.
-        starts: By partition, the log start offset on the edge cluster.
-        positions: By partition, the next offset that the mirror will copy.
+        cut: For each partition, the edge offset that the mirror must reach.
+        starts: Log start offset of each partition on the edge cluster.
+        positions: For each partition, the next offset that the mirror will copy.
 
     Returns:
-        The partitions that are behind, sorted. Empty if none is.
+        The incomplete partitions, sorted. Empty if all partitions are complete.
     """
     return [
         PartitionBehind(partition, end, positions.get(partition))
@@ -371,14 +372,15 @@ def _untold(group: str, error: KafkaError) -> Unavailable:
 
 
 def parse_leader(assignment: bytes | None) -> MirrorLeader:
-    """Return the leader that a member's assignment names (Kafka Connect's embedded protocol).
+    """Return the leader of a Kafka Connect group from the assignment of one of its members.
 
     Args:
-        assignment: Serialized assignment: version, error, member id and URL of the leader, and
-            more.
+        assignment: Assignment in Kafka Connect's embedded protocol: version, error code, member id
+            and URL of the leader, then data that is ignored. None or empty if there is no
+            assignment.
 
     Returns:
-        The leader; `NO_LEADER` if the assignment is empty.
+        The leader; `NO_LEADER` if there is no assignment.
     """
     if not assignment or len(assignment) < 6:
         return NO_LEADER

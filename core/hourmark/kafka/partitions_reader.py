@@ -92,12 +92,12 @@ class DamagedBatch(PartitionError):
 
 
 class StartOffset(NamedTuple):
-    """The offset to start reading a partition at, with the leader epoch of the record before it.
+    """The offset at which to start reading a partition, and the epoch of the record before it.
 
     Attributes:
         offset: Next offset to read.
         leader_epoch: Leader epoch of the record right before `offset`; None if unknown. The broker
-            compares it with its log to detect truncation (KIP-320).
+            compares the epoch with its log to detect truncation (KIP-320).
     """
 
     offset: int
@@ -110,10 +110,11 @@ class RecordRun(Generic[RecordsT]):
 
     Attributes:
         partition: The partition.
-        records: The records, all below `next_offset`. Empty if only a gap was passed.
-        next_offset: Next offset to read.
-        epoch: Leader epoch of all these records; None if unknown.
-        epoch_next: Offset after the last of these records; None if there are none.
+        records: The records, all below `next_offset`. Empty if the reader only skipped offsets
+            without committed records.
+        next_offset: Offset at which reading of the partition continues.
+        epoch: Leader epoch of all records; None if unknown.
+        epoch_next: Offset after the last record; None if there are no records.
     """
 
     partition: Partition
@@ -164,9 +165,15 @@ def reader_settings(queue_kb: int) -> dict[str, Any]:
 
 
 class PartitionsReader(abc.ABC, Generic[RecordsT]):
-    """A Kafka consumer that reads spans of partitions, one `read` call at a time.
+    """Base class of Kafka consumers that read offset ranges of partitions without a consumer group.
 
-    Not thread-safe. Subclasses adapt one Kafka client; its errors must be `KafkaException`.
+    Only one `read` may run at a time. Not thread-safe. A subclass adapts one client library and
+    must raise the library's errors as `KafkaException`.
+
+    Args:
+        name: Name of the cluster in error messages, such as `edge`.
+        batch: Maximum number of records that are fetched at once.
+        stall_s: Seconds without any record after which a read fails.
     """
 
     def __init__(self, name: str, *, batch: int, stall_s: float) -> None:
@@ -185,24 +192,27 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         starts: Mapping[Partition, StartOffset] | None = None,
         on_error: Callable[[PartitionError], None] | None = None,
     ) -> Generator[list[RecordRun[RecordsT]], None, None]:
-        """Yield all committed records of the given spans as they arrive.
+        """Yield all committed records in the given offset ranges as they arrive.
 
-        Records of a partition come in offset order. Partitions are interleaved.
+        Records of one partition come in offset order. Records of different partitions are
+        interleaved.
 
         Args:
-            spans: By partition, the offsets [start, end) to read.
-            starts: By partition, the offset and leader epoch to start from instead of the start of
-                its span. A committed record between the two offsets means that the log was
-                truncated. An empty span is checked too if it has an entry here.
-            on_error: Called with the error of a partition that cannot be read; the other partitions
-                are read to their ends. Without it, the error is raised.
+            spans: For each partition, the start offset (inclusive) and end offset (exclusive) to
+                read.
+            starts: For partitions that were read before, the offset after the last record that was
+                read, with the leader epoch of that record. Reading begins there to detect
+                truncation: a committed record between this offset and the start of the range means
+                that the log was truncated. Partitions with an empty range are checked too.
+            on_error: Called with the error of a partition that cannot be read. The other partitions
+                are still read to their ends. If None, the error is raised instead.
 
         Yields:
-            Batches of runs; no batch is empty.
+            Non-empty lists of runs (consecutive records of one partition).
 
         Raises:
-            OffsetOutOfRange: The log does not contain an offset.
-            LogTruncated: The log lost records before the offset to read next.
+            OffsetOutOfRange: The log of a partition does not contain the next offset to read.
+            LogTruncated: The log lost records before the next offset to read.
             DamagedBatch: A record batch is damaged in the broker's log.
             PartitionError: Access to a topic was refused, a topic is unknown, or nothing arrived
                 for `stall_s` seconds.
@@ -259,7 +269,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     @abc.abstractmethod
     def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
-        """Read exactly these partitions, each from its start offset."""
+        """Read exactly the given partitions from now on, each from its start offset."""
 
     @abc.abstractmethod
     def _unassign(self, partitions: Iterable[Partition]) -> None: ...
@@ -281,7 +291,15 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     @abc.abstractmethod
     def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Return the records below offset `end`, and the first and last offset of all `records`."""
+        """Select the records below an offset.
+
+        Args:
+            records: At least one record, in offset order.
+            end: Offset after the last record to select.
+
+        Returns:
+            The selected records, and the first and last offset of all `records`.
+        """
 
     @abc.abstractmethod
     def _count(self, records: RecordsT) -> int: ...
@@ -298,11 +316,13 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         """
 
     def _next_runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
-        """Yield the records that arrived for assigned partitions, and process events among them.
+        """Yield the records that arrived for assigned partitions, then handle other events.
 
-        The end of a partition is reported after its last record, often in the same batch. So is an
-        error: only records before its offset count, because a client may skip a batch that it
-        cannot read and continue after it.
+        If a partition has an error, only records before the offset of the error are used, because a
+        client may skip a batch that it cannot read and continue after it.
+
+        Args:
+            count: Maximum number of records and events to fetch.
         """
         taken, told = self._poll(count, _POLL_S)
         errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}

@@ -72,13 +72,14 @@ _TO_DO: Final = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Alarm:
-    """A condition that needs an operator.
+    """A condition that requires action by an operator.
 
     Attributes:
         name: The kind of alarm.
-        subject: What it concerns. There is at most one alarm of a name for each subject.
-        seen: What was observed.
-        topic: Name of the affected topic on the edge cluster; empty if it concerns none.
+        subject: The object concerned, such as a topic or a partition. There is at most one alarm
+            for each name and subject.
+        seen: What was observed, in words.
+        topic: Name of the affected topic on the edge cluster; empty if no topic is affected.
     """
 
     name: AlarmName
@@ -97,7 +98,7 @@ class Alarm:
         return f"{RUNBOOKS}/{self.name}.md"
 
     def as_object(self) -> dict[str, str]:
-        """Return the alarm as a JSON object."""
+        """Return the alarm as JSON: `name`, `subject`, `seen`, `to_do` and `runbook`."""
         return {
             "name": self.name,
             "subject": self.subject,

@@ -53,8 +53,8 @@ def load_ca_certificates(context: ssl.SSLContext, setting: str, file: Path) -> N
 class WatchedFiles:
     """A set of files that can be checked for changes.
 
-    A change is a different modification time, inode or size, or that a file appeared or
-    disappeared.
+    A file has changed if it appeared or disappeared, or if its modification time, inode or size is
+    different.
     """
 
     def __init__(self, files: Iterable[Path | None]) -> None:

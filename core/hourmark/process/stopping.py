@@ -27,7 +27,10 @@ def hold_reloads() -> None:
 
 
 def release_reloads() -> None:
-    """Unblock SIGHUP and deliver one that is pending. Without a handler, SIGHUP ends the process."""
+    """Unblock SIGHUP, and deliver a SIGHUP that arrived while it was blocked.
+
+    Install a handler first. Without one, SIGHUP ends the process.
+    """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 

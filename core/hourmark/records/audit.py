@@ -36,16 +36,19 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """The number and checksums of the events that one byte range contains for a type and an hour.
+    """Count and checksums of the events in one byte range, for one event type and hour.
+
+    A delivery service writes promises before it acknowledges the range. The ETL compares them with
+    the events that it has read.
 
     Attributes:
-        event_type: The type's name.
+        event_type: Name of the event type.
         hour_start_s: Unix seconds at the start of the hour.
         count: Number of distinct event ids.
-        sum: Sum of the low 64 bits of the ids, modulo 2^64.
-        checksum: Sum of the value hashes (`value_hash`) of the records, modulo 2^64. A pair of
-            event id and hash counts once. None in records of services before 0.4.0, and in records
-            of parsers that do not count blank lines.
+        sum: Sum of the last 8 bytes of the distinct ids, as integers, modulo 2^64.
+        checksum: Sum of the value hashes (`value_hash`) over the distinct pairs of event id and
+            hash, modulo 2^64. None in records of services before 0.4.0, and in records of parsers
+            that do not count blank lines.
     """
 
     event_type: str
@@ -62,18 +65,23 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """The audit record of one byte range or API batch, with its promises sorted by type and hour.
+    """The numbers of events that one byte range or API batch contains, by event type and hour.
+
+    A delivery service writes the audit record to Kafka after the events of the range, and
+    acknowledges the range afterwards.
 
     Attributes:
+        range_id: Id of the byte range or batch.
         kind: "range" or "batch".
         start: Byte offset in the file at which the range begins.
         end: Byte offset after the range.
-        observed_at_ms: Unix milliseconds on the service's clock when the range was cut.
-        rules: Id of the rules revision that the range is parsed under.
+        observed_at_ms: Time at which the range was cut, in Unix milliseconds on the service's
+            clock.
+        rules: Id of the rules revision under which the range is parsed.
         lines: Number of lines.
-        promised: What the range contains, by type and hour.
-        ids: 8-byte digest of the records' ids in their order.
-        blanks: Number of blank lines; None if the parser made dead letters of them.
+        promised: Counts and checksums, sorted by type and hour.
+        ids: Digest of the event ids in the order of their records (`digest_ids`).
+        blanks: Number of blank lines; None if the parser made dead letters of blank lines.
     """
 
     range_id: RangeId
@@ -123,7 +131,7 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """Decode an Avro datum without framing, of this version or an older one.
+        """Decode an Avro datum without framing that this version or an older one has written.
 
         Raises:
             ValueError: The datum is not an audit record.
@@ -158,15 +166,15 @@ class AuditRecord:
 
 
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
-    """Return the promises of a byte range's records, sorted by type and hour.
+    """Return the promises (counts and checksums of events) of the records of one byte range.
 
     Args:
-        events: Event type, hour start in Unix seconds, event id and value hash of each record. An
-            id that occurs twice counts once; a pair of id and hash that occurs twice counts once in
-            the checksum.
+        events: Event type, start of the hour in Unix seconds, event id and value hash of each
+            record. Records with the same event id count once. Records with the same event id and
+            hash count once in the checksum.
 
     Returns:
-        One promise for each type and hour. Empty if there are no records.
+        One promise for each type and hour, sorted. Empty if there are no records.
     """
     hashes: dict[tuple[str, int], dict[EventId, set[int]]] = {}
     for event_type, hour_start_s, event_id, value_hash in events:

@@ -26,11 +26,11 @@ _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
 class CriRecord(NamedTuple):
-    """One line of a container's output, joined from its partial log lines.
+    """One line of a container's output, joined from the log lines that contain its parts.
 
     Attributes:
-        at: Position of its first log line in the body.
-        time: Timestamp of its first log line.
+        at: Byte position of the first of these log lines in the body.
+        time: Timestamp of the first of these log lines.
         stream: b"stdout" or b"stderr"; empty if the log line is not in CRI format.
         text: The joined text; the whole log line if it is not in CRI format.
     """
@@ -42,14 +42,15 @@ class CriRecord(NamedTuple):
 
 
 def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
-    """Yield the end position of each line of a container log, with the record that it completes.
+    """Yield the end position of each log line, and the record that the log line completes.
 
     Args:
-        body: Whole lines, each with its line feed.
+        body: Whole log lines of a container log, each with its line feed.
 
     Yields:
-        The position after the line, and the record; None if the line is partial. Records that are
-        still incomplete at the end of `body` come last, with the text they have so far.
+        The position after the log line, and the completed record. The record is None if the log
+        line is only a part of one. Records that are still incomplete at the end of `body` come
+        last, with the text so far.
     """
     unended: dict[bytes, tuple[int, bytes, list[bytes]]] = {}
     at = 0
@@ -74,13 +75,16 @@ def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
 
 
 def last_clean_end(body: bytes) -> int:
-    """Return the last position after a line at which no stream has an incomplete record.
+    """Return the last line end at which no record of a container log is incomplete.
+
+    A record is incomplete after a log line tagged P, until a log line of the same stream is tagged
+    F.
 
     Args:
-        body: Whole lines, each with its line feed.
+        body: Whole log lines, each with its line feed.
 
     Returns:
-        A position in `body`; 0 if there is none.
+        Position in `body` after the line. 0 if a record is incomplete at every line end.
     """
     if not any(tag in body for tag in (b" P ", b" P:", b" P\n")):
         return len(body)
@@ -90,13 +94,16 @@ def last_clean_end(body: bytes) -> int:
 
 
 def first_clean_end(body: bytes) -> int:
-    """Return the first position after the first line at which no stream has an incomplete record.
+    """Return the first line end at which no record of a container log is incomplete.
+
+    A record is incomplete after a log line tagged P, until a log line of the same stream is tagged
+    F.
 
     Args:
-        body: Whole lines, each with its line feed.
+        body: Whole log lines, each with its line feed.
 
     Returns:
-        A position in `body`; 0 if there is none.
+        Position in `body` after the line. 0 if a record is incomplete at every line end.
     """
     end = body.find(b"\n") + 1
     for since, until in _partial(body):
@@ -108,7 +115,7 @@ def first_clean_end(body: bytes) -> int:
 
 
 def first_full_end(body: bytes) -> int:
-    """Return the position after the first line tagged F, or 0 if there is none."""
+    """Return the position after the first log line that ends a record (tag F), or 0 if none."""
     return next((match.end() + 1 for match in _LINES.finditer(body) if match[3] == b"F"), 0)
 
 

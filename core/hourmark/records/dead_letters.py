@@ -13,7 +13,10 @@ TYPE: Final = "dead-letters"
 
 
 class DeadLetterReason(enum.Enum):
-    """The reason why a line did not become an event. The values are stable."""
+    """The reason why an input line was stored as a dead letter instead of an event.
+
+    The values are part of stored data, so they never change.
+    """
 
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or one that the source does not declare
     NOT_RFC5424 = "not_rfc5424"  # the source declares RFC 5424, and the line has another form

@@ -64,12 +64,12 @@ class EventId(bytes):
 
 
 class LineIds:
-    """A generator of the event ids of one file's lines, which hashes their common prefix once.
+    """Generator of the event ids of the lines of one file.
 
     Args:
-        host_id: 32 hex digits.
-        file_id: 32 hex digits.
-        generation: How often the file has been truncated.
+        host_id: Id of the host: 32 hex digits.
+        file_id: Id of the file: 32 hex digits.
+        generation: Number of times that the file has been truncated.
     """
 
     def __init__(self, host_id: str, file_id: str, generation: int) -> None:
@@ -83,7 +83,7 @@ class LineIds:
 
         Args:
             time_ms: Event time in Unix milliseconds.
-            offset: Byte offset of the line in its file's generation.
+            offset: Byte offset of the line in the file, counted from the last truncation.
             line: The line without its line feed.
 
         Raises:
@@ -98,15 +98,15 @@ class LineIds:
 
 
 def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
-    """Return the event id of an API event that has an `event_id` of the client's own.
+    """Return the event id of an API event for which the client supplied an id.
 
-    Equal type, time and client id give the same event id. The name of the sender is not included,
-    so a client that retries under another name produces no duplicate.
+    Equal type, time and client id give the same event id. The client's name is not included, so a
+    retry under another client name produces no duplicate.
 
     Args:
         time_ms: Event time in Unix milliseconds.
-        event_type: The type's name.
-        client_id: The client's id of the event.
+        event_type: Name of the event type.
+        client_id: The field `event_id` of the event as sent by the client.
 
     Raises:
         ValueError: The time is negative or does not fit in 48 bits.
@@ -115,11 +115,11 @@ def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
 
 
 def batch_event_id(time_ms: int, event_type: str, batch_key: str, index: int) -> EventId:
-    """Return the event id of an API event that has no id of its own.
+    """Return the event id of an API event for which the client supplied no id.
 
     Args:
         time_ms: Event time in Unix milliseconds.
-        event_type: The type's name.
+        event_type: Name of the event type.
         batch_key: Idempotency key of the batch.
         index: Position of the event in the batch, from 0.
 

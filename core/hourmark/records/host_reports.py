@@ -39,16 +39,16 @@ _Amount = Annotated[
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceReport:
-    """The state of one source of a host.
+    """Progress and losses of one log source of a host, as part of a host report.
 
     Attributes:
-        source: The source's name.
-        caught_up_at_ms: Unix milliseconds on the delivery service's clock up to which all lines are
-            acknowledged; None if unknown.
-        pending_bytes: Bytes not yet acknowledged.
-        lost_bytes: Bytes that were destroyed before they were read.
-        unknown_losses: Number of occasions on which an unknown number of bytes may have been lost.
-        unrepeatable: Whether the source's senders cannot send again.
+        source: Name of the source.
+        caught_up_at_ms: Time up to which all lines are acknowledged, in Unix milliseconds on the
+            delivery service's clock; None if unknown.
+        pending_bytes: Number of bytes that are not acknowledged yet.
+        lost_bytes: Number of bytes that were destroyed before they were read.
+        unknown_losses: Number of incidents in which an unknown number of bytes may have been lost.
+        unrepeatable: Whether the source receives data from senders that cannot send it again.
     """
 
     __pydantic_config__: ClassVar = _AS_SENT
@@ -63,14 +63,17 @@ class SourceReport:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HostReport:
-    """One report of a File Tailer or a delivery service about its sources.
+    """A report of a File Tailer or a delivery service on the progress of its sources.
 
     Attributes:
+        host_id: Id of the host.
+        host_name: Name of the host.
         kind: "tailer" or "service".
-        incarnation: Id of the process that reports, new at each start.
-        sequence: Number of the report within its incarnation.
-        received_at_ms: Unix milliseconds on the service's clock.
+        incarnation: Id of the reporting process, new at each start.
+        sequence: Number of the report since the process started.
+        received_at_ms: Time of receipt, in Unix milliseconds on the service's clock.
         goodbye: Whether this is the last report before an orderly shutdown.
+        sources: Progress of each source.
     """
 
     __pydantic_config__: ClassVar = _AS_SENT
@@ -105,7 +108,7 @@ class HostReport:
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """Decode an Avro datum without framing, of this version or an older one.
+        """Decode an Avro datum without framing that this version or an older one has written.
 
         Raises:
             ValueError: The datum is not a host report.
@@ -128,11 +131,11 @@ class HostReport:
         return cls(received_at_ms=unix_ms(row.pop("received_at")), sources=tuple(sources), **row)
 
     def stamped(self, clock_ms: int) -> HostReport:
-        """Return the report as the service stores it, with the time at which it was received.
+        """Return a copy of the report with the time at which the service received it.
 
         Args:
-            clock_ms: The service's clock, in Unix milliseconds. A later `caught_up_at_ms` of a
-                source is reduced to it.
+            clock_ms: Current time on the service's clock, in Unix milliseconds. A `caught_up_at_ms`
+                after this time is replaced by it.
         """
         sources = tuple(
             dataclasses.replace(

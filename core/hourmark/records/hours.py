@@ -89,9 +89,10 @@ class Hour:
         return Hour(self.start_s - self.length_s, self.length_s)
 
     def earliest_chain_start(self) -> Hour:
-        """Return the earliest hour at which a chain of buckets may start when this hour is now.
+        """Return the earliest hour at which the buckets of a type may begin, if this hour is now.
 
-        It lies 300 buckets back, because every bucket in between is closed, even if it is empty.
+        The result lies 300 buckets in the past. The limit exists because every bucket since the
+        first one is closed in turn, even if it is empty.
         """
         return Hour(max(0, self.start_s - BEHIND_MAX * self.length_s), self.length_s)
 
@@ -99,7 +100,10 @@ class Hour:
         """Return the path of this hour's bucket, relative to the storage root.
 
         Args:
-            event_type: The type's name.
+            event_type: Name of the event type.
+
+        Returns:
+            A path such as `click/date=2026-11-21/hour=05`.
         """
         start = dt.datetime.fromtimestamp(self.start_s, dt.UTC)
         level = "" if self.length_s == 3600 else f"/minute={start:%M}"

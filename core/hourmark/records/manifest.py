@@ -27,7 +27,12 @@ _BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 
 
 class Grade(enum.Enum):
-    """The strength of the evidence that a bucket is complete."""
+    """The strength of the evidence that a bucket is complete.
+
+    `PROVED`: all events that delivery services promised are present. `TIMED_OUT`: the bucket was
+    closed after a deadline. `FORCED`: an operator closed the bucket. For the last two, the manifest
+    lists the missing evidence.
+    """
 
     PROVED = "proved"  # all promises up to the cut are met
     TIMED_OUT = "timed_out"  # closed after the deadline; what was waived is listed
@@ -41,11 +46,11 @@ class BucketFile(FrozenModel):
         name: File name within the bucket's folder.
         records: Number of records.
         bytes: Size of the file.
-        blake2b: Hex digest of the file (16 bytes).
-        schema_id: Registry's id of the writer schema.
+        blake2b: BLAKE2b digest of the file (16 bytes) in hex.
+        schema_id: Id of the writer schema in the registry.
         schema_fingerprint: Fingerprint of the writer schema.
-        origin_hour: Hour in which the events of a file of late events belong. Null otherwise, and
-            if the file mixes origin hours.
+        origin_hour: For a file of late events, the hour of their event times. Null for other files,
+            and if the file contains events of several such hours.
     """
 
     name: str
@@ -58,13 +63,13 @@ class BucketFile(FrozenModel):
 
 
 class PreviousMarker(FrozenModel):
-    """A reference to the marker of a type's previous bucket, with its digest.
+    """A reference to the marker file of a type's previous bucket, with its digest.
 
-    Markers of a type form a chain, so a bucket cannot be changed, added or removed unnoticed.
+    The references form a chain. A bucket that is changed, added or removed later breaks the chain.
 
     Attributes:
-        hour: The previous hour.
-        blake2b: Hex digest of its `_SUCCESS` file (16 bytes).
+        hour: Hour of the previous bucket.
+        blake2b: BLAKE2b digest of the previous `_SUCCESS` file (16 bytes) in hex.
     """
 
     hour: str
@@ -72,20 +77,20 @@ class PreviousMarker(FrozenModel):
 
     @classmethod
     def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
-        """Return the reference to a marker.
+        """Return a reference to a marker file.
 
         Args:
-            hour: The hour of the previous bucket, as text.
-            marker: Content of its `_SUCCESS` file.
+            hour: Hour of the marker's bucket, such as `2026-11-21T05`.
+            marker: Content of the `_SUCCESS` file.
         """
         return cls(hour=hour, blake2b=_digest(marker))
 
 
 class BucketOffset(FrozenModel):
-    """The offset up to which a bucket and its predecessors contain a partition's records.
+    """The offset in a partition up to which records are in a bucket or an earlier one.
 
     Attributes:
-        topic: Name on the central cluster.
+        topic: Name of the topic on the central cluster.
         topic_id: Kafka's id of the topic.
         partition: Partition number.
         next: First offset that is in neither this bucket nor an earlier one.
@@ -98,16 +103,19 @@ class BucketOffset(FrozenModel):
 
 
 class BucketEvidence(FrozenModel):
-    """The evidence for a bucket's grade: what was promised, and how the rows were compared with it.
+    """The evidence that a bucket contains all events that delivery services have promised.
+
+    An audit record promises a number of events for one byte range, by event type and hour.
 
     Attributes:
-        method: `sums` if counts and id sums were compared, `join` if ranges were compared over
-            distinct ids, `empty` if nothing was promised.
-        cut_at_ms: Unix milliseconds on the closer's clock when the cut was taken.
-        audit_records: Number of audit records settled by this bucket.
-        promised: Number of distinct ids that they promise, for hours up to this one.
-        audit_next: By partition, the central offset up to which audit records were read.
-        waived: What was missing and was waived, in words.
+        method: How the events were compared with the promises. `sums`: by counts and sums of ids.
+            `join`: by the distinct ids of each byte range. `empty`: nothing was promised.
+        cut_at_ms: Time of the cut (the offsets up to which records count), in Unix milliseconds on
+            the closer's clock.
+        audit_records: Number of audit records that this bucket settles.
+        promised: Number of distinct ids that these audit records promise, for hours up to this one.
+        audit_next: For each partition, the central offset up to which audit records were read.
+        waived: Descriptions of the missing evidence that was waived.
     """
 
     method: str
@@ -119,9 +127,10 @@ class BucketEvidence(FrozenModel):
 
 
 class HourTotals(FrozenModel):
-    """The record counts of one origin hour in a bucket.
+    """The record counts of one origin hour (the hour of the event times) in a bucket.
 
-    The events promised for an hour are the sum of `events` over all buckets, less `unaudited`.
+    A bucket also contains late events of earlier hours. The number of events promised for an hour
+    is the sum of `events` over all buckets, minus the sum of `unaudited`.
 
     Attributes:
         rows: Number of staged rows, including duplicates.
@@ -140,12 +149,12 @@ class SetAsideRecords(FrozenModel):
     """Records of one partition that were excluded from a bucket for the same reason.
 
     Attributes:
-        topic: The topic.
+        topic: Name of the topic.
         partition: Partition number.
-        reason: Why they cannot be in a bucket.
+        reason: Why the records cannot be in a bucket.
         records: Number of records.
-        first_offset: Offset of the first one.
-        last_offset: Offset of the last one.
+        first_offset: Offset of the first of the records.
+        last_offset: Offset of the last of the records.
     """
 
     topic: str
@@ -157,11 +166,13 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """The byte ranges whose rows this bucket or an earlier one may lack or contain in two versions.
+    """Byte ranges whose events a bucket may lack or may contain in two versions.
+
+    The events may belong to this bucket or to an earlier one.
 
     Attributes:
-        ranges: Hex range ids, those named in `waived`.
-        more: Whether rows of ranges with unknown ids may be missing too.
+        ranges: Range ids in hex, as named in `BucketEvidence.waived`.
+        more: Whether events of further byte ranges with unknown ids may be missing.
     """
 
     ranges: list[str] = Field([])
@@ -185,42 +196,47 @@ _LATER: Final = (
 class Manifest(FrozenModel):
     """The manifest of a closed bucket: its files, counts, grade and evidence.
 
+    The origin hour of an event is the hour of its event time. A late event is in a bucket after its
+    origin hour.
+
     Attributes:
         format: Version of the format.
         type: Name of the event type.
-        hour: The bucket's hour.
+        hour: Hour of the bucket.
         bucket_seconds: Length of the bucket.
-        previous: Marker of the previous hour; null for the type's first bucket.
-        grade: How the bucket was proved complete.
-        evidence: What the grade is based on.
-        files: The bucket's files.
+        previous: Reference to the marker of the previous hour; null for the type's first bucket.
+        grade: Strength of the evidence that the bucket is complete.
+        evidence: The evidence for the grade.
+        files: Files of the bucket.
         events: Number of records in all files.
         late: Number of late records, by origin hour.
-        books: Totals by origin hour, including this bucket's own.
+        books: Record counts by origin hour, including the bucket's own hour.
         duplicates_removed: Number of duplicate rows that were dropped.
         unaudited: Number of records that no audit record has promised yet.
         checked: Number of promised events whose values were verified by a checksum. Absent if none,
             and before 0.4.0.
         set_aside: Number of records read since the previous bucket that cannot be in any bucket.
             Absent if none.
-        set_aside_records: At most 50 entries about them, those with the most records.
-        left_out: Number of staged rows that could not be written and were given up by an override.
-            Absent if none.
-        lacks: Ranges whose rows may be missing. Absent if the grade is `proved`, and before 0.4.0.
-        lost: By source, bytes known to be destroyed before they were read that may have been of
-            this hour.
-        unknown: By source, on how many occasions an unknown number of further bytes may have been
-            destroyed.
-        unrepeatable: Sources received from senders that cannot send again; the grade covers what
-            reached a host's disk.
+        set_aside_records: Groups of such records, at most 50, those with the most records.
+        left_out: Number of staged rows that could not be written and that an operator's override
+            gave up. Absent if none.
+        lacks: Byte ranges whose events may be missing. Absent if the grade is `proved`, and before
+            0.4.0.
+        lost: By source, the number of bytes that were destroyed before they were read and that may
+            have belonged to this hour.
+        unknown: By source, the number of incidents in which an unknown number of further bytes may
+            have been destroyed.
+        unrepeatable: Sources that receive data from senders that cannot send it again. For these
+            sources, the grade covers only data that reached a host's disk.
         id_sum: Sum of the last 8 bytes of all ids, modulo 2^64, in hex.
-        offsets: Offsets up to which partitions are contained in this bucket or an earlier one.
-        ledger: UUID of the ledger.
+        offsets: For each partition, the offset up to which records are in this bucket or an earlier
+            one.
+        ledger: UUID of the ledger (the database of the ETL).
         ledger_commit: Number of the ledger's commit.
         attempt: Id of the attempt that wrote the bucket.
-        closed_at_ms: Unix milliseconds on the closer's clock.
-        software: The version that wrote it, and ` blake2b=` with the hex digest (16 bytes) of this
-            marker, computed with 32 zeros in its place.
+        closed_at_ms: Time of closing, in Unix milliseconds on the closer's clock.
+        software: Version of the software that wrote the bucket, then ` blake2b=` and the hex digest
+            (16 bytes) of this marker. The digest is computed with 32 zeros in its place.
     """
 
     format: int = FORMAT
@@ -253,7 +269,10 @@ class Manifest(FrozenModel):
     software: str
 
     def with_own_digest(self) -> Manifest:
-        """Return a copy whose field `software` ends with the digest of the copy itself."""
+        """Return a copy whose field `software` ends with a digest of the whole manifest.
+
+        `decode` verifies the digest.
+        """
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
         return self.model_copy(
             update={"software": f"{self.software} blake2b={_digest(blank.encode())}"}

@@ -96,7 +96,7 @@ HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
-    """The content of a byte range: whole lines, or a piece of a line over the size limit.
+    """Whether a byte range contains whole lines or a piece of a line over the size limit.
 
     Each piece of an over-long line becomes a dead letter.
     """
@@ -129,23 +129,24 @@ class RangeId(bytes):
 class ByteRange:
     """A range of bytes of a file, with everything that its parsing depends on.
 
-    Raises ValueError, with the field's name, if a field is invalid.
+    Raises ValueError, with the name of the field, if a field is invalid.
 
     Attributes:
         host_id: 32 hex digits, created once for each installation.
         file_id: 32 hex digits; see the function `file_id`.
-        generation: How often the file has been truncated.
-        start: Byte offset of the first byte in the file's generation.
+        generation: Number of times that the file has been truncated.
+        start: Byte offset of the first byte, counted from the file's last truncation.
         end: Byte offset after the last byte.
         observed_at_ms: Unix milliseconds on the service's clock, as last reported to the tailer.
-        rules: Id of the rules revision.
-        zone: IANA time zone of timestamps that have none.
+        rules: Id of the rules revision under which the range is parsed.
+        zone: IANA time zone of timestamps without a zone.
         source: Name of a declared source.
         path: Path at which the file was found.
-        host_name: Host name for people.
+        host_name: Human-readable name of the host.
         part: Whether the bytes are whole lines.
-        record_start: RE2 pattern found in the first line of each record; empty if each line is one.
-        fields: Constant fields of every event, from `encode_range_fields`.
+        record_start: RE2 pattern that matches the first line of each multi-line record; empty if
+            each line is a record.
+        fields: Constant fields that are added to every event, from `encode_range_fields`.
         format: "cri" for container logs; empty otherwise.
     """
 
@@ -196,14 +197,14 @@ class ByteRange:
 
     @property
     def extras(self) -> dict[str, str]:
-        """Return the fields added after 0.2.0 that are not empty, by name.
+        """Return the non-empty fields among those added after version 0.2.0, by name.
 
-        A range without them has the same id and headers as in 0.2.0.
+        A range for which this is empty has the same id and headers as in version 0.2.0.
         """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 
     def range_id(self, body: bytes) -> RangeId:
-        """Return the id of this range.
+        """Return the id of this range, a digest of its fields and its bytes.
 
         Args:
             body: The range's bytes, uncompressed.

@@ -31,10 +31,13 @@ _NO_LINES: Final = re.compile(
 
 
 class RecordStart:
-    """A compiled pattern that finds the first lines of multi-line records.
+    r"""A compiled pattern that recognizes the first lines of multi-line records.
 
-    Raises ValueError if the pattern is empty, too large, not valid RE2, or uses `\\A`, `\\z`, `\\C`
-    or `(?-m)`.
+    Raises ValueError if the pattern is empty, too large, not valid RE2, or uses `\A`, `\z`, `\C` or
+    `(?-m)`.
+
+    Args:
+        pattern: RE2 pattern that is searched for in each line.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -70,16 +73,16 @@ class RecordStart:
             )
 
     def steps(self, body: bytes, at: int, end: int) -> Iterator[int | None]:
-        """Yield the offsets of the lines in `body[at:end]` that begin a record, with pauses.
+        """Yield the offset of each line that begins a record, with a pause after each block.
 
         Args:
             body: Lines with their line feeds.
-            at: Offset of the start of a line.
-            end: Offset of the start of a line, or the end of `body`.
+            at: Offset in `body` at which to start, the beginning of a line.
+            end: Offset in `body` at which to stop, the beginning of a line or the end of `body`.
 
         Yields:
-            Offsets in ascending order. None after each 32 KiB, so that the caller can do other
-            work.
+            Offsets in ascending order, and None after each block of about 32 KiB, so that the
+            caller can do other work.
         """
         while at < end:
             stop = (
@@ -103,17 +106,20 @@ class RecordStart:
 
         Args:
             body: Lines with their line feeds.
-            at: Offset of the start of a line.
-            end: Offset of the start of a line, or the end of `body`.
+            at: Offset in `body` at which to start, the beginning of a line.
+            end: Offset in `body` at which to stop, the beginning of a line or the end of `body`.
         """
         return (found for found in self.steps(body, at, end) if found is not None)
 
 
 @functools.lru_cache(maxsize=64)
 def compile_record_start(pattern: str) -> RecordStart:
-    """Return the compiled pattern, from a cache of 64 entries.
+    """Return a `RecordStart` for a pattern. The last 64 results are cached.
+
+    Args:
+        pattern: RE2 pattern that matches the first line of each record.
 
     Raises:
-        ValueError: The pattern is not usable; see `RecordStart`.
+        ValueError: The pattern cannot be used; see `RecordStart`.
     """
     return RecordStart(pattern)

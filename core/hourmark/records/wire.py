@@ -1,8 +1,8 @@
 """The HTTP protocol between the File Tailer and the delivery service: paths, headers and bodies.
 
     GET  /v1/hello            sent once by a tailer before its first range
-    POST /v1/ranges           a byte range; 200 {"end", "events", "dead_letters", "blanks", …} when
-    all in-sync replicas have all of it
+    POST /v1/ranges           a byte range; the response is 200 when all in-sync replicas have it:
+                              {"end", "events", "dead_letters", "blanks", …}
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    events of one type, NDJSON or a JSON array
 
@@ -69,9 +69,16 @@ _REPORT: Final = TypeAdapter(HostReport)
 
 
 def range_headers(byte_range: ByteRange) -> dict[str, str]:
-    """Return a byte range as HTTP headers of `POST /v1/ranges`.
+    """Return the HTTP headers of `POST /v1/ranges` that describe a byte range.
 
-    Bytes that are not UTF-8 (surrogate escapes, as in file paths) are preserved.
+    Values are percent-encoded. Bytes that are not UTF-8, such as in file paths, are preserved.
+
+    Args:
+        byte_range: The range. Bytes that are not UTF-8 are represented as surrogate escapes in its
+            texts.
+
+    Returns:
+        Header values by header name.
     """
     headers = {
         header: _escape(str(getattr(byte_range, name))) for header, name in RANGE_HEADERS.items()
@@ -88,10 +95,10 @@ def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
     """Return the byte range that the headers of `POST /v1/ranges` describe.
 
     Args:
-        headers: A case-insensitive mapping.
+        headers: Header values by name, in a case-insensitive mapping.
 
     Raises:
-        ValueError: A header is missing, invalid or unknown; the message names it.
+        ValueError: A header is missing, invalid or unknown. The message names the header.
     """
     if unknown := sorted(
         name
@@ -154,9 +161,9 @@ class RangeResponse:
     """The body of a successful response to `POST /v1/ranges`.
 
     Attributes:
-        end: Offset of the next byte to send.
+        end: Byte offset after the range, which is the offset of the next byte to send.
         events: Number of events in the range.
-        dead_letters: Number of dead letters.
+        dead_letters: Number of dead letters (lines that could not become events).
         blanks: Number of blank lines; 0 from a service that does not count them.
         dead_letter_reasons: Number of dead letters by reason.
     """

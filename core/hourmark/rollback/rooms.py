@@ -29,13 +29,13 @@ ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RollbackReport:
-    """The result of one component's rollback check.
+    """The result of the rollback check of one component.
 
     Attributes:
-        obstacles: What prevents the rollback. Empty if nothing does.
-        not_asked: Why the check could not be completed, or None. The rollback must then not be
-            assumed possible.
-        absent: Which data of the component is not on this machine, or None.
+        obstacles: Conditions that prevent the rollback; empty if there are none.
+        not_asked: Reason why the check could not be completed; None if it was completed. If it is
+            set, a rollback must not be assumed to be possible.
+        absent: Reason why the component has no data to check on this machine; None if it has.
     """
 
     obstacles: tuple[Obstacle, ...] = ()
@@ -50,17 +50,18 @@ def find_obstacles(
     table: Mapping[str, str] = ROOMS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, RollbackReport]:
-    """Run the rollback checks of the components in parallel.
+    """Run the rollback checks of several components in parallel.
 
     Args:
         config: The configuration.
         older: The version to return to.
-        only: Names of components to check. Empty: all.
+        only: Names of the components to check; empty for all.
         table: Check function of each component, as `module:function`.
-        seconds: Time limit. A component that exceeds it is reported as not asked.
+        seconds: Time limit for all checks.
 
     Returns:
-        Results by component, in the order of `table`.
+        Reports by component name, in the order of `table`. The report of a component that exceeds
+        the time limit or whose check fails has the reason in `not_asked`.
     """
     kinds = {name: place for name, place in table.items() if not only or name in only}
     found = call_all(

@@ -1,8 +1,7 @@
-"""Obstacles to a downgrade: settings and rules revisions that an older version does not know.
+"""Rollback checks of settings and rules revisions that an older version cannot use.
 
-Settings that an older version does not know. It refuses to start with them.
-
-Rules revisions that the delivery services of an older version cannot parse by.
+An older version refuses to start with a setting that it does not know. Its delivery services cannot
+parse a byte range whose rules revision names a newer parser.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from hourmark.rules.revision import Rules
 def unknown_settings(
     name: str, values: Mapping[str, Any], older: OlderVersion
 ) -> Iterator[Obstacle]:
-    """Yield obstacles for settings that an older version does not know, or reads differently.
+    """Yield obstacles for settings that an older version does not know or interprets differently.
 
     Args:
-        name: The file, or `the environment`, for messages.
-        values: The settings in it, as a tree.
+        name: Origin of the settings for messages: the path of a file, or `the environment`.
+        values: Settings as nested tables.
         older: The version to return to.
     """
     leaves = list(_leaves(values))
@@ -66,7 +65,7 @@ def is_unknown(name: str, older: OlderVersion) -> bool:
     """Return whether an older version does not know a setting.
 
     Args:
-        name: Dotted name of the setting.
+        name: Dotted name of the setting, such as `service.workers`.
         older: The older version.
     """
     groups = (group.removesuffix("*") for group in older.no_settings if group.endswith(".*"))
@@ -74,13 +73,14 @@ def is_unknown(name: str, older: OlderVersion) -> bool:
 
 
 def unusable_rules(revisions: Iterable[Rules], older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield an obstacle if a rules revision names a parser that the older version does not have.
+    """Yield an obstacle if an older version lacks the parser that a rules revision requires.
 
-    Tailers that know such a revision name it in their ranges. These ranges then wait for a service
-    that can parse them, even if later revisions name an older parser.
+    Each byte range names the rules revision for its parsing. A range that names such a revision
+    waits until a service with that parser is available, even if later revisions require an older
+    parser.
 
     Args:
-        revisions: Revisions in their order.
+        revisions: All rules revisions, oldest first.
         older: The version to return to.
     """
     if later := [rules for rules in revisions if rules.parser.parser not in older.parsers]:

@@ -14,20 +14,22 @@ from typing import Final
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OlderVersion:
-    """A released version, described by what it cannot read.
+    """A released version of Hourmark, described by the data that it can and cannot read.
 
     Attributes:
-        name: Its version number.
-        ledger: The newest schema revision of the ledger that it opens.
-        checkpoints: Formats of a tailer's checkpoint that it reads.
-        parsers: Parser numbers that its delivery services have.
-        no_marker_fields: Marker fields that its readers reject.
-        no_range_fields: Range fields that its tailers cannot send.
-        no_settings: Settings with which it refuses to start; `group.*` means a whole group.
-        references: Whether settings may refer to files and the environment.
-        finds_the_rest: Whether its tailers read compressed files, find the rest of files that
-            vanished, and send received input.
-        keeps_alarms: Whether its mirrors continue with the alarms of an earlier run.
+        name: Version number.
+        ledger: Newest schema revision of the ledger (the database of the ETL) that the version
+            opens.
+        checkpoints: Formats of the tailer's checkpoint that the version reads.
+        parsers: Numbers of the parsers that its delivery services have.
+        no_marker_fields: Fields of bucket markers that its readers reject.
+        no_range_fields: Fields of byte ranges that its tailers cannot send.
+        no_settings: Settings with which the version refuses to start. `group.*` means a whole
+            group.
+        references: Whether settings may refer to files and environment variables.
+        finds_the_rest: Whether its tailers read compressed files, find the unread rest of vanished
+            files, and send received input.
+        keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
     """
 
     name: str

@@ -16,19 +16,20 @@ RECORD_OVERHEAD: Final = 1024  # bytes of a record in Kafka's batch, rounded up 
 def check_change(
     latest: Rules | None, declared: Declarations, bucket_seconds: int, *, may_remove: bool
 ) -> None:
-    """Check that declarations may follow the revision in force.
+    """Check that new declarations are a permitted change of the rules revision in force.
 
-    Promises are counted by bucket, and closed buckets never change, so the bucket length must stay
-    the same. Lines of a removed type or source would become dead letters.
+    The bucket length must stay the same, because closed buckets never change. Types and sources may
+    be removed only with `may_remove`, because their lines become dead letters.
 
     Args:
-        latest: The revision in force; None if there is none.
+        latest: The revision in force; None if there is none, which permits every declaration.
         declared: The new declarations.
-        bucket_seconds: The bucket length in the settings.
+        bucket_seconds: Bucket length in the settings.
         may_remove: Whether types and sources may be removed.
 
     Raises:
-        UsageError: The bucket length changes, or a type or source is missing.
+        UsageError: The bucket length differs, or a type or source is missing and `may_remove` is
+            false.
     """
     if latest is None:
         return
@@ -52,13 +53,17 @@ def check_change(
 def next_rules(
     book: RulesBook, declared: Declarations, schema_ids: Mapping[str, int], bucket_seconds: int
 ) -> Rules:
-    """Return the revision that declarations make, or the latest revision itself if nothing changed.
+    """Return the rules revision that results from new declarations.
 
     Args:
         book: All revisions so far.
-        declared: The declarations.
-        schema_ids: Schema id of each type.
+        declared: The new declarations.
+        schema_ids: Registry's schema id of each declared type, by type name.
         bucket_seconds: Length of a bucket.
+
+    Returns:
+        A new revision with the next sequence number, or the latest revision if the declarations
+        change nothing.
     """
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
@@ -74,9 +79,9 @@ def next_rules(
 
 
 def check_record_sizes(rules: Rules, bytes_max: int) -> None:
-    """Check that Kafka accepts all records of a revision.
+    """Check that each record of a rules revision is small enough for Kafka.
 
-    A larger revision could be put in force in the ledger but never published.
+    Otherwise the revision would be in force in the ledger but could never be published.
 
     Args:
         rules: The revision.

@@ -44,13 +44,14 @@ class EventType(FrozenModel):
     """The declaration of an event type.
 
     Attributes:
-        name: The type's name.
-        doc: Its documentation, included in the schema.
-        fields: Avro field declarations that follow the envelope.
-        line: How its lines are parsed.
-        partitions: Number of partitions of its topic.
-        retention_hours: Retention of its topic; None means `kafka.retention_hours`.
-        shard: Name of the ETL shard that processes it.
+        name: Name of the type.
+        doc: Documentation of the type, included in its schema.
+        fields: Avro declarations of the type's own fields, which follow the fields common to all
+            events.
+        line: How lines of the type are parsed.
+        partitions: Number of partitions of the type's topic.
+        retention_hours: Retention of the type's topic; None means `kafka.retention_hours`.
+        shard: Name of the ETL shard that processes the type.
     """
 
     name: TypeName
@@ -75,9 +76,9 @@ class EventType(FrozenModel):
     @field_validator("fields")
     @classmethod
     def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
-        """Check the fields, and add the default null to unions that begin with null.
+        """Check the field declarations, and add `"default": null` to unions that begin with null.
 
-        TOML has no null, so such a default cannot be declared.
+        Declarations are written in TOML, which cannot express a null default.
         """
         fields = [
             {**field, "default": None}
@@ -120,15 +121,17 @@ class EventType(FrozenModel):
 
 
 class Source(FrozenModel):
-    """The declaration of a source: the format of its lines, and the types that they may become.
+    """The declaration of a log source: the format of its lines and the event types they can have.
 
     Attributes:
-        name: The source's name.
+        name: Name of the source.
         format: `rfc5424`: the MSGID names the type. `syslog`: any syslog header. `free`: no header.
-        types: Types that lines may become, tried in this order unless the format is `rfc5424`.
-        host: Host name of events: `line` takes it from the line if it has one, `tailer` always uses
-            the host that read the line.
-        catch_all: Type that takes whole lines that match no other type, instead of dead letters.
+        types: Types that lines can have. Unless the format is `rfc5424`, the types are tried in
+            this order.
+        host: Origin of an event's host name. `line`: the name in the line, if there is one.
+            `tailer`: always the host that read the line.
+        catch_all: Type of the lines that match no other type, which are stored whole. None makes
+            dead letters of such lines.
     """
 
     name: TypeName
@@ -139,7 +142,7 @@ class Source(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `host` if it has its default, to preserve the digests of older revisions."""
+        """Omit `host` if it has its default value, so that older digests stay valid."""
         settings: dict[str, Any] = serialize(self)
         return {
             name: value for name, value in settings.items() if (name, value) != ("host", "line")
@@ -269,10 +272,15 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
 
 
 def _check_source(source: Source, types: list[EventType]) -> None:
-    """Check that lines of a source can become each of its types.
+    """Check that lines of a source can have each of the types that the source names.
+
+    Args:
+        source: The source.
+        types: Declarations of the source's types, in the order in which they are tried.
 
     Raises:
-        TypeFileError: A type does not fit the source's format, or an earlier type takes all lines.
+        TypeFileError: A type does not fit the source's format, or an earlier type accepts all its
+            lines.
     """
     taking: dict[str, str] = {}  # by payload: the type that accepts every line of it
     for declared in types:
@@ -315,10 +323,17 @@ def _check_free(rule: LineRule, said: str) -> None:
 
 
 def _check_catch_all(source: Source, known: Mapping[str, EventType]) -> None:
-    """Check that a source's catch-all type does not expose content that another type redacts.
+    """Check that the catch-all type of a source redacts lines that another type redacts.
+
+    The catch-all type stores whole lines, which may include lines of a type with redaction.
+
+    Args:
+        source: The source.
+        known: All declared types by name.
 
     Raises:
-        TypeFileError: The catch-all type does not redact the field that takes the whole line.
+        TypeFileError: Another type of the source redacts, and the catch-all type does not redact
+            the field that stores the line.
     """
     redacts = [name for name in source.types if known[name].line.redact]
     if not redacts or source.catch_all is None:

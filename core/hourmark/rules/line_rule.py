@@ -46,14 +46,14 @@ _GOES_WITH: Final = {
 
 
 class Redaction(FrozenModel):
-    """A rule that removes or replaces a field's content before an event leaves the service.
+    """A rule that removes or replaces content of a field before an event leaves the service.
 
     Attributes:
         field: Name of the field.
-        pattern: RE2 pattern; its matches in the field's text, or in any string within the field,
-            are replaced. None replaces the whole value.
-        by: The replacement. None removes matches; a whole value becomes the field's default or
-            null.
+        pattern: RE2 pattern. All matches in the field's text, or in any string within the field,
+            are replaced. None replaces the whole value of the field.
+        by: Replacement text. If None, matches of `pattern` are removed, or the whole value is
+            replaced with the field's default or null.
     """
 
     field: str
@@ -62,16 +62,18 @@ class Redaction(FrozenModel):
 
 
 class LineRule(FrozenModel):
-    """How the lines of an event type are parsed.
+    """How the lines of an event type are parsed: the table `[line]` of a type declaration.
 
-    payload = json     the message is a JSON object of the type's fields payload = text     the
-    message becomes the value of `field` (bytes hold anything, strings only UTF-8) payload = pattern
-    named groups of the RE2 `pattern` are fields; `time_format` parses the group `time` payload =
-    logfmt   the message is `key=value key="value"` payload = tsv      the message is columns
-    separated by tabs
+    The message of a line is the part after its header, or the whole line if the source has no
+    header. `payload` selects how the message is parsed:
 
-    The message is the part of a line after its header, or the whole line if the source has no
-    header.
+    - `json`: The message is a JSON object with the type's fields.
+    - `text`: The message becomes the value of `field`. A field of type `bytes` accepts any content,
+      a `string` only UTF-8.
+    - `pattern`: The named groups of the RE2 `pattern` are fields. `time_format` is the format of
+      the group `time`.
+    - `logfmt`: The message is a sequence of `key=value` and `key="value"`.
+    - `tsv`: The message is a sequence of columns separated by tabs.
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"
@@ -110,7 +112,7 @@ class LineRule(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit settings added after 0.2.0 that have their defaults, to preserve older digests."""
+        """Omit default values of settings added after 0.2.0, so that older digests stay valid."""
         settings: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
         return {
@@ -189,13 +191,13 @@ class LineRule(FrozenModel):
             _check_groups(self.pattern)
 
     def check_names(self, fields: Iterable[dict[str, Any]]) -> None:
-        """Check that all fields named by this rule exist and can take the values they are given.
+        """Check that all fields named by this rule exist and have a suitable type.
 
         Args:
             fields: The type's Avro field declarations.
 
         Raises:
-            ValueError: A name is not a field, or the field has an unsuitable type.
+            ValueError: The rule names a field that does not exist or has an unsuitable type.
         """
         types = {str(field.get("name")): field.get("type") for field in fields}
         named = {

@@ -18,15 +18,17 @@ from hourmark.rules.revision import Rules
 
 
 def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
-    """Check that no line accepted under the rules in force is certain to be rejected.
+    """Check that new declarations do not reject lines that the rules in force accept.
+
+    Only rejections that follow from the declarations themselves are found, such as a removed field.
 
     Args:
         latest: The revision in force; None if there is none.
         declared: The new declarations.
-        may_refuse: Whether such a change is allowed.
+        may_refuse: Whether such a change is allowed. If true, nothing is checked.
 
     Raises:
-        UsageError: Lines would become dead letters; the message has types, sources and fields.
+        UsageError: Lines would become dead letters. The message names types, sources and fields.
     """
     refused = [] if latest is None or may_refuse else [*_refused(latest, declared)]
     if refused:
@@ -82,7 +84,7 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 
 @dataclasses.dataclass
 class _Comparison:
-    """A comparison of two Avro schemas that finds values which only the old one accepts."""
+    """A comparison of two Avro schemas that finds values which only the older schema accepts."""
 
     old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # named types found so far
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)

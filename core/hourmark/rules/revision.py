@@ -3,18 +3,17 @@
 `hourmark types apply` writes a revision to the ledger, then to the compacted topic `hourmark.types`
 with one partition:
 
-    key `type/<name>/<digest>`   value: a version of the type, JSON: its declaration and its Avro
-    schema
-    key `rules/<id>`             value: the revision, JSON: its types by digest and schema id,
-    sources, limits, parser
+    key                      value (JSON)
+    `type/<name>/<digest>`   a version of the type: its declaration and its Avro schema
+    `rules/<id>`             the revision: types by digest and schema id, sources, limits, parser
 
 Keys are derived from content. Compaction therefore never removes a record that a range may need
 years later, publishing again changes nothing, and the order of records is irrelevant. A revision is
 usable when the records of all its types have been read. A schema id permanently means one type and
 one schema, as recorded in the revision, whatever the registry returns later.
 
-A revision's id is `<sequence>-<digest>`. Services use the highest one; each range names the
-revision that it must be parsed under.
+A revision's id is `<sequence>-<digest>`. Services use the revision with the highest sequence.
+Each range names the revision that it must be parsed under.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ class ParserVersion(NamedTuple):
 
     @property
     def counts_blanks(self) -> bool:
-        """Return whether blank lines are counted and produce no record.
+        """Return whether the parser counts blank lines and creates no record for them.
 
-        Parser 1 makes dead letters of them.
+        Parser 1 creates a dead letter for each blank line.
         """
         return self.parser >= 2
 
@@ -93,15 +92,17 @@ class SchemaMeaning(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TypeVersion:
-    """A version of an event type, as used in a rules revision.
+    """One version of an event type: its declaration and the id of its schema.
 
-    Digests refer to the published text instead of what this software would write, so that later
-    versions of the software recognize old revisions by their names.
+    The digest that identifies a published version is computed from the published text. Later
+    versions of this software therefore compute the same digest, even if they would write another
+    text.
 
     Attributes:
-        declaration: The type's declaration.
-        schema_id: The registry's id of its schema.
-        published: Its text in the topic; None if it was not read from there.
+        declaration: Declaration of the type.
+        schema_id: The registry's id of the type's schema.
+        published: JSON text as read from the topic `hourmark.types`; None if it was not read from
+            there.
     """
 
     declaration: EventType
@@ -110,7 +111,7 @@ class TypeVersion:
 
     @functools.cached_property
     def text(self) -> str:
-        """Return the type version as JSON, the value of its record in the topic."""
+        """Return the JSON text of this version, the value of its record in `hourmark.types`."""
         if self.published is not None:
             return self.published
         return canonical_json(
@@ -137,26 +138,27 @@ class TypeVersion:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the digest of the JSON text, which names this version."""
+        """Return the digest of the JSON text, which identifies this version."""
         return digest(self.text)
 
     @functools.cached_property
     def key(self) -> str:
-        """Return the record key in the topic."""
+        """Return the key of this version's record in `hourmark.types`: `type/<name>/<digest>`."""
         return f"type/{self.declaration.name}/{self.digest}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rules:
-    """A rules revision: everything that parsing depends on.
+    """A rules revision: one numbered version of everything that parsing depends on.
 
     Attributes:
         sequence: Number of the revision.
-        types: Types by name; always contains `dead-letters`.
-        sources: Sources by name.
+        types: Versions of event types by type name, always including `dead-letters`.
+        sources: Declarations of sources by name.
         parsing: Bucket length and limits of event times.
-        parser: The required parser.
-        published: Its text in the topic; None if it was not read from there.
+        parser: The parser that the revision requires.
+        published: JSON text as read from the topic `hourmark.types`; None if it was not read from
+            there.
     """
 
     sequence: int
@@ -170,7 +172,7 @@ class Rules:
 
     @functools.cached_property
     def text(self) -> str:
-        """Return the revision as JSON, the value of its record in the topic."""
+        """Return the JSON text of the revision, the value of its record in `hourmark.types`."""
         return (
             self.published
             if self.published is not None
@@ -179,7 +181,7 @@ class Rules:
 
     @functools.cached_property
     def id(self) -> str:
-        """Return the id `<sequence>-<digest>` by which ranges and audit records name the revision."""
+        """Return the id `<sequence>-<digest>`, which byte ranges and audit records contain."""
         return f"{self.sequence}-{digest(self.text)}"
 
     def _content(self) -> dict[str, Any]:
@@ -198,17 +200,21 @@ class Rules:
         return self._content() == other._content()
 
     def records(self) -> list[Record]:
-        """Return the records to publish as key and value; the revision's own record is last."""
+        """Return the records to publish, as pairs of key and value.
+
+        Returns:
+            One record for each type, then the record of the revision.
+        """
         return [*((t.key, t.text) for t in self.types.values()), (f"rules/{self.id}", self.text)]
 
 
 class KnownSchema(NamedTuple):
-    """A schema id's meaning and schema, as stored in the ledger.
+    """A schema that the ledger stores for a schema id, and the event type that uses it.
 
     Attributes:
-        event_type: The type's name, or the name of a control topic.
+        event_type: Name of the event type, or of a control topic.
         fingerprint: Fingerprint of the schema.
-        text: The schema as JSON; empty if only a marker mentions it.
+        text: The schema as JSON. Empty if the schema is known only from the marker of a bucket.
     """
 
     event_type: str
@@ -269,11 +275,16 @@ class _RevisionContent(FrozenModel):
 
 
 class RulesBook:
-    """All rules revisions read so far, from records in any order.
+    """Collection of all rules revisions, assembled from records that are added in any order.
+
+    A revision is complete when the records of all its types have been added.
+
+    Args:
+        records: Records to add initially, as pairs of key and value.
 
     Attributes:
-        records: Accepted records by key.
-        unusable: By revision id, why this software cannot read the revision.
+        records: Values of all accepted records, by key.
+        unusable: By revision id, the reason why this software cannot read the revision.
     """
 
     def __init__(self, records: Iterable[Record] = ()) -> None:
@@ -292,10 +303,14 @@ class RulesBook:
             self.add(key, value)
 
     def add(self, key: str, value: str) -> None:
-        """Add one record; a record whose key is known is ignored.
+        """Add one record of the topic `hourmark.types`. A record whose key is known is ignored.
+
+        Args:
+            key: Key of the record: `type/<name>/<digest>` or `rules/<id>`.
+            value: Value of the record, as JSON.
 
         Raises:
-            ValueError: The record is invalid and was not added; the message has its key.
+            ValueError: The record is invalid and was not added. The message contains its key.
         """
         if key in self.records:
             return
@@ -335,22 +350,29 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """Return the revision with this id, or None if some of its records have not been read yet."""
+        """Return the revision with this id, or None if it is unknown or incomplete."""
         return self._revisions.get(revision)
 
     @property
     def ids(self) -> set[str]:
-        """Return the ids of revisions whose own record was read, including incomplete revisions."""
+        """Return the ids of all complete and incomplete revisions."""
         return {*self._revisions, *self._missing}
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Return the keys of missing records by id of the incomplete revision that needs them."""
+        """Return the keys of the type records that incomplete revisions still need.
+
+        Returns:
+            Sorted keys by revision id. Empty if all revisions are complete.
+        """
         return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
     @property
     def latest(self) -> Rules | None:
-        """Return the complete revision with the highest sequence, or None; new ranges must name it."""
+        """Return the complete revision with the highest sequence number, or None if there is none.
+
+        New byte ranges must name this revision.
+        """
         return max(self._revisions.values(), key=lambda r: revision_order(r.id), default=None)
 
     @property
@@ -360,14 +382,21 @@ class RulesBook:
 
     @property
     def next_sequence(self) -> int:
-        """Return the number after the highest sequence read, including that of unusable revisions."""
+        """Return the sequence number of the next revision.
+
+        It is one more than the highest number so far, which may be that of an unusable revision, or
+        1.
+        """
         return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
-        """Return the type version that each schema id of a complete revision identifies.
+        """Return the type version that each schema id identifies, over all complete revisions.
+
+        Returns:
+            Type versions by schema id.
 
         Raises:
-            ValueError: A schema id identifies two different schemas.
+            ValueError: One schema id identifies two different schemas.
         """
         known: dict[int, TypeVersion] = {}
         for version in self._versions.values():
@@ -375,15 +404,15 @@ class RulesBook:
         return known
 
     def check_schema_ids(self, rules: Rules, among: Collection[str]) -> None:
-        """Check that the schema ids of a revision have the same meaning as in earlier revisions.
+        """Check that each schema id of a revision means the same schema as in earlier revisions.
 
         Args:
             rules: The revision to check.
-            among: Ids of the revisions to compare with; only those before `rules` count.
+            among: Ids of the revisions to compare with. Revisions after `rules` are ignored.
 
         Raises:
-            ValueError: A schema id has another meaning in an earlier revision, or two within
-                `rules`.
+            ValueError: A schema id identifies another type or schema in an earlier revision, or
+                identifies two within `rules`.
         """
         known: dict[int, TypeVersion] = {}
         for earlier in self.revisions:
@@ -437,15 +466,15 @@ def revision_order(revision: str) -> tuple[int, str]:
 
 
 def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
-    """Check that a schema id has one meaning.
+    """Check that two statements about a schema id name the same event type and schema.
 
     Args:
         schema_id: The schema id.
-        known: Its meaning so far.
-        other: Its meaning in another place.
+        known: The type and schema that the id is known to identify.
+        other: The type and schema that the id identifies elsewhere.
 
     Raises:
-        ValueError: The meanings differ; the message has the id.
+        ValueError: The two differ. The message contains the schema id.
     """
     if known != other:
         raise ValueError(

@@ -1,12 +1,11 @@
 """Detection of the container engine: docker, or podman, whose service has the same API.
 
-The first of these that answers is used, except that $DOCKER_HOST has no alternative:
+The first of these that responds is used. If $DOCKER_HOST is set, the others are not tried.
 
     $DOCKER_HOST
     /var/run/docker.sock
     $XDG_RUNTIME_DIR/podman/podman.sock, /run/podman/podman.sock    as in systemd's podman.socket
-    `podman system service`, on a socket of its own                 started here and ended with the
-    tests
+    `podman system service`, on a separate socket                   started here, ends with the tests
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _PAUSE_S: Final = 0.1
 
 
 class NoEngine(Unavailable):
-    """The error that this machine has no container engine, or that none responds."""
+    """No container engine is installed on this machine, or none responds."""
 
 
 @contextmanager

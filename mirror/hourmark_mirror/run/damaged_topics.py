@@ -39,13 +39,14 @@ _FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch neverth
 
 
 class DamagedTopics:
-    """Failure detector that excludes topics with damaged batches and includes repaired ones again.
+    """Failure detector that excludes topics with damaged record batches from the mirror.
 
-    Reports each change as a failure, so that the supervisor restarts MirrorMaker 2 with the new
-    list.
+    A topic that can be read again is included again. Each exclusion and inclusion is reported as a
+    failure, so that the supervisor restarts MirrorMaker 2 with the new list of topics.
 
     Attributes:
-        excluded: Edge topic name to its damaged partition and the reason it cannot be read.
+        excluded: For each excluded edge topic, the damaged partition and the reason why it cannot
+            be read.
     """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
@@ -54,14 +55,18 @@ class DamagedTopics:
         self._positions = sites.positions()
 
     def start_run(self) -> None:
-        """Restart stall tracking for a new run of MirrorMaker 2; exclusions stay."""
+        """Restart stall tracking for a new run of MirrorMaker 2. Excluded topics stay excluded."""
         self._progress, self._changes = StallTracker(STILL_S), list[ConnectorTaskFailure]()
         self._polled_s = self._tried_s = self._clock.monotonic_s()
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return the topics excluded or included again in this run; empty if none changed.
+        """Return a failure for each topic that was excluded or included again in this run.
 
-        Reads the clusters at most every 5 seconds, and not again in a run once something changed.
+        Reads the clusters at most every 5 seconds. After the first change in a run, the clusters
+        are not read again until the next run.
+
+        Returns:
+            The changes of this run. Empty if there are none.
 
         Raises:
             Unavailable: A cluster cannot be read.
@@ -127,15 +132,15 @@ def _sample(still: list[PartitionBehind]) -> list[PartitionBehind]:
 def find_damaged_batches(
     edge: KafkaCluster, behind: Collection[PartitionBehind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
-    """Read the next batch to copy of each partition, and return the errors of damaged ones.
+    """Read the next uncopied batch of each partition, and return an error for each damaged batch.
 
     Args:
         edge: Settings of the edge cluster.
         behind: Partitions to read, each from the mirror's position.
-        starts: Log start offsets at the edge; reading never begins before them.
+        starts: Log start offsets at the edge. No partition is read below its log start.
 
     Returns:
-        One error for each damaged partition; empty if all are readable.
+        One error for each damaged partition. Empty if all partitions can be read.
 
     Raises:
         Unavailable: The cluster cannot be read.

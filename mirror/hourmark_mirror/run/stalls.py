@@ -91,7 +91,10 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """Tracker of how long the mirror's position has not moved in each partition that is behind.
+    """Tracker of partitions in which the mirror is behind and its position does not move.
+
+    Args:
+        stall_s: Seconds without progress after which a partition counts as stalled.
 
     Attributes:
         last_progress_s: Monotonic seconds at the last update in which any position had changed.
@@ -110,20 +113,20 @@ class StallTracker:
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> list[PartitionBehind]:
-        """Record the current offsets and return the partitions that have stalled.
+        """Record the current offsets, and return the partitions that have stalled.
 
-        After a gap of 60 seconds or more between two calls, all partitions start counting from
-        zero.
+        If 60 seconds or more have passed since the previous call, no partition counts as stalled
+        and the time without progress is measured from now on.
 
         Args:
             now_s: Current monotonic time in seconds.
             ends: Log end offsets at the edge.
             starts: Log start offsets at the edge.
-            positions: Next offset that the mirror copies.
+            positions: For each partition, the next offset that the mirror copies.
 
         Returns:
-            Partitions behind their end offset whose position has not changed for the stall time;
-            empty if there are none.
+            Partitions that are not copied to their end and whose position has not changed for
+            `stall_s` seconds. Empty if there are none.
         """
         if positions != self._positions:
             self._positions, self.last_progress_s = dict(positions), now_s

@@ -67,7 +67,7 @@ class FailureDetector(Protocol):
         ...
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return the failures of this run that persist; empty if there are none."""
+        """Return the failures of this run that have not been resolved; empty if there are none."""
         ...
 
 
@@ -161,7 +161,7 @@ class MirrorSupervisor:
     restart: bool
 
     def run(self) -> int:
-        """Run the process and block until `stopping` is set; without `restart`, until a failure.
+        """Run MirrorMaker 2 until `stopping` is set or, without `restart`, until the first failure.
 
         Returns:
             0 after a requested stop. Without `restart`, the exit code of the process (128 plus the

@@ -60,8 +60,12 @@ class TaskState(NamedTuple):
 class TaskStates:
     """The last known state of every connector and task of one mirror.
 
-    A worker that was paused or disconnected may report a failure of a task that runs elsewhere by
-    now. Such a report has an older group generation than that of the running task, and is ignored.
+    After a worker was paused or disconnected, it may report the failure of a task that another
+    worker has taken over. Such a report has an older group generation than the running task and is
+    ignored.
+
+    Args:
+        worker: Address of this worker, `host:port`; empty if this process is not a worker.
     """
 
     def __init__(self, worker: str) -> None:
@@ -72,11 +76,12 @@ class TaskStates:
     def update(self, records: Iterable[KeyValue]) -> None:
         """Apply records of the status topic in order.
 
-        Records with other keys are ignored. Status records that cannot be read are ignored as well,
-        and counted in one logged warning.
+        Records with other keys are ignored. Status records that cannot be parsed are ignored too,
+        and their number is logged as a warning.
 
         Args:
-            records: Keys and values of the topic; a record without a value removes the state.
+            records: Key and value of each record. A record without a value removes the state of its
+                key.
         """
         unreadable: list[str] = []
         for key, value in records:
@@ -104,10 +109,10 @@ class TaskStates:
             )
 
     def mark_outdated(self) -> None:
-        """Mark all known states as outdated, except those of tasks that run on another worker.
+        """Mark the known states as outdated before a new run of MirrorMaker 2 on this worker.
 
-        Call it before a start. Outdated states are neither running nor failed until they are
-        reported again.
+        The states of tasks that run on another worker are not marked. An outdated state counts as
+        neither running nor failed until it is reported again.
         """
         self._outdated |= {
             name
@@ -134,7 +139,7 @@ class TaskStates:
 
     @property
     def local_failures(self) -> list[ConnectorTaskFailure]:
-        """Return the failures that this worker reported."""
+        """Return the connectors and tasks whose failure in this run was reported by this worker."""
         return [
             ConnectorTaskFailure(name, last.cause)
             for name, last in self._failed()

@@ -25,8 +25,8 @@ class WorkerGroup(NamedTuple):
 
     Attributes:
         workers: Hosts in the group and its leader.
-        states: Last state of each connector and task, by its name.
-        settings: Connector settings as the leader wrote them; empty if it never ran.
+        states: Last state of each connector and task, by name.
+        settings: Connector settings as written by the leader; empty if the connector never ran.
     """
 
     workers: MirrorWorkers

@@ -121,11 +121,12 @@ def connector_differences(
 ) -> Iterator[MirrorDifference]:
     """Yield the connector settings that differ between the configuration and running workers.
 
-    Ignores bootstrap servers and settings that MirrorMaker 2 adds itself.
+    Bootstrap servers and settings that MirrorMaker 2 adds itself are ignored.
 
     Args:
-        wanted: Settings according to the configuration.
-        running: Settings of the running connector; empty if it never ran, which yields nothing.
+        wanted: Connector settings according to the configuration.
+        running: Settings of the running connector. If empty, because the connector never ran,
+            nothing is yielded.
     """
     for name in sorted(wanted.keys() | running.keys()) if running else ():
         if (
@@ -150,11 +151,12 @@ def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifferenc
 
 
 def version_differences(installed: str, running: Iterable[str]) -> Iterator[MirrorDifference]:
-    """Yield a difference for each version that a worker runs and that is not the installed one.
+    """Yield a difference for each worker version that differs from the installed version.
 
     Args:
-        installed: Version installed on this host; empty if unknown, which yields nothing.
-        running: Versions of the workers; empty ones are ignored.
+        installed: Version of MirrorMaker 2 on this host. If empty, because it is unknown, nothing
+            is yielded.
+        running: Versions of the workers. Empty versions are ignored.
     """
     for version in sorted({*running} - {"", installed}) if installed else ():
         yield MirrorDifference(DifferenceKind.RESTART, "worker", "version", version, installed)

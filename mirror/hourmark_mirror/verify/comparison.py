@@ -27,12 +27,14 @@ FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FaultSpan:
-    """A range of adjacent records with the same fault in one topic-partition; offsets are inclusive.
+    """Adjacent records of one topic-partition that have the same fault. All offsets are inclusive.
 
     Attributes:
-        kind: `missing`, `doubled`, `foreign` or `altered`.
-        edge_first: First edge offset; for foreign records, the next edge record expected there.
-        edge_last: Last edge offset, as for `edge_first`.
+        kind: `missing`: on the edge only. `doubled`: a second copy on the target. `foreign`: on the
+            target only. `altered`: same key, different content.
+        edge_first: First edge offset. For foreign records, the offset of the edge record that was
+            expected instead, or None at the end.
+        edge_last: Last edge offset, with the same exception.
         central_first: First offset on the target; None for missing records.
         central_last: Last offset on the target; None for missing records.
         count: Number of records.
@@ -46,7 +48,7 @@ class FaultSpan:
     count: int = 1
 
     def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
-        """Return whether a record directly follows the span and has the same fault.
+        """Return whether a faulty record has the same fault as the span and directly follows it.
 
         Args:
             kind: Kind of fault of the record.
@@ -63,10 +65,10 @@ class RecordComparison:
 
     Attributes:
         matched: Number of equal records.
-        expired: Number of records that the target's retention deleted at the beginning of its log.
-        older: Number of records on the target that the edge no longer has.
+        expired: Number of edge records that the target's retention has already deleted.
+        older: Number of records on the target that the edge has already deleted.
         faults: Number of faulty records, by kind of fault.
-        spans: Faults as ranges, at most 100.
+        spans: Groups of adjacent records with the same fault, at most 100.
     """
 
     matched: int = 0
@@ -76,12 +78,12 @@ class RecordComparison:
     spans: list[FaultSpan] = dataclasses.field(default_factory=list)
 
     def add(self, kind: FaultKind, edge: int | None, central: int | None) -> None:
-        """Count the fault of one record, and extend the last span or append a new one.
+        """Count a faulty record, and add it to the last span or to a new one.
 
         Args:
             kind: Kind of fault.
-            edge: Edge offset; None if there is none.
-            central: Offset on the target; None if the record is missing there.
+            edge: Offset of the record at the edge; None if there is none.
+            central: Offset of the record on the target; None if it is missing there.
         """
         self.faults[kind] += 1
         if self.spans and (last := self.spans[-1]).continues_with(kind, edge, central):
@@ -165,24 +167,25 @@ def compare_records(
 ) -> RecordComparison:
     """Compare the records of an edge topic-partition with its copy on the target cluster.
 
-    Every edge record below `cut` must be on the target, once and unaltered, and the target must
-    hold nothing else. Records at or after `cut` may be on the target but need not be, so `edge`
-    must include those that were produced meanwhile.
+    Every edge record below `cut` must be on the target once and unaltered, in the same order, and
+    the target must contain no other records. Edge records at or after `cut` may be on the target or
+    not.
 
     Args:
-        edge: Records of the edge in offset order.
+        edge: Edge records in offset order, including records that were produced since `cut` was
+            read.
         central: Records of the target in offset order.
         cut: Edge offset up to which the mirror has copied.
-        edge_was_trimmed: The edge's log start is above 0, so the target may begin with records that
-            cannot be compared any more.
-        target_was_trimmed: The target's log start is above 0, so its retention may have deleted
-            records at the beginning.
-        expired_before_ms: Unix milliseconds; a missing record counts as expired only if it is at
-            the beginning and older.
+        edge_was_trimmed: Whether the edge's log start is above 0. The target may then begin with
+            records that cannot be compared any more.
+        target_was_trimmed: Whether the target's log start is above 0. Its retention may then have
+            deleted records at the beginning.
+        expired_before_ms: Unix milliseconds. An older record that is missing at the beginning
+            counts as expired instead of missing.
         window: Maximum number of records to read ahead on each side.
 
     Returns:
-        Counts and fault spans.
+        Numbers of equal and faulty records, and the spans of faulty records.
     """
     result = RecordComparison()
     source, target = _LookaheadReader(edge, window), _LookaheadReader(central, window)
@@ -230,15 +233,15 @@ def _skip_older(
 ) -> int:
     """Skip the target's records that precede the edge's first record, and return their number.
 
-    A record may occur twice at the edge and be deleted once, so a single match does not mark the
-    beginning; several consecutive matches do.
+    The beginning is located by several consecutive matches. A single match is not sufficient,
+    because the edge may contain a record twice and may have deleted the first one.
 
     Args:
         source: Records of the edge.
-        target: Records of the target; its position is advanced.
+        target: Records of the target. The skipped records are removed from it.
         cut: Edge offset up to which the mirror has copied.
-        begins_later: Whether the target's retention deleted records of its own. Timestamps then
-            limit the skipped records; they are equal on both sides and nearly in order.
+        begins_later: Whether the target's retention has deleted records too. Records are then
+            skipped only up to the timestamp of the edge's first record.
     """
     older, begin = 0, source.head()
     while (first := target.head()) is not None and not source.contains(first.digest):

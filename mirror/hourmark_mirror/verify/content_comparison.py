@@ -40,7 +40,7 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Comparer of edge topic-partitions with their copies on the central cluster.
+    """Compares the contents of edge topic-partitions with their copies on the central cluster.
 
     Opens readers for each comparison and closes them afterwards.
     """
@@ -68,13 +68,13 @@ class ContentComparer:
     def compare(
         self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
     ) -> list[ComparedPartition]:
-        """Compare each partition up to its cut, as far as the mirror has copied it.
+        """Compare each partition up to an offset, or up to the mirror's position if that is lower.
 
-        Repeats a partition up to 3 times if a log start moves during the comparison.
+        Repeats the comparison of a partition, up to 3 attempts, if a log start moves meanwhile.
 
         Args:
-            cut: Edge end offsets when the verification began.
-            positions: Next edge offset that the mirror copies.
+            cut: For each edge partition, its end offset when the verification began.
+            positions: For each edge partition, the next offset that the mirror copies.
 
         Returns:
             One result for each partition.
@@ -158,16 +158,16 @@ class ContentComparer:
 
 
 def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
-    """Return the Unix milliseconds before which the target's retention may have deleted records.
+    """Return the time before which a record may be missing because of the target's retention.
 
-    The longer retention of both sides applies: a target that keeps records for a shorter time than
-    the edge does not hold what the source holds.
+    The longer retention of the two topics applies, because the target must keep a record at least
+    as long as the edge does.
 
     Args:
-        now_ms: Unix milliseconds when the log starts were read.
+        now_ms: Time at which the log starts were read, in Unix milliseconds.
         kept_ms: `retention.ms` of both topics; negative means unlimited.
 
     Returns:
-        0 if either topic has unlimited retention.
+        Unix milliseconds. 0 if either topic has unlimited retention.
     """
     return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCK_SKEW_MAX_MS

@@ -41,8 +41,9 @@ class VerificationResult(NamedTuple):
     """Findings of one verification of a mirror.
 
     Attributes:
-        alarms: New findings other than contents, and earlier ones that were not accepted.
-        behind: Descriptions of topic-partitions that did not reach the cut in time.
+        alarms: New alarms, and earlier alarms that no operator has accepted. New differences in
+            contents are in `compared` instead.
+        behind: Descriptions of topic-partitions that the mirror did not copy in time.
         compared: Content comparison of each compared topic-partition.
         left_out: Number of topic-partitions that a sample did not compare.
     """
@@ -113,11 +114,11 @@ class Verification:
         """Wait until the mirror reaches the edge's current end offsets, then compare both sides.
 
         Args:
-            timeout_s: Maximum seconds to wait for the mirror; the comparison takes additional time.
-            sample: Compare the contents of this many randomly chosen topic-partitions; None for
+            timeout_s: Maximum seconds to wait for the mirror. The comparison takes additional time.
+            sample: Number of randomly chosen topic-partitions whose contents are compared; None for
                 all.
             seed: Seed of the random choice.
-            report: Receives the result before the state is saved, which may fail.
+            report: Called with the result before the state is saved, because saving may fail.
 
         Returns:
             The findings.
@@ -256,13 +257,14 @@ class Verification:
     def _update_state(
         self, found: Sequence[Alarm], offsets: Mapping[Partition, int]
     ) -> list[Alarm]:
-        """Update the stored state and return the alarms to report.
+        """Update the stored state, and return the alarms to report.
 
-        Alarms about contents are not returned, because each faulty record is reported by itself.
+        Alarms about differing contents are not returned, because faulty records are reported
+        separately.
 
         Args:
             found: Alarms of this verification.
-            offsets: The mirror's positions; log starts where it has none.
+            offsets: The mirror's positions, or log start offsets where the mirror has no position.
         """
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]

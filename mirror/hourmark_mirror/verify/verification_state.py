@@ -128,11 +128,10 @@ class VerificationState:
     def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
         """Lower the stored positions of topics that the mirror copies again from an earlier offset.
 
-        Topics whose id differs keep their entry, which records how far the old topic was copied.
-
         Args:
-            ids: Current topic ids by topic name.
-            starts: First offset that is copied again, by topic-partition.
+            ids: Current topic ids by topic name. The positions of a topic that is stored with
+                another id are kept, because they record how far the old topic was copied.
+            starts: For each topic-partition, the first offset that is copied again.
         """
         for name, check in self.topics.items():
             if ids.get(name) == check.topic_id:

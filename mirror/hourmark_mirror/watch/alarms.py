@@ -48,9 +48,9 @@ class AlarmLimits(NamedTuple):
     """Thresholds of the alarms of a mirror watch.
 
     Attributes:
-        retention_hours: Alarm if retention may delete an uncopied record within this time; at most
-            half of the topic's retention applies.
-        expected_s: Maximum seconds between records, by topic; other topics have no limit.
+        retention_hours: An alarm is raised if retention may delete an uncopied record within this
+            many hours, or within half of the topic's retention if that is shorter.
+        expected_s: Maximum seconds between two records, by topic. Other topics have no limit.
         workers: Number of workers that should share the mirror; 0 disables the alarm.
     """
 
@@ -63,9 +63,9 @@ class TopicVerification(NamedTuple):
     """How much of one topic the samples of a mirror watch have verified.
 
     Attributes:
-        through_ms: Unix milliseconds; records written before were copied.
-        compared: Number of records compared.
-        passed: Number of offsets from which the compared records were sampled.
+        through_ms: Unix milliseconds. Records written before this time were copied.
+        compared: Number of records that were compared.
+        passed: Number of offsets in the ranges from which these records were chosen.
     """
 
     through_ms: int
@@ -109,8 +109,8 @@ def evaluate_alarms(
         observation: Current observation.
         before: Watch state after the previous observation.
         limits: Thresholds.
-        accept: Discard earlier losses, except those whose cause persists. Losses since the previous
-            observation are still reported.
+        accept: Whether to discard the losses of earlier observations. Losses whose cause persists,
+            and losses since the previous observation, are still reported.
     """
     still, few_since_ms = (
         stalled_partitions(observation, before),
@@ -285,14 +285,15 @@ def partitions_trimmed_on_target(
 
 
 def stalled_partitions(observation: MirrorObservation, before: WatchState) -> list[Partition]:
-    """Return partitions that are behind and whose position has not moved for 40 seconds.
+    """Return the partitions that are behind and whose position has not moved for 40 seconds.
 
     Args:
         observation: Current observation.
         before: Watch state after the previous observation.
 
     Returns:
-        Empty if there are none, or if the previous observation is 60 seconds old or older.
+        The stalled partitions. Empty if the previous observation was made 60 seconds ago or
+        earlier, because stalls cannot be detected then.
     """
     if observation.now_ms - before.looked_ms >= BLIND_MS:
         return []
@@ -332,10 +333,11 @@ def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[A
 
 
 def _passed_gap_alarms(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
-    """Return the unaccepted alarms about gaps that the mirror has already passed.
+    """Return the earlier alarms about gaps that the mirror has already passed.
 
-    Such a gap is found again on each observation until it is accepted, because the state keeps the
-    offset before it.
+    A gap is a range of offsets that retention deleted before they were copied. Each observation
+    finds a gap again until an operator accepts it, because the state keeps the offset before the
+    gap.
     """
     passed = {
         str(p)
@@ -576,14 +578,14 @@ def _next_partition_state(
 def _correct_for_clock_change(
     observation: MirrorObservation, before: WatchState, since_ms: int
 ) -> int:
-    """Return an earlier time, shifted back if the clock was set back since the last observation.
+    """Return a time, moved back by as much as the clock was set back since the last observation.
 
-    Durations measured from the result therefore do not shrink.
+    A duration measured from the result therefore does not shrink.
 
     Args:
         observation: Current observation.
         before: Watch state after the previous observation.
-        since_ms: The earlier time in Unix milliseconds.
+        since_ms: The time to correct, in Unix milliseconds.
     """
     return since_ms - max(0, before.looked_ms - observation.now_ms)
 

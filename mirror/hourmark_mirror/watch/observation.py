@@ -55,11 +55,11 @@ class SampleResult(NamedTuple):
 
 
 class TruncatedRecord(NamedTuple):
-    """An edge record that is missing on the target although its retention cannot have deleted it yet.
+    """An edge record that is missing at the start of the target's log but cannot have expired.
 
     Attributes:
         offset: Offset at the edge.
-        timestamp_ms: Record timestamp, Unix milliseconds.
+        timestamp_ms: Timestamp of the record, Unix milliseconds.
         target_start: Log start offset on the target.
     """
 
@@ -70,15 +70,15 @@ class TruncatedRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorObservation:
-    """State of both clusters at one time, keyed by edge topic or topic-partition.
+    """State of both clusters at one time, keyed by edge topic or edge topic-partition.
 
     Offsets are the next to read. The order of reads makes the values consistent: positions, then
     the edge's log starts and ends, then the target.
 
     Attributes:
-        now_ms: Unix milliseconds of the observation.
+        now_ms: Time of the observation, Unix milliseconds.
         ids: Topic ids at the edge.
-        remote_ids: Topic ids on the target; topics that it does not have are absent.
+        remote_ids: Topic ids on the target. Topics that the target does not have are absent.
         starts: Log start offsets at the edge.
         ends: Log end offsets at the edge.
         positions: Next offset that the mirror copies.
@@ -87,12 +87,15 @@ class MirrorObservation:
         retention_ms: `retention.ms` at the edge; negative means unlimited.
         uncopied_ms: Timestamp of the first uncopied record, for partitions that were also behind at
             the previous observation.
-        cut_off: Records missing at the start of the target's log.
-        unread: Partitions whose target log start moved and whose check is postponed.
-        blocking: Records too large for the target, for stalled partitions.
+        cut_off: Record that is missing at the start of the target's log, for partitions with such a
+            record.
+        unread: Partitions whose log start on the target moved but was not checked yet.
+        blocking: Record that is too large for the target, for stalled partitions with such a
+            record.
         failures: Failed connectors and tasks.
-        newest_ms: Timestamp of the newest record, for topics with expected traffic; None if empty.
-        workers: Number of workers in the group; None if not read.
+        newest_ms: Timestamp of the newest record, for topics with expected traffic; None if the
+            topic is empty.
+        workers: Number of workers in the group; None if the number was not read.
         samples: Results of sampling.
     """
 
@@ -120,15 +123,16 @@ class PartitionState:
     """What a mirror watch knows about one edge topic-partition after an observation.
 
     Attributes:
-        covered: Offset below which everything was copied, or deleted before the first observation.
-        position: Next offset that the mirror copies; None if it has none.
+        covered: Offset below which all records were copied, or deleted before the first
+            observation.
+        position: Next offset that the mirror copies; None if the mirror has no position.
         end: Log end offset at the edge.
-        since_ms: Unix milliseconds since when the position has not moved while behind.
+        since_ms: Unix milliseconds since when the mirror is behind and its position has not moved.
         remote_start: Last checked log start offset on the target.
         remote_end: Log end offset on the target.
-        sampled: Offset up to which ranges were sampled.
+        sampled: Offset up to which samples were taken.
         sampled_ms: Timestamp of the last sampled record, Unix milliseconds.
-        passed: Number of offsets sampled from since the first observation.
+        passed: Number of offsets in all sampled ranges since the first observation.
         compared: Number of records compared since the first observation.
     """
 
@@ -164,10 +168,10 @@ class WatchState:
     """State that a mirror watch keeps from one observation to the next.
 
     Attributes:
-        looked_ms: Unix milliseconds of the last observation; 0 before the first.
-        topics: State by edge topic name.
-        standing: Losses that an operator has not accepted.
-        few_since_ms: Unix milliseconds since when workers are missing; None if none are.
+        looked_ms: Time of the last observation, Unix milliseconds; 0 before the first.
+        topics: State of each topic by edge topic name.
+        standing: Alarms about losses that no operator has accepted.
+        few_since_ms: Unix milliseconds since when workers are missing; None if none are missing.
         format: Version of the file format.
     """
 

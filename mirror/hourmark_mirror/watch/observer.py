@@ -42,9 +42,10 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache of the timestamp of the first uncopied record of each partition.
+    """Cache of the timestamp of each partition's first record that the mirror has not copied.
 
-    Limits the number of reads per observation and prefers partitions that were read longest ago.
+    The number of reads for each observation is limited. Partitions that were read longest ago come
+    first.
     """
 
     def __init__(self) -> None:
@@ -53,14 +54,15 @@ class UncopiedTimestamps:
     def select_reads(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
         """Select at most 100 partitions whose first uncopied record must be read now.
 
-        Partitions that were never read come first, then those whose offset changed, least recently
-        read first. Forgets partitions that are no longer behind.
+        Partitions that were never read come first. Partitions whose first uncopied offset has
+        changed follow, least recently read first. Partitions that are no longer behind are removed
+        from the cache.
 
         Args:
-            behind: First uncopied offset by partition, most urgent first.
+            behind: First uncopied offset of each partition, most urgent first.
 
         Returns:
-            Offset to read by partition; empty if all timestamps are known.
+            Offset to read by partition. Empty if all timestamps are known.
         """
         self._read = {p: read for p, read in self._read.items() if p in behind}
         new = [p for p in behind if p not in self._read]
@@ -70,11 +72,12 @@ class UncopiedTimestamps:
     def record_reads(
         self, offsets: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
-        """Store the timestamps that were read, and return all known ones of partitions that are behind.
+        """Store the timestamps that were read, and return all timestamps in the cache.
 
         Args:
             offsets: Partitions and offsets from `select_reads`.
-            times_ms: Timestamps read, Unix milliseconds; partitions without a record are absent.
+            times_ms: Timestamps that were read, in Unix milliseconds. Partitions without a record
+                are absent.
 
         Returns:
             Timestamp of the first uncopied record by partition, Unix milliseconds.

@@ -39,14 +39,13 @@ BEFORE_MAX: Final = 5000  # target records read to find the first one of the win
 def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> int | None:
     """Compare adjacent edge records with the target, and return the first edge offset that differs.
 
-    If the first record occurs several times on the target, the best match counts.
-
     Args:
         edge: Adjacent records of the edge; not empty.
-        target: Records of the target, beginning at or before the first record of the window.
+        target: Records of the target, beginning at or before the copy of the first edge record. If
+            it contains that record several times, the place with the most matches counts.
 
     Returns:
-        The first offset whose record is missing or out of order on the target; None if the target
+        The first offset whose record is missing or out of order on the target. None if the target
         has all records of `edge` in order, with no others in between.
     """
     best = 0

@@ -91,7 +91,8 @@ class MirrorWatcher:
     def run(self, stopping: threading.Event) -> None:
         """Observe the mirror every 10 seconds until `stopping` is set.
 
-        Reports stored losses first. If a cluster is unavailable, logs it and continues.
+        Losses from earlier runs are reported first. If a cluster is unavailable, the error is
+        logged and the watch continues.
 
         Raises:
             UsageError: The state file is damaged or its folder cannot be used.
