@@ -46,7 +46,8 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 
     Returns:
         `RUNNING` if the endpoint responds, even if the service is not ready. The detail then lists
-        its warnings or the reasons. Errors are reported in the status, never raised.
+        its warnings, or the reasons why it is not ready. If neither the endpoint nor Kafka
+        responds, `NOT_RUNNING`, unless the service's process is found on this machine.
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     pid = StateFolder(config.service.state_dir, "service").holder()

@@ -41,10 +41,10 @@ OPEN_PATHS: Final = (
 
 
 class AuthenticationMiddleware:
-    """ASGI middleware that authenticates each request except the health and readiness probes.
+    """ASGI middleware that authenticates each request except health and readiness probes.
 
-    An authenticated request is passed on with its grant in the scope. Any other request is answered
-    with an error response.
+    The permissions of an authenticated request are added to its scope for the endpoints. Any other
+    request gets an error response and does not reach the application.
     """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
@@ -67,6 +67,9 @@ def create_app(service: DeliveryService) -> ASGIApp:
 
     The application authenticates requests, converts `ServiceError` to problem responses (RFC 9457),
     and records request metrics.
+
+    Args:
+        service: Service that the endpoints use. It must run in the same event loop.
     """
     probes = Probes(service)
     routes = [
