@@ -28,12 +28,12 @@ from hourmark_delivery_service.work.service import DeliveryService
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceIdentity:
-    """The identity of a service instance in its host reports.
+    """The identity under which a delivery service sends its host reports.
 
     Attributes:
-        host_id: Id of the instance, which survives restarts.
+        host_id: Id of the service instance, which survives restarts.
         host_name: Name of the machine.
-        incarnation: Random id of this start of the instance.
+        incarnation: Random id, new at each start of the instance.
         lock: Lock file that the process holds until it exits.
     """
 
@@ -44,9 +44,12 @@ class ServiceIdentity:
 
 
 def take_identity(state_dir: Path) -> ServiceIdentity:
-    """Return the identity of the instance in this state folder, creating it on first use.
+    """Return the identity that is stored in a state folder, and lock it for this process.
 
-    The returned object holds a lock, so that no other process can use the same identity.
+    The identity is created on first use. While the process runs, no other process can use it.
+
+    Args:
+        state_dir: State folder of the service.
 
     Raises:
         ConfigError: If another process holds the lock, or the identity cannot be stored.
@@ -70,7 +73,7 @@ _GOODBYE_S: Final = 10.0
 
 
 class InflightSource(Protocol):
-    """Requests in flight, of a single service process or of all its workers."""
+    """A source of totals about the requests in flight, of one process or of all workers."""
 
     @property
     def bytes(self) -> int:
@@ -79,7 +82,7 @@ class InflightSource(Protocol):
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that are not answered."""
+        """Return the number of requests that are not answered yet."""
         ...
 
     def oldest_ms(self) -> int:
@@ -91,9 +94,15 @@ class InflightSource(Protocol):
 
 
 class ServiceReporter:
-    """Sends the host reports of a service to the queue every `report_seconds`.
+    """Sends a host report of the delivery service to the queue every `report_seconds`.
 
-    Implements `ProgressReporter`.
+    A host report states up to which time the service has answered all requests, so that hours can
+    close. Implements `ProgressReporter`.
+
+    Args:
+        service: Service that appends the reports to its queue.
+        identity: Identity of the service in its reports.
+        inflight: Requests in flight, which determine the reported time.
     """
 
     def __init__(
@@ -105,9 +114,10 @@ class ServiceReporter:
         self._sequence = 0
 
     async def run(self) -> None:
-        """Send reports periodically until the task is cancelled.
+        """Send host reports until the task is cancelled.
 
-        Failed reports are logged. Hours stay open until a report succeeds.
+        After the first success, the service begins to accept events. Failures are logged and the
+        next report is sent at its usual time. Until a report succeeds, hours cannot close.
         """
         while True:
             try:
@@ -121,10 +131,11 @@ class ServiceReporter:
             await asyncio.sleep(self._service.settings.report_seconds)
 
     async def send_goodbye(self) -> None:
-        """Send the final report, if an earlier report was sent and no request is left unanswered.
+        """Send the final host report, so that hours can close while the service is stopped.
 
-        Waits at most 10 seconds; failures are logged. Without a final report, hours stay open until
-        their deadline.
+        No report is sent if none was sent before, or if a request is still unanswered. Waits at
+        most 10 seconds, and logs failures. Without a final report, hours stay open until their
+        deadline.
         """
         if not self._service.first_report_sent or self._claims.requests:
             return
@@ -138,14 +149,13 @@ class ServiceReporter:
             )
 
     async def report(self, *, goodbye: bool = False) -> None:
-        """Send one host report.
+        """Send one host report with the current state of the requests in flight.
 
         Args:
-            goodbye: Whether this is the final report.
+            goodbye: Whether this is the final report before a shutdown.
 
         Raises:
-            QueueError: If the queue did not store the report. The next report covers at least the
-                same time.
+            QueueError: If the queue did not store the report. The next report makes up for it.
             ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         service = self._service

@@ -14,7 +14,9 @@ _PEER: Final = "hourmark.peer"  # in a scope's extensions
 
 
 class ClientPeer:
-    """The client end of one HTTP connection.
+    """The client side of one HTTP connection, with callbacks for its disconnection.
+
+    Use it in one event loop.
 
     Attributes:
         disconnected: Whether the connection is closed.
@@ -25,9 +27,13 @@ class ClientPeer:
         self._leaving: dict[Callable[[], None], None] = {}
 
     def add_disconnect_callback(self, callback: Callable[[], None]) -> None:
-        """Register a callback that is called once when the client disconnects.
+        """Register a function that is called once when the client disconnects.
 
-        If the client has already disconnected, the callback is called immediately.
+        If the client has already disconnected, the function is called immediately. Registering it
+        twice has no effect.
+
+        Args:
+            callback: Function without arguments.
         """
         if self.disconnected:
             callback()
@@ -55,7 +61,13 @@ class ClientPeer:
 
 
 def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
-    """Return the ASGI scope extensions that attach a client to a request; see `peer_of`."""
+    """Return the ASGI scope extensions that attach a client to a request.
+
+    `peer_of` returns this client for a request whose scope has these extensions.
+
+    Args:
+        peer: Client that sent the request.
+    """
     return {_PEER: {"peer": peer}}
 
 
