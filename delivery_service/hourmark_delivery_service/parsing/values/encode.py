@@ -42,7 +42,10 @@ _ABSENT: Final = object()
 
 
 class SchemaCompiler:
-    """Compiles Avro types to encoders, and remembers named types for later references."""
+    """Compiles Avro types to encoders, which check a JSON value and encode it as Avro.
+
+    Named types are remembered, so that later types can refer to them.
+    """
 
     def __init__(self) -> None:
         self._named = dict(PRIMITIVES)
@@ -53,8 +56,13 @@ class SchemaCompiler:
         Args:
             avro_type: Type as `fastavro.parse_schema` returns it.
 
+        Returns:
+            A function that appends the Avro encoding of a JSON value to a bytearray. It raises
+            `Mismatch` if the value does not match the type.
+
         Raises:
-            ValueError: If the type is not a known Avro type, or refers to an undeclared name.
+            ValueError: If the type is not an Avro type, or refers to a name that was not compiled
+                before.
         """
         if isinstance(avro_type, list):
             return _union([self.encoder(branch) for branch in avro_type], avro_type)
@@ -89,16 +97,19 @@ class SchemaCompiler:
 
 
 def encode_default(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
-    """Return the encoded default value of a schema field, or None if it has none.
+    """Return the Avro encoding of a schema field's default value.
 
-    For a union, the default may be of any branch, as in Avro 1.12.
+    The default of a union may match any of its branches, as in Avro 1.12.
 
     Args:
         field: Field of a parsed Avro schema.
         encode: Encoder of the field's type.
 
+    Returns:
+        The encoding, or None if the field has no default.
+
     Raises:
-        Mismatch: If the default does not match the type.
+        Mismatch: If the default value does not match the type.
     """
     return encode_to_bytes(encode, field["default"]) if "default" in field else None
 
