@@ -20,13 +20,13 @@ class PackedMessages(Sequence[Message]):
     """
 
     def __init__(self, keys: bytes, values: bytes, ends: bytes) -> None:
-        """Create a sequence over packed records.
+        """Create a sequence of records from their concatenated keys and values.
 
         Args:
-            keys: The record keys, `KEY_SIZE` bytes each, concatenated.
-            values: The record values, concatenated.
-            ends: The end offset of each value in `values`, as unsigned 32-bit integers in native
-                byte order.
+            keys: Record keys of `KEY_SIZE` bytes each, concatenated.
+            values: Record values, concatenated.
+            ends: End offset of each value in `values`, as unsigned 32-bit integers in native byte
+                order.
         """
         self.keys = keys
         self.values = values

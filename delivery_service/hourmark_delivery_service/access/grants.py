@@ -43,7 +43,10 @@ class Grant:
 
     @property
     def token_id(self) -> str:
-        """Return the id of the request's token, or an empty string if no tokens are required."""
+        """Return the id of the token of this request.
+
+        Returns an empty string if the service requires no tokens.
+        """
         return "" if self._allowance is None else self._allowance.token.id
 
     def check_types(self, event_types: Iterable[str]) -> None:

@@ -120,7 +120,10 @@ class Token(BaseModel):
         return not self.host_ids or host_id in self.host_ids
 
     def revoke(self, now_ms: int) -> Token:
-        """Return a revoked copy of the token, or the token itself if it is already revoked.
+        """Return a copy of the token that is marked as revoked.
+
+        The token itself is not changed, and nothing is written to Kafka. A token that is already
+        revoked is returned as it is.
 
         Args:
             now_ms: Time of the revocation in Unix milliseconds.
@@ -179,23 +182,28 @@ def new_token(
     bytes_per_second: int | None = None,
     events_per_second: int | None = None,
 ) -> NewToken:
-    """Create a token with a random id and secret.
+    """Create a token with a random id and a random secret. It is not stored.
+
+    Patterns are shell patterns with `*` and `?`.
 
     Args:
         name: Name for operators.
         now_ms: Time of creation in Unix milliseconds.
         types: Patterns of the event types that may be posted.
-        hosts: Patterns of the host names whose ranges may be posted.
+        hosts: Patterns of the host names whose byte ranges may be posted.
         host_ids: Ids of the hosts covered, or empty for all.
-        reports: Patterns of the host names whose tailers may report with the token.
-        service_reports: Patterns of the service names that may report with the token.
+        reports: Patterns of the host names whose tailers may send host reports.
+        service_reports: Patterns of the names of delivery services that may send host reports.
         expires_at_ms: Time of expiry in Unix milliseconds, or None for no expiry.
-        bytes_per_second: Rate limit at each service instance, or None.
-        events_per_second: Rate limit at each service instance, or None.
+        bytes_per_second: Rate limit at each service instance, or None for no limit.
+        events_per_second: Rate limit at each service instance, or None for no limit.
+
+    Returns:
+        The record of the token, and its text with the secret.
 
     Raises:
-        ValueError: If a value is invalid, or a report pattern such as `*` matches all hosts and no
-            host ids are given.
+        ValueError: If a value is invalid, or if a pattern for reports matches all hosts, such as
+            `*`, and `host_ids` is empty.
     """
     for pattern in (*reports, *service_reports):
         if not (host_ids or pattern.strip("*?")):

@@ -1,8 +1,6 @@
-"""The HTTP application: authentication, routes, middleware and error handlers. See docs/http-api.md.
+"""The HTTP application: authentication, routes, middleware and error handlers.
 
-Authentication of requests: if tokens are required, only `OPEN_PATHS` need none.
-
-The HTTP application: routes, middleware and error handlers. See docs/http-api.md.
+docs/http-api.md documents the API. If tokens are required, all paths except `OPEN_PATHS` need one.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Probes:
     async def metrics(self, http: Request) -> Response:
         """Respond with all metrics in the Prometheus text format.
 
-        Concurrent requests share one result, because rendering the metrics takes milliseconds.
+        The metrics are rendered once for all requests that arrive at the same time.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)

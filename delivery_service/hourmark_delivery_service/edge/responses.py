@@ -33,7 +33,7 @@ _CLOSE: Final = {"Connection": "close"}
 def json_response(
     content: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a JSON response.
+    """Return an HTTP response with a JSON body and the media type `application/json`.
 
     Args:
         content: JSON-serializable content.

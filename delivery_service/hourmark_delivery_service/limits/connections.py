@@ -40,7 +40,7 @@ C = TypeVar("C")
 
 
 class ConnectionPhase(enum.Enum):
-    """The phase of a client connection, which determines what the service waits for.
+    """The phase of a client connection, which states what the service waits for.
 
     Attributes:
         HANDSHAKE: The client must complete the TLS handshake.
@@ -48,8 +48,9 @@ class ConnectionPhase(enum.Enum):
         BODY: The client must send the rest of the request body.
         IDLE: The client must send its next request.
         READ: The client must read the response.
-        LINGER: The client must close the connection after an early response.
-        ANSWER: The service owes a response; the phase has no deadline.
+        LINGER: The client must close the connection. This follows a response that was sent before
+            the whole request body was received.
+        ANSWER: The service must respond. This phase has no deadline.
     """
 
     HANDSHAKE = "handshake"
@@ -117,7 +118,10 @@ class ConnectionTable(Generic[C]):
         return len(self._phases) >= self._connections_max
 
     def nearest_deadline(self) -> C | None:
-        """Return the connection whose deadline is nearest, or None if no connection has a deadline."""
+        """Return the connection whose deadline is nearest.
+
+        Returns None if no connection has a deadline.
+        """
         oldest = [
             (since_s + self._limits_s[phase], connection)
             for phase, connections in self._since.items()
@@ -158,7 +162,7 @@ _SWEEP_S: Final = 0.5  # between checks for overdue connections
 
 
 class ClientConnection(Protocol):
-    """A client connection that `ConnectionLimiter` can close."""
+    """A client connection that `ConnectionLimiter` can close if its client is too slow."""
 
     def abort(self) -> None:
         """Close the connection immediately and remove it from the connection table."""

@@ -236,7 +236,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def abort(self) -> None:
-        """Close the connection immediately. Requests in flight are not acknowledged."""
+        """Close the connection immediately, without responding to the requests in flight."""
         self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()

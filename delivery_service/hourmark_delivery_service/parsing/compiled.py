@@ -364,12 +364,14 @@ class CompiledRules:
     def __init__(
         self, rules: Rules, compiled_types: dict[tuple[str, int], CompiledType] | None = None
     ) -> None:
-        """Compile a rules revision.
+        """Compile a rules revision for parsing.
+
+        An event type that cannot be compiled is listed in `problems` and raises no error.
 
         Args:
             rules: Revision to compile.
-            compiled_types: Cache of compiled types by key and schema id, which is read and
-                extended.
+            compiled_types: Cache that revisions share: compiled types by key and schema id. Types
+                that are missing are added. None for no cache.
 
         Raises:
             ValueError: If this software lacks the parser version, the time zone data, or the

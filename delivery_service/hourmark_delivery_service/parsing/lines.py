@@ -170,7 +170,7 @@ class PatternReader(LineReader):
 
 
 def not_rfc5424_rejection() -> Rejected:
-    """Return the rejection of a line that does not have the form of RFC 5424."""
+    """Return the rejection of a line that is not valid RFC 5424, to be raised by the caller."""
     return Rejected(DeadLetterReason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 

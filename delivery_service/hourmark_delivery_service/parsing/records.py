@@ -87,7 +87,7 @@ class PromiseAccumulator:
     """
 
     def __init__(self, types: Sequence[str]) -> None:
-        """Create an empty accumulator.
+        """Create an accumulator without records.
 
         Args:
             types: Names of the event types, indexed by their number.
@@ -336,14 +336,14 @@ class Parser:
     def __init__(
         self, rules: CompiledRules, origin: RecordOrigin, *, withholds: bool, **identity: object
     ) -> None:
-        """Create a parser.
+        """Create a parser of one body.
 
         Args:
             rules: Rules revision to parse with.
-            origin: Properties that all records share.
-            withholds: Whether lines may be of a type with redaction, so that dead letters must not
-                contain them.
-            identity: Additional fields of the audit record.
+            origin: Values that all records have in common.
+            withholds: Whether dead letters must not contain their line, because it may be of a type
+                with redaction.
+            identity: Additional fields of the audit record, such as `host_id`.
         """
         self._rules = rules
         self.withholds = withholds

@@ -77,7 +77,7 @@ class InflightSource(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the requests in flight in bytes."""
+        """Return the memory that is reserved for the requests in flight, in bytes."""
         ...
 
     @property

@@ -101,10 +101,9 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
 
 
 def tune_interpreter() -> None:
-    """Configure the garbage collector and thread switching for low latency.
+    """Configure garbage collection and thread switching of this process for low latency.
 
-    Objects that exist at the time of the call are excluded from garbage collection. Call it once,
-    after startup.
+    Call it once, after startup. Objects that exist then are excluded from garbage collection.
     """
     gc.collect()
     gc.freeze()
@@ -267,10 +266,10 @@ def _listen(host: str, port: int) -> socket.socket:
 def uvicorn_config(
     service: DeliveryService, config: Config, tls: ServerTls | None = None
 ) -> uvicorn.Config:
-    """Return the uvicorn configuration that serves the service's HTTP application.
+    """Return the uvicorn configuration for the HTTP server of a delivery service.
 
     Args:
-        service: Service behind the application.
+        service: Service that handles the requests.
         config: Configuration with limits and timeouts.
         tls: TLS certificates, or None to serve plain HTTP.
     """

@@ -147,9 +147,10 @@ class WorkerStatusTable:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests in flight in all workers.
+        """Return the number of requests in all workers that are not answered yet.
 
-        Each call of `count_unanswered_worker` adds one permanently.
+        Each worker that exited without answering its requests (`count_unanswered_worker`) counts as
+        one more, permanently.
         """
         return self._unanswered + sum(claim.requests for claim in self._all())
 

@@ -85,14 +85,14 @@ News = Callable[
 
 
 def make_producer(settings: dict[str, Any]) -> Producer:
-    """Create a confluent_kafka producer.
+    """Create a confluent_kafka producer, which connects to Kafka in the background.
 
     Args:
         settings: librdkafka configuration properties.
 
     Raises:
-        ConfigError: If librdkafka rejects a property. The message names the property but not its
-            value, which may be a secret.
+        ConfigError: If librdkafka rejects a property. The message contains the name of the property
+            but not its value, which may be a secret.
     """
     try:
         return Producer(settings, logger=librdkafka_logger())
@@ -110,7 +110,7 @@ def make_producer(settings: dict[str, Any]) -> Producer:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Return whether an error is fatal: the producer can never deliver a record again."""
+    """Return whether an error of librdkafka is fatal, so that the producer must be replaced."""
     return bool(error.fatal()) or error.code() == KafkaError._FATAL
 
 
@@ -219,9 +219,9 @@ class RunningProducer:
         return len(self._producer) if left is None else left  # it will deliver none of them
 
     def poll(self) -> None:
-        """Run the callbacks of all delivery reports that arrived, without blocking.
+        """Run the delivery callbacks of all records whose result has arrived, without blocking.
 
-        Exceptions of callbacks are logged, not raised.
+        Call it frequently. Exceptions of callbacks are logged, not raised.
         """
         try:
             with self._fatal_seen():

@@ -61,10 +61,12 @@ def content_encoding(request: HttpRequest) -> str:
 
 
 def content_length(request: HttpRequest) -> int | None:
-    """Return the value of the `Content-Length` header in bytes, or None without this header.
+    """Return the value of the `Content-Length` header of a request in bytes.
+
+    Returns None if the request has no such header.
 
     Raises:
-        BadRequest: If the value is not a number.
+        BadRequest: If the value is not a non-negative decimal number.
     """
     text = request.headers.get("content-length")
     if text is None:

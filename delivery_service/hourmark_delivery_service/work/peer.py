@@ -45,13 +45,13 @@ class ClientPeer:
         self._leaving.pop(callback, None)
 
     def mark_disconnected(self) -> None:
-        """Record that the connection is closed, and call and remove all registered callbacks."""
+        """Record that the connection is closed, and call all registered callbacks once."""
         self.disconnected = True
         while self._leaving:
             self._leaving.popitem()[0]()
 
     def check_connected(self) -> None:
-        """Check that the client is still connected.
+        """Raise an error if the client has disconnected.
 
         Raises:
             ClientDisconnect: If the client has disconnected.
@@ -72,11 +72,13 @@ def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
 
 
 def peer_of(request: Request) -> ClientPeer:
-    """Return the client that waits for the response to a request.
+    """Return the client that has sent a request and waits for the response.
+
+    Args:
+        request: Request, to which the HTTP server has attached its client.
 
     Returns:
-        The client that the HTTP server attached to the request. Without one, a new client that
-        never disconnects.
+        The client. If none is attached, as in tests, a new client that never disconnects.
     """
     peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
     return peer if isinstance(peer, ClientPeer) else ClientPeer()

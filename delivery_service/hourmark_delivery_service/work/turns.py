@@ -48,9 +48,10 @@ class JobQueue:
         self._waiting.pop(job, None)
 
     def pop_next(self) -> Job | None:
-        """Remove and return the job whose turn is next, or return None if the queue is empty.
+        """Remove and return the job whose turn is next.
 
         Calls alternate between the job with the fewest turns and the job that has waited longest.
+        Returns None if the queue is empty.
         """
         if not self._waiting:
             return None

@@ -188,7 +188,7 @@ def header_time_ms(
 
 
 def not_syslog_rejection() -> Rejected:
-    """Return the rejection of a line that does not begin with a syslog header."""
+    """Return the rejection of a line without a syslog header, to be raised by the caller."""
     return Rejected(
         DeadLetterReason.NOT_SYSLOG,
         "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",
