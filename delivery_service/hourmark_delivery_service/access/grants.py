@@ -89,8 +89,8 @@ class Grant:
     def check_report(self, report: HostReport) -> None:
         """Check that the request may post this host report.
 
-        A host report states up to which time a host has sent all its data. Hours close on the basis
-        of these reports, so the token needs a separate permission for them.
+        A host report states up to which time a host has sent all its data, and so determines when
+        an hour of events is complete. The token needs a separate permission for it.
 
         Raises:
             Forbidden: If the token does not cover reports of this host.
@@ -145,8 +145,15 @@ class Grant:
 class AccessControl:
     """Authenticates HTTP requests by their bearer tokens, using the tokens read from Kafka.
 
+    Use it in one event loop.
+
+    Args:
+        clock: Source of the current time.
+        metrics: Metrics that count denied requests.
+        required: Whether the service requires tokens.
+
     Attributes:
-        required: Whether the service requires tokens. If not, every request is granted everything.
+        required: Whether the service requires tokens. If not, every request has all permissions.
         token_store: The known tokens.
     """
 
@@ -184,12 +191,14 @@ class AccessControl:
     def grant(self, headers: Headers) -> Grant:
         """Authenticate a request by its `Authorization` header and return its permissions.
 
+        If the service requires no tokens, the header is ignored and all permissions are granted.
+
         Args:
             headers: Headers of the request. Exactly one `Authorization: Bearer TOKEN` is expected.
 
         Raises:
             Unauthorized: If the header is missing, or its token is unknown, revoked or expired.
-            ServiceUnavailable: If tokens are required but none have been read from Kafka yet.
+            ServiceUnavailable: If no tokens have been read from Kafka yet.
         """
         if not self.required:
             return self._everything

@@ -34,7 +34,10 @@ class TokenBucket:
         self._at_s = clock.monotonic_s()
 
     def wait_s(self) -> int:
-        """Return the number of whole seconds until the level is above zero, or 0 if it is now."""
+        """Return the number of whole seconds until the level is above zero.
+
+        Returns 0 if it is above zero now.
+        """
         self._fill()
         return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
 

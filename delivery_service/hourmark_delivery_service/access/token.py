@@ -85,7 +85,7 @@ class Token(BaseModel):
         """Return whether events of a type may be posted with the token.
 
         Args:
-            event_type: Name of the event type, which is matched against the patterns in `types`.
+            event_type: Name of the event type, which must match a pattern in `types`.
         """
         return _fits(event_type, self.types)
 

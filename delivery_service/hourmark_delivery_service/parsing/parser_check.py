@@ -39,10 +39,10 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 
 
 def check_parser() -> None:
-    """Check that this installation parses the recorded test inputs to the recorded results.
+    """Check that the installed libraries parse recorded test inputs to the recorded results.
 
-    This detects, before any record is written, a library or a Python version that parses
-    differently.
+    The check detects a library or a Python version that parses differently. The service runs it at
+    startup, before it writes any record.
 
     Raises:
         Finding: If a result differs from the recorded one, or the recorded results cannot be read.

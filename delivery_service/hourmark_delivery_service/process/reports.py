@@ -73,7 +73,11 @@ _GOODBYE_S: Final = 10.0
 
 
 class InflightSource(Protocol):
-    """A source of totals about the requests in flight, of one process or of all workers."""
+    """The total number and memory of requests in flight, and the time up to which all are answered.
+
+    It covers the requests of a single process (`InflightRequests`) or of all workers
+    (`WorkerStatusTable`).
+    """
 
     @property
     def bytes(self) -> int:
@@ -96,8 +100,8 @@ class InflightSource(Protocol):
 class ServiceReporter:
     """Sends a host report of the delivery service to the queue every `report_seconds`.
 
-    A host report states up to which time the service has answered all requests, so that hours can
-    close. Implements `ProgressReporter`.
+    A host report states up to which time the service has answered all requests. An hour of events
+    is closed only after such a report. Implements `ProgressReporter`.
 
     Args:
         service: Service that appends the reports to its queue.
@@ -114,10 +118,11 @@ class ServiceReporter:
         self._sequence = 0
 
     async def run(self) -> None:
-        """Send host reports until the task is cancelled.
+        """Send host reports every `report_seconds` until the task is cancelled.
 
-        After the first success, the service begins to accept events. Failures are logged and the
-        next report is sent at its usual time. Until a report succeeds, hours cannot close.
+        After the first success, the service begins to accept events. A failure is logged, and the
+        next report is sent at its usual time. Hours of events are not closed until a report
+        succeeds.
         """
         while True:
             try:
@@ -131,11 +136,11 @@ class ServiceReporter:
             await asyncio.sleep(self._service.settings.report_seconds)
 
     async def send_goodbye(self) -> None:
-        """Send the final host report, so that hours can close while the service is stopped.
+        """Send the final host report, which states that the service has answered all requests.
 
         No report is sent if none was sent before, or if a request is still unanswered. Waits at
-        most 10 seconds, and logs failures. Without a final report, hours stay open until their
-        deadline.
+        most 10 seconds, and logs failures. Without a final report, an hour of events is closed only
+        at its deadline while the service is stopped.
         """
         if not self._service.first_report_sent or self._claims.requests:
             return

@@ -18,7 +18,7 @@ _RETRY_MAX_S: Final = 3.0
 
 
 class TopicStore(Protocol):
-    """A store with the contents of a compacted topic, which `StoreFollower` keeps up to date.
+    """The records of a compacted Kafka topic in memory, which `StoreFollower` keeps up to date.
 
     Attributes:
         read_error: Why the topic cannot be read at the moment, or an empty string.

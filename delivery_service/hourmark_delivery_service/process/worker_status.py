@@ -70,14 +70,16 @@ class WorkerStatusTable:
     def reported(self) -> bool:
         """Return whether the first host report of the service is in Kafka.
 
-        Workers accept events only afterwards.
+        A host report states up to which time the service has answered all requests. Workers accept
+        events only after the first one.
         """
         return bool(self._words[_REPORTED])
 
     def mark_reported(self) -> None:
         """Record that the first host report of the service is in Kafka.
 
-        Workers accept events from then on. The record cannot be undone.
+        A host report states up to which time the service has answered all requests. Workers accept
+        events only after the first one. The record cannot be undone.
         """
         self._words[_REPORTED] = 1
 

@@ -13,7 +13,7 @@ from hourmark_delivery_service.message import Message
 
 
 class Queue(Protocol):
-    """A durable queue of records with a topic per kind of record, such as Kafka.
+    """The interface of a durable queue of records, such as Kafka. Records are grouped by topic.
 
     Many tasks of one event loop may use a queue concurrently.
     """

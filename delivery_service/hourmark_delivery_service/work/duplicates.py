@@ -43,8 +43,8 @@ class SharedWork(Generic[T]):
 class RequestCoalescer(Generic[T]):
     """Runs identical concurrent requests only once and gives all of them the same result.
 
-    So a retry joins the attempt that is still in progress. Not thread-safe: use it in one event
-    loop.
+    A retry that arrives while the first attempt is in progress therefore waits for the first
+    attempt. Not thread-safe: use it in one event loop.
     """
 
     def __init__(self) -> None:

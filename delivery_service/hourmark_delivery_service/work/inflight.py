@@ -104,7 +104,7 @@ class InflightRequests:
 
     @contextlib.contextmanager
     def reading(self, request: InflightRequest, stop: Callable[[], None]) -> Iterator[None]:
-        """Return a context manager during whose block the body of a request is received.
+        """Return a context manager that marks the body of a request as being received in its block.
 
         Args:
             request: Request whose body is received.

@@ -161,8 +161,11 @@ class DeliveryService:
     def set_framing_error(self, error: str) -> None:
         """Record why the schema ids of audit records and host reports are not known yet.
 
+        The reason appears in the messages of `not_ready_reasons`.
+
         Args:
-            error: Reason, as a suffix for messages such as `: the registry does not respond`.
+            error: Reason, which starts with a colon and a space so that it can be appended to a
+                message.
         """
         self.framing_error = error
 

@@ -1,7 +1,7 @@
 """Parsing of syslog headers in the forms that daemons and devices write, as in parser version 3.
 
-    line      = RFC5424                               as RFC 5424 has it; see `syslog`
-              / [PRI *SP] ["1" SP] LOOSE              its version and fields, but a time or structured data of its own
+    line      = RFC5424                               as defined by RFC 5424; see `header`
+              / [PRI *SP] ["1" SP] LOOSE              its fields, with another form of time or data
               / [PRI *SP] PAIRS                       FortiGate, Sophos, SonicWall: the time is in pairs
               / [PRI *SP [":" *SP]] DEVICE TAGGED     Cisco, H3C: numbers and origin before the time
               / [PRI *SP] TIME [":"] 1*SP BODY        RFC 3164, and what daemons write into files
@@ -17,11 +17,11 @@
     DATE      = [Www] Mmm D [YYYY] / YYYY Mmm D / D Mmm YYYY / YYYY-MM-DD "T"
               / YYYY-MM-DD SP / MM/DD/YYYY ":" / YYYY/MM/DD SP     these three only after PRI
     CLOCK     = HH:MM:SS with up to nine digits after ".", "," or ":"
-    ZONE      = "Z" / offset / a known abbreviation   in DEVICE any word: administrators name zones
+    ZONE      = "Z" / offset / a known abbreviation   in DEVICE any word, as administrators choose the name
     MARK      = "*" / "." / "%"                       the device's clock is not set, or not synchronized; H3C's buffer
     LEVEL     = facility "." severity                 BusyBox, OpenWrt; used where there is no PRI
-    FORWARDED = "Message forwarded from " HOST ":"    AIX: this is the host
-    REPEATED  = "last message repeated ..."           a message, with neither host nor program
+    FORWARDED = "Message forwarded from " HOST ":"    AIX; the host of the event
+    REPEATED  = "last message repeated ..."           a message without host and program
 
 Rules in addition to the grammar:
 

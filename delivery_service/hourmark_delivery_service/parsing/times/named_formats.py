@@ -19,7 +19,7 @@ _PER_MS: Final = {"unix-ms": 1, "unix-us": 1000, "unix-ns": 1_000_000}
 
 
 class TimeReader(Protocol):
-    """A parser of timestamps in one format."""
+    """A parser of timestamps in one format, such as RFC 3339, Unix time or a `strptime` format."""
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
         """Parse a timestamp.
@@ -54,7 +54,7 @@ class Rfc3339Reader:
 
 
 class UnixTimeReader:
-    """A parser of Unix times in a given unit.
+    """A parser of Unix times in seconds, milliseconds, microseconds or nanoseconds.
 
     Args:
         word: Name of the format: `unix` (seconds, with an optional decimal fraction), `unix-ms`,

@@ -132,10 +132,10 @@ class DatumEncoder:
                 self._redacts[field.name] = redactor_for(rules)
 
     def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
-        """Return a copy of this encoder that uses other defaults for missing fields.
+        """Return a copy of this encoder with other encoders and defaults of the fields.
 
         Args:
-            fields: The same fields with other defaults.
+            fields: Fields with the same names, in the same order.
         """
         other = copy.copy(self)
         other._fields = fields
