@@ -37,11 +37,17 @@ _NAMED_MAX: Final = 5
 def service(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the configured delivery service from its `/readyz` endpoint.
 
-    If the endpoint does not answer, the status is derived from the latest host reports in Kafka.
+    If the endpoint does not respond, the status is derived from the latest host reports, which
+    services send to Kafka.
 
     Args:
         config: Configuration with the address and certificate of the service.
         now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        `RUNNING` if the endpoint responds, even if the service is not ready. The detail then lists
+        its warnings, or the reasons why it is not ready. If neither the endpoint nor Kafka
+        responds, `NOT_RUNNING`, unless the service's process is found on this machine.
     """
     address, opener = _address(config.service), _opener(config.service.tls)
     pid = StateFolder(config.service.state_dir, "service").holder()
@@ -73,13 +79,15 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 
 
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
-    """Return the combined status of the tailers on all hosts, based on their host reports in Kafka.
-
-    The state is `RUNNING` as well if this machine runs a tailer with the configured state folder.
+    """Return the combined status of the tailers on all hosts, from their latest host reports.
 
     Args:
         config: Configuration with the Kafka cluster and the tailer's state folder.
         now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        `RUNNING` if a tailer reported recently, or if one runs on this machine with the configured
+        state folder. `UNKNOWN` if Kafka cannot be reached and no tailer runs on this machine.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
     return _heard_of(config, "tailer", pid, now_ms, ComponentState.UNKNOWN)
@@ -106,15 +114,18 @@ def _heard_of(
 
 
 def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
-    """Return the combined status of components from their latest host reports.
+    """Return the combined status of components of one kind from their latest host reports.
 
     Args:
         reports: The latest report of each component.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        `RUNNING` if a report is recent, else `SILENT` if a component stopped reporting without a
-        final report, else `NOT_RUNNING`. The detail names up to five components of each group.
+        - `RUNNING` if at least one component reported recently
+        - `SILENT` if none did, and a component stopped without a final report
+        - `NOT_RUNNING` if all sent a final report, or there are no reports
+
+        The detail names up to five components of each of these groups.
     """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]

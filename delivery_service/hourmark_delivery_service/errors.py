@@ -30,9 +30,14 @@ from hourmark.errors import HourmarkError, Unavailable
 
 
 class ServiceError(HourmarkError):
-    """Base class of errors that the service answers with an HTTP problem response (RFC 9457).
+    """Base class of errors to which the service responds with an HTTP problem document (RFC 9457).
 
-    Subclasses set the HTTP status.
+    Each subclass sets the HTTP status.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: What happened, for people.
+        next_step: What the client should do next.
 
     Attributes:
         status: HTTP status code of the response.
@@ -55,12 +60,15 @@ class ServiceError(HourmarkError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the additional response headers that this error requires, such as `Retry-After`."""
+        """Return the headers that the response needs in addition, such as `Retry-After`.
+
+        The result is empty for most errors.
+        """
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
 
 class BadRequest(ServiceError):
-    """HTTP 400: the request violates the API contract, and a retry cannot succeed."""
+    """HTTP 400: the request violates the API contract, so a retry cannot succeed."""
 
     status = 400
 
@@ -83,7 +91,7 @@ def bad_request(code: str, next_step: str) -> Iterator[None]:
 
 
 class Unauthorized(ServiceError):
-    """HTTP 401: the request carries no valid token.
+    """HTTP 401: the request has no token, or its token is unknown, revoked or expired.
 
     The service closes the connection without reading the request body.
     """
@@ -96,7 +104,12 @@ class Unauthorized(ServiceError):
 
 
 class Forbidden(ServiceError):
-    """HTTP 403: the token does not cover the type, host or report of the request."""
+    """HTTP 403: the token does not cover the event type, host or host report of the request.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: What the token does not cover, for people.
+    """
 
     status = 403
 
@@ -133,9 +146,12 @@ class UnsupportedMediaType(ServiceError):
 
 
 class BatchRejected(ServiceError):
-    """HTTP 422: at least one event of an atomic batch is invalid, so no event was accepted.
+    """HTTP 422: an event of an atomic batch is invalid, so no event of the batch was stored.
 
-    The problem document lists the invalid events in its member `rejected`.
+    Args:
+        message: How many events are invalid, for people.
+        rejected: Description of each invalid event, as a JSON object. The problem document lists
+            them as `rejected`.
     """
 
     status = 422
@@ -156,7 +172,12 @@ class HeadersTooLarge(ServiceError):
 
 
 class TooManyRequests(ServiceError):
-    """HTTP 429: the token's rate limit is exceeded; nothing was acknowledged."""
+    """HTTP 429: the rate limit of the token is exceeded, and nothing was stored.
+
+    Args:
+        message: Which token exceeded its limit, for people.
+        retry_after_s: Seconds after which the client should send the request again.
+    """
 
     status = 429
 
@@ -176,7 +197,15 @@ class NotSupported(ServiceError):
 
 
 class ServiceUnavailable(ServiceError):
-    """HTTP 503: nothing was acknowledged, and the client may retry the same request."""
+    """HTTP 503: the service cannot process the request now. The client should send it again.
+
+    Nothing was acknowledged.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Why the service is unavailable, for people.
+        retry_after_s: Seconds after which the client should send the request again.
+    """
 
     status = 503
 
@@ -186,12 +215,15 @@ class ServiceUnavailable(ServiceError):
 
 
 class QueueError(Unavailable):
-    """Base class of errors of the durable queue: the caller must not acknowledge the records."""
+    """Base class of errors of the durable queue. The caller must not acknowledge the records."""
 
 
 class QueueUnavailable(QueueError):
-    """The durable queue does not accept records at the moment."""
+    """The durable queue does not accept records now. A later attempt may succeed."""
 
 
 class NotDelivered(QueueError):
-    """Records did not reach all in-sync replicas in time; some may have been written nevertheless."""
+    """Some records did not reach all in-sync replicas in time.
+
+    Others may have been stored. The caller must not acknowledge any of them.
+    """

@@ -13,20 +13,20 @@ END_SIZE: Final = 4
 
 
 class PackedMessages(Sequence[Message]):
-    """An immutable sequence of Kafka records that are stored in three byte strings.
+    """An immutable sequence of Kafka records, stored without a Python object per record.
 
-    The native parser returns records in this form, which needs no Python object per record.
-    Indexing and iteration create the dicts on demand.
+    The native parser returns records in this form. Each item is a dict with `key` and `value`,
+    which is created when it is accessed. All keys have `KEY_SIZE` bytes.
     """
 
     def __init__(self, keys: bytes, values: bytes, ends: bytes) -> None:
-        """Create a sequence over packed records.
+        """Create a sequence of records from their concatenated keys and values.
 
         Args:
-            keys: The record keys, `KEY_SIZE` bytes each, concatenated.
-            values: The record values, concatenated.
-            ends: The end offset of each value in `values`, as unsigned 32-bit integers in native
-                byte order.
+            keys: Record keys of `KEY_SIZE` bytes each, concatenated.
+            values: Record values, concatenated.
+            ends: End offset of each value in `values`, as unsigned 32-bit integers in native byte
+                order.
         """
         self.keys = keys
         self.values = values
@@ -58,13 +58,21 @@ Chunk = list[Message] | PackedMessages
 
 
 class Messages(Sequence[Message]):
-    """An append-only sequence of the Kafka records of one topic, stored in chunks."""
+    """An append-only sequence of the Kafka records of one topic, stored in chunks.
+
+    Each item is a dict with `key` and `value`.
+    """
 
     def __init__(self) -> None:
         self.chunks: list[Chunk] = []
 
     def add(self, chunk: Chunk) -> None:
-        """Append a list of records or a packed chunk of records."""
+        """Append a chunk of records.
+
+        Args:
+            chunk: A list of records or a packed sequence. A list becomes part of this object, and
+                later calls may extend it in place.
+        """
         last = self.chunks[-1] if self.chunks else None
         if isinstance(last, list) and isinstance(chunk, list):
             last += chunk
@@ -87,9 +95,13 @@ class Messages(Sequence[Message]):
 
 
 def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
-    """Return the records of a sequence in the chunks in which they were added, without a copy.
+    """Split a sequence of Kafka records into the chunks in which they are stored.
 
     Args:
-        messages: A `Messages` object, or any other sequence, which becomes a single chunk.
+        messages: Records of one topic.
+
+    Returns:
+        The chunks of a `Messages` object, without a copy. Any other sequence is copied to a single
+        list.
     """
     return messages.chunks if isinstance(messages, Messages) else [list(messages)]

@@ -19,7 +19,7 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 class ServiceMetrics:
     """The Prometheus metrics of one service process.
 
-    Each instance has a registry of its own, so that tests can create several.
+    Each instance has its own registry, so that several can exist in one process, as in tests.
     """
 
     def __init__(self) -> None:
@@ -113,13 +113,15 @@ class ServiceMetrics:
     def count_dead_letters(self, event_type: str, source: str, reason: str, count: int) -> None:
         """Increment the counter of acknowledged dead letters.
 
-        The number of label combinations is limited to `DEAD_LETTER_SERIES_MAX`. Beyond that limit,
-        new combinations are counted as type and source `(other)`.
+        A dead letter is the record of a line that is not a valid event.
+
+        The number of label combinations is limited to `DEAD_LETTER_SERIES_MAX`. Beyond this limit,
+        new combinations are counted under the type and source `(other)`.
 
         Args:
-            event_type: Declared type that the lines claimed to be, or an empty string.
+            event_type: Declared event type that the lines name, or an empty string.
             source: Declared source of the lines, or an empty string.
-            reason: Why the lines were rejected.
+            reason: Machine-readable reason why the lines were rejected.
             count: Number of dead letters to add.
         """
         labels = (event_type, source, reason)
@@ -132,7 +134,10 @@ class ServiceMetrics:
         self.dead_letters.labels(*labels).inc(count)
 
     def exposition(self) -> bytes:
-        """Return all metrics in the Prometheus text format, aggregated over all worker processes."""
+        """Return all metrics in the Prometheus text format.
+
+        If the service has several worker processes, the values are aggregated over all of them.
+        """
         if METRICS_VARIABLE not in os.environ:
             return generate_latest(self.registry)
         together = CollectorRegistry()

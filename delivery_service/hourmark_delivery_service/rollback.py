@@ -13,11 +13,14 @@ from hourmark.rules.rules_topic import read_rules
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the rules revisions in Kafka that an older version of the service cannot use.
+    """Yield the obstacles to a downgrade of the delivery service to an older version.
+
+    An obstacle is a rules revision in Kafka (one version of the declared event types and sources)
+    that the older version cannot use.
 
     Args:
         config: Configuration that names the edge Kafka cluster.
-        older: The version to check against.
+        older: Version to which the service would be downgraded.
 
     Raises:
         Unavailable: If no Kafka broker can be reached.

@@ -31,9 +31,10 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 
 
 class Grant:
-    """The permissions of one request.
+    """The permissions and rate limits of one authenticated request.
 
-    A grant without a rate limiter permits everything; it is used if the service requires no tokens.
+    If the service requires no tokens, a grant without a rate limiter is used, and all checks
+    succeed.
     """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
@@ -42,11 +43,17 @@ class Grant:
 
     @property
     def token_id(self) -> str:
-        """Return the id of the request's token, or an empty string if no tokens are required."""
+        """Return the id of the token of this request.
+
+        Returns an empty string if the service requires no tokens.
+        """
         return "" if self._allowance is None else self._allowance.token.id
 
     def check_types(self, event_types: Iterable[str]) -> None:
         """Check that the token covers all of these event types.
+
+        Args:
+            event_types: Names of the event types that the request contains or may contain.
 
         Raises:
             Forbidden: If the token does not cover one of them.
@@ -61,14 +68,14 @@ class Grant:
                 )
 
     def check_host(self, name: str, host_id: str) -> None:
-        """Check that the token covers the host of a byte range.
+        """Check that the request may post byte ranges of files on this host.
 
         Args:
             name: Host name.
             host_id: Host id, 32 hexadecimal digits.
 
         Raises:
-            Forbidden: If the token does not cover the host.
+            Forbidden: If the token does not cover the host name or the host id.
         """
         if self._allowance is None:
             return
@@ -80,7 +87,10 @@ class Grant:
             )
 
     def check_report(self, report: HostReport) -> None:
-        """Check that the token may send this host report, which determines when hours can close.
+        """Check that the request may post this host report.
+
+        A host report states up to which time a host has sent all its data, and so determines when
+        an hour of events is complete. The token needs a separate permission for it.
 
         Raises:
             Forbidden: If the token does not cover reports of this host.
@@ -99,10 +109,11 @@ class Grant:
             )
 
     def check_rate(self) -> None:
-        """Check that the token's rate limit is not exhausted by earlier requests.
+        """Check that earlier requests have not exhausted the token's rate limits.
 
         Raises:
-            TooManyRequests: If it is. The error states after how many seconds to retry.
+            TooManyRequests: If a limit is exhausted. The error states after how many seconds to
+                retry.
         """
         if self._allowance is not None and (wait_s := self._allowance.retry_after_s()):
             self._metrics.denied.labels("rate").inc()
@@ -112,11 +123,11 @@ class Grant:
             )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """Deduct the size of a request from the token's rate limit.
+        """Deduct the size of a request from the token's rate limits, without blocking.
 
         Args:
-            size: Number of decompressed bytes.
-            events: Number of events and dead letters.
+            size: Number of decompressed bytes of the body.
+            events: Number of events and dead letters (records of invalid lines) in the request.
         """
         if self._allowance is not None:
             self._allowance.charge(size=size, events=events)
@@ -132,10 +143,17 @@ class Grant:
 
 
 class AccessControl:
-    """Authenticates requests with the tokens that this instance has read.
+    """Authenticates HTTP requests by their bearer tokens, using the tokens read from Kafka.
+
+    Use it in one event loop.
+
+    Args:
+        clock: Source of the current time.
+        metrics: Metrics that count denied requests.
+        required: Whether the service requires tokens.
 
     Attributes:
-        required: Whether the service requires tokens.
+        required: Whether the service requires tokens. If not, every request has all permissions.
         token_store: The known tokens.
     """
 
@@ -148,7 +166,12 @@ class AccessControl:
         self._allowances: dict[str, TokenRateLimiter] = {}
 
     def not_ready_reasons(self) -> list[str]:
-        """Return why no request can be authenticated yet, or an empty list if the service is ready."""
+        """Return why no request can be authenticated yet.
+
+        Returns:
+            One message if tokens are required but the token topic was not read yet. Otherwise an
+            empty list.
+        """
         if not self.required or self.token_store.caught_up:
             return []
         return [
@@ -157,15 +180,25 @@ class AccessControl:
         ]
 
     def warnings(self) -> list[str]:
-        """Return problems with tokens that an operator should know although requests are accepted."""
+        """Return warnings about tokens that do not prevent the service from accepting requests.
+
+        Returns:
+            Messages for the operator, for example that new revocations are not seen because Kafka
+            cannot be reached. Empty without problems, or if no tokens are required.
+        """
         return self.token_store.warnings() if self.required else []
 
     def grant(self, headers: Headers) -> Grant:
-        """Authenticate a request by its headers and return its permissions.
+        """Authenticate a request by its `Authorization` header and return its permissions.
+
+        If the service requires no tokens, the header is ignored and all permissions are granted.
+
+        Args:
+            headers: Headers of the request. Exactly one `Authorization: Bearer TOKEN` is expected.
 
         Raises:
-            Unauthorized: If the request has no valid token.
-            ServiceUnavailable: If tokens are required but none have been read yet.
+            Unauthorized: If the header is missing, or its token is unknown, revoked or expired.
+            ServiceUnavailable: If no tokens have been read from Kafka yet.
         """
         if not self.required:
             return self._everything
@@ -201,7 +234,11 @@ class AccessControl:
 
 
 def request_grant(request: Request) -> Grant:
-    """Return the grant that the authentication middleware attached to a request."""
+    """Return the permissions that the authentication middleware attached to a request.
+
+    Raises:
+        KeyError: If the request did not pass the middleware, or its path needs no authentication.
+    """
     grant = request.scope[GRANT]
     assert isinstance(grant, Grant)
     return grant

@@ -18,12 +18,12 @@ _BURST_S: Final = 2.0  # of its rate, may come at once
 
 
 class TokenBucket:
-    """A token bucket that refills at a constant rate and may go into debt.
+    """A token bucket (rate limiter) that refills at a constant rate and may go into debt.
 
-    The bucket starts full. Its capacity is `_BURST_S` seconds of its rate.
+    The bucket starts full and holds at most the amount of two seconds. Not thread-safe.
 
     Args:
-        rate: Refill rate per second.
+        rate: Amount that is added per second.
         clock: Source of monotonic time.
     """
 
@@ -34,15 +34,15 @@ class TokenBucket:
         self._at_s = clock.monotonic_s()
 
     def wait_s(self) -> int:
-        """Return the number of whole seconds until the bucket is no longer empty.
+        """Return the number of whole seconds until the level is above zero.
 
-        Returns 0 if the bucket is not empty now.
+        Returns 0 if it is above zero now.
         """
         self._fill()
         return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
 
     def consume(self, amount: int) -> None:
-        """Remove an amount from the bucket. The level may become negative."""
+        """Remove an amount from the bucket without blocking. The level may become negative."""
         self._fill()
         self._level -= amount
 
@@ -53,7 +53,11 @@ class TokenBucket:
 
 
 class TokenRateLimiter:
-    """The byte and event rate limits of one access token; an absent limit never blocks."""
+    """The limits of one access token on bytes per second and events per second.
+
+    A request is admitted if neither limit is exhausted, and is then charged in full. Later requests
+    wait until the debt is repaid. A limit that the token does not declare is not enforced.
+    """
 
     def __init__(self, token: Token, clock: Clock) -> None:
         self.token = token
@@ -63,9 +67,9 @@ class TokenRateLimiter:
         )
 
     def retry_after_s(self) -> int:
-        """Return the number of whole seconds until a request would be admitted.
+        """Return the number of whole seconds after which a request can be admitted.
 
-        Returns 0 if a request would be admitted now.
+        Returns 0 if a request can be admitted now.
         """
         return max(
             (bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None),
@@ -73,11 +77,11 @@ class TokenRateLimiter:
         )
 
     def charge(self, *, size: int = 0, events: int = 0) -> None:
-        """Deduct an admitted request from the limits.
+        """Deduct an admitted request from both limits. The call never blocks.
 
         Args:
-            size: Number of decompressed bytes.
-            events: Number of events and dead letters.
+            size: Number of decompressed bytes of the body.
+            events: Number of events and dead letters (records of invalid lines) in the request.
         """
         for bucket, amount in ((self._bytes, size), (self._events, events)):
             if bucket is not None:

@@ -29,20 +29,26 @@ Rate = Annotated[int, Field(ge=1, lt=1 << 53)]
 
 
 class Token(BaseModel):
-    """The record of a bearer token, without its secret.
+    """The stored record of a bearer token: its permissions and limits, without its secret.
 
-    Unknown fields are rejected, because they may restrict what the token covers. Patterns are shell
-    patterns with `*` and `?`.
+    Instances are immutable. A record with unknown fields is invalid, because such a field could be
+    a restriction that this version does not enforce. Patterns are shell patterns with `*` and `?`.
 
     Attributes:
+        id: Id of the token, 16 hexadecimal digits.
         digest: SHA-256 digest of the token's text, in hexadecimal.
+        name: Name for operators.
         types: Patterns of the event types that may be posted.
-        hosts: Patterns of the host names whose ranges may be posted.
+        hosts: Patterns of the host names whose byte ranges may be posted.
         host_ids: Ids of the hosts covered, or empty for all.
-        reports: Patterns of the host names whose tailers may report, or None for a token created by
-            version 0.3.0 or earlier.
-        service_reports: Patterns of the names of delivery services that may report over HTTP.
+        reports: Patterns of the host names whose tailers may send host reports. None if the token
+            was created by version 0.3.0 or earlier, which had no such permission.
+        service_reports: Patterns of the names of delivery services that may send host reports.
+        created_at_ms: Time of creation in Unix milliseconds.
+        expires_at_ms: Time of expiry in Unix milliseconds, or None.
         bytes_per_second: Rate limit at each service instance, or None.
+        events_per_second: Rate limit at each service instance, or None.
+        revoked_at_ms: Time of revocation in Unix milliseconds, or None.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -68,25 +74,39 @@ class Token(BaseModel):
         return self.revoked_at_ms is not None
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the token has expired at `now_ms`, in Unix milliseconds."""
+        """Return whether the token has expired.
+
+        Args:
+            now_ms: Current time in Unix milliseconds.
+        """
         return self.expires_at_ms is not None and now_ms >= self.expires_at_ms
 
     def covers_type(self, event_type: str) -> bool:
-        """Return whether events of this type may be posted with the token."""
+        """Return whether events of a type may be posted with the token.
+
+        Args:
+            event_type: Name of the event type, which must match a pattern in `types`.
+        """
         return _fits(event_type, self.types)
 
     def covers_host(self, name: str, host_id: str) -> bool:
-        """Return whether byte ranges of this host may be posted with the token."""
+        """Return whether byte ranges of a host's files may be posted with the token.
+
+        Args:
+            name: Host name, which must match a pattern in `hosts`.
+            host_id: Host id, which must be in `host_ids` unless that is empty.
+        """
         return _fits(name, self.hosts) and self._covers_id(host_id)
 
     def covers_report(self, kind: str, name: str, host_id: str) -> bool:
-        """Return whether a host report may be posted with the token.
+        """Return whether a component may send host reports with the token.
 
-        A token created by version 0.3.0 or earlier covers the tailers of its hosts, so that they
-        keep reporting after an upgrade.
+        A host report states up to which time a host has sent all its data. A token created by
+        version 0.3.0 or earlier covers the reports of all tailers on its hosts, so that they keep
+        reporting after an upgrade.
 
         Args:
-            kind: Component that reports: `tailer` or `service`.
+            kind: Component that sends the report: `tailer` or `service`.
             name: Host name in the report.
             host_id: Host id in the report.
         """
@@ -100,7 +120,10 @@ class Token(BaseModel):
         return not self.host_ids or host_id in self.host_ids
 
     def revoke(self, now_ms: int) -> Token:
-        """Return a revoked copy of the token, or the token itself if it is already revoked.
+        """Return a copy of the token that is marked as revoked.
+
+        The token itself is not changed, and nothing is written to Kafka. A token that is already
+        revoked is returned as it is.
 
         Args:
             now_ms: Time of the revocation in Unix milliseconds.
@@ -108,9 +131,10 @@ class Token(BaseModel):
         return self if self.revoked else self.model_copy(update={"revoked_at_ms": now_ms})
 
     def to_json(self) -> str:
-        """Return the token as JSON, which is the value of its Kafka record; the key is its id.
+        """Return the token as JSON text, the value of its record in the topic `hourmark.tokens`.
 
-        Fields that version 0.3.0 does not know are omitted for tokens that it created.
+        The key of the record is the token's id. If the token was created by version 0.3.0 or
+        earlier, the fields that those versions do not know are omitted.
         """
         return self.model_dump_json(
             exclude={"reports", "service_reports"} if self.reports is None else None
@@ -118,7 +142,11 @@ class Token(BaseModel):
 
     @classmethod
     def from_json(cls, key: str, text: bytes) -> Token:
-        """Parse a token from the key and value of its Kafka record.
+        """Parse a token from its record in the topic `hourmark.tokens`.
+
+        Args:
+            key: Key of the record, which must be the token's id.
+            text: Value of the record, as JSON.
 
         Raises:
             ValueError: If the value is not a valid token, or its id differs from the key.
@@ -130,11 +158,11 @@ class Token(BaseModel):
 
 
 class NewToken(NamedTuple):
-    """A newly created token together with its secret text, which is not stored anywhere.
+    """A newly created token and its text, which contains the secret and is not stored anywhere.
 
     Attributes:
-        token: Record of the token.
-        text: Text form of the token, including the secret.
+        token: Record of the token, to be stored.
+        text: Text of the token, `hmk_<id>_<secret>`, to be given to the client.
     """
 
     token: Token
@@ -154,23 +182,28 @@ def new_token(
     bytes_per_second: int | None = None,
     events_per_second: int | None = None,
 ) -> NewToken:
-    """Create a token with a random id and secret.
+    """Create a token with a random id and a random secret. It is not stored.
+
+    Patterns are shell patterns with `*` and `?`.
 
     Args:
         name: Name for operators.
         now_ms: Time of creation in Unix milliseconds.
         types: Patterns of the event types that may be posted.
-        hosts: Patterns of the host names whose ranges may be posted.
+        hosts: Patterns of the host names whose byte ranges may be posted.
         host_ids: Ids of the hosts covered, or empty for all.
-        reports: Patterns of the host names whose tailers may report with the token.
-        service_reports: Patterns of the service names that may report with the token.
+        reports: Patterns of the host names whose tailers may send host reports.
+        service_reports: Patterns of the names of delivery services that may send host reports.
         expires_at_ms: Time of expiry in Unix milliseconds, or None for no expiry.
-        bytes_per_second: Rate limit at each service instance, or None.
-        events_per_second: Rate limit at each service instance, or None.
+        bytes_per_second: Rate limit at each service instance, or None for no limit.
+        events_per_second: Rate limit at each service instance, or None for no limit.
+
+    Returns:
+        The record of the token, and its text with the secret.
 
     Raises:
-        ValueError: If a value is invalid, or a report pattern such as `*` matches all hosts and no
-            host ids are given.
+        ValueError: If a value is invalid, or if a pattern for reports matches all hosts, such as
+            `*`, and `host_ids` is empty.
     """
     for pattern in (*reports, *service_reports):
         if not (host_ids or pattern.strip("*?")):
@@ -198,7 +231,13 @@ def new_token(
 
 
 def parse_token_id(text: str) -> str | None:
-    """Return the id in a token's text, or None if the text does not have the form of a token."""
+    """Return the id in a token's text, which has the form `hmk_<id>_<secret>`.
+
+    Only the form is checked, not whether the token exists.
+
+    Returns:
+        The id, or None if the text does not have this form.
+    """
     form = _TEXT.fullmatch(text)
     return form[1] if form else None
 
@@ -206,16 +245,22 @@ def parse_token_id(text: str) -> str | None:
 def token_digest(text: str) -> str:
     """Return the SHA-256 digest of a token's text in hexadecimal.
 
-    Records contain this digest instead of the text.
+    The service stores this digest instead of the text.
     """
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def verify_token(token: Token | None, text: str) -> bool:
-    """Return whether a text is the text of this token, in constant time.
+    """Return whether a client's text is the text of a token, compared in constant time.
 
-    The time does not reveal whether the token exists either: pass None for an unknown token, and
-    the result is False.
+    Args:
+        token: Token with the id that the text names, or None if no such token is known. The time of
+            the comparison is the same in both cases, so that it does not reveal which ids exist.
+        text: Text that the client has sent.
+
+    Returns:
+        True if the text is that of the token. Always False if `token` is None. Expiry and
+        revocation are not checked.
     """
     same = hmac.compare_digest(token_digest(text), token.digest if token is not None else NO_SECRET)
     return same and token is not None

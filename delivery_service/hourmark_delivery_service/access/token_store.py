@@ -13,12 +13,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class TokenStore:
-    """All tokens that were read from the topic `hourmark.tokens`.
+    """All access tokens that this instance has read from the topic `hourmark.tokens`.
 
-    One thread calls `feed`; the event loop calls the other methods. Tokens that were read stay
-    known even if the topic is unavailable, deleted or recreated, and revoked ones stay revoked.
-    Only a service that starts while the topic is missing knows no tokens, and then accepts no
-    requests.
+    One thread calls `feed`, and the event loop calls the other methods. Known tokens remain valid
+    if the topic becomes unavailable or is deleted, and revoked tokens remain revoked. A service
+    that starts while the topic is missing knows no tokens and rejects all requests.
 
     Attributes:
         caught_up: Whether the topic exists and was read to its end at least once.
@@ -37,13 +36,17 @@ class TokenStore:
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """Add the records that were read from the token topic up to its end.
+        """Add the token records that were read since the previous call.
+
+        An invalid record is logged, and its token is no longer accepted. A tombstone (a record
+        without a value) revokes its token.
 
         Args:
-            records: Keys and values of the records. Invalid records are logged, and their tokens
-                become unknown. A deletion revokes the token.
+            records: Key (the token id) and value (JSON, or None for a tombstone) of each record, up
+                to the current end of the topic.
             from_start: Whether the records start at the beginning of the topic, or the topic was
-                deleted.
+                deleted. Tokens that are missing from the topic are then reported by `warnings`, but
+                remain valid.
         """
         tokens = dict(self._tokens)
         if from_start:
@@ -60,12 +63,15 @@ class TokenStore:
         )
 
     def get(self, token_id: str) -> Token | None:
-        """Return the token with this id, revoked or not, or None if it is not known."""
+        """Return the token with this id, or None if it is not known.
+
+        Revoked and expired tokens are returned as well; the caller must check them.
+        """
         return self._tokens.get(token_id)
 
     @property
     def read_error(self) -> str:
-        """Return why the topic cannot be read at the moment, or an empty string."""
+        """Return the reason why the topic cannot be read at the moment, or an empty string."""
         return self._trouble
 
     @read_error.setter
@@ -81,7 +87,12 @@ class TokenStore:
         self._trouble = why
 
     def warnings(self) -> list[str]:
-        """Return problems that an operator should know although requests are accepted."""
+        """Return warnings for the operator that do not prevent the service from accepting requests.
+
+        Returns:
+            One message if the topic cannot be read, so that new revocations are not seen, and one
+            if the topic no longer contains all valid tokens. Empty without problems.
+        """
         found = []
         if self._trouble and self.caught_up:
             age_s = (self._clock.now_ms() - self._read_ms) / 1000

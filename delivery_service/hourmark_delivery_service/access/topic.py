@@ -24,9 +24,18 @@ TOKEN_BYTES_MAX: Final = (
 
 
 def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
-    """Return all tokens in the topic by id.
+    """Read all tokens, including revoked ones, from the topic `hourmark.tokens`.
 
-    Records that are not valid tokens are logged and skipped.
+    Invalid records are logged and skipped.
+
+    Args:
+        kafka: Settings of the edge Kafka cluster.
+
+    Returns:
+        The tokens by id. Empty if the topic does not exist.
+
+    Raises:
+        Unavailable: If Kafka cannot be reached.
     """
     found: dict[str, Token] = {}
     for key, value in read_topic(kafka.edge, TOKENS, cluster_name="edge"):
@@ -42,13 +51,18 @@ def read_tokens(kafka: KafkaSettings) -> dict[str, Token]:
 
 
 def write_token(kafka: KafkaSettings, token: Token) -> None:
-    """Write a token to the topic, creating the topic if necessary.
+    """Write a token to the topic `hourmark.tokens`, creating the topic if it does not exist.
 
-    Returns once all in-sync replicas have stored the record.
+    Returns once all in-sync replicas have stored the record. A record with the same token id is
+    replaced.
+
+    Args:
+        kafka: Settings of the edge Kafka cluster.
+        token: Token to write.
 
     Raises:
-        Unavailable: If KafkaSettings cannot be reached.
-        Finding: If the topic exists with other settings than required.
+        Unavailable: If Kafka cannot be reached or does not store the record.
+        Finding: If the topic exists but has other settings than required.
     """
     ensure_topics(Cluster(kafka.edge, "edge"), [_wanted(kafka)])
     append_all(kafka.edge, TOKENS, [(token.id, token.to_json())], TOKEN_BYTES_MAX)

@@ -1,8 +1,6 @@
-"""The HTTP application: authentication, routes, middleware and error handlers. See docs/http-api.md.
+"""The HTTP application: authentication, routes, middleware and error handlers.
 
-Authentication of requests: if tokens are required, only `OPEN_PATHS` need none.
-
-The HTTP application: routes, middleware and error handlers. See docs/http-api.md.
+docs/http-api.md documents the API. If tokens are required, all paths except `OPEN_PATHS` need one.
 """
 
 from __future__ import annotations
@@ -41,10 +39,10 @@ OPEN_PATHS: Final = (
 
 
 class AuthenticationMiddleware:
-    """ASGI middleware that authenticates each request except the health and readiness probes.
+    """ASGI middleware that authenticates each request except health and readiness probes.
 
-    An authenticated request is passed on with its grant in the scope. Any other request is answered
-    with an error response.
+    The permissions of an authenticated request are added to its scope for the endpoints. Any other
+    request gets an error response and does not reach the application.
     """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:

@@ -52,12 +52,15 @@ _CROCKFORD: Final = {digit: value for value, digit in enumerate("0123456789abcde
 
 
 def idempotency_key_time_ms(key: str) -> int | None:
-    """Return the timestamp contained in an idempotency key that is a UUIDv7 or a ULID.
+    """Return the timestamp in an idempotency key, if the key is a UUIDv7 or a ULID.
 
-    Letters may be upper case, and the key may be enclosed in double quotes.
+    Args:
+        key: Idempotency key of a request. Letters may be upper case, and the key may be enclosed in
+            double quotes.
 
     Returns:
-        Unix milliseconds, or None if the key has another form or its time is not in 2000 to 2099.
+        Unix milliseconds. None if the key has another form, or if its time is not in the years 2000
+        to 2099.
     """
     text = key.removeprefix('"').removesuffix('"').lower()
     if match := _UUID7.fullmatch(text):
@@ -87,10 +90,11 @@ class _Fixed(NamedTuple):
 
 
 class EventsEndpoint:
-    """HTTP endpoint that accepts batches of events from any client.
+    """HTTP endpoint that accepts batches of events of one type from any client.
 
-    An invalid event becomes a dead letter and is counted in the response. The request itself fails
-    only if the body is not a batch, or if the client requested an atomic batch.
+    An invalid event becomes a dead letter (a record of the invalid line) and is counted in the
+    response; the other events are stored. The request as a whole fails only if the body is not a
+    batch, or if the client requested an atomic batch and one of its events is invalid.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -99,13 +103,19 @@ class EventsEndpoint:
         self._batch_max = service.settings.range_bytes_max
 
     async def post(self, http: Request) -> Response:
-        """Store a batch of events and respond with 200 once it is on all in-sync replicas.
+        """Store a batch of events and respond with 200 once it is on all in-sync Kafka replicas.
 
-        The member `repeat` of the response contains the headers that make a retry the same batch.
-        Error responses contain it as well, once the batch is known.
+        The JSON response contains the numbers of events and dead letters, the rejected events, and
+        whether delivery is `exactly once` or `at least once`. Its member `repeat` contains the
+        headers that a retry must send to count as the same batch. Error responses contain `repeat`
+        too, once the headers of the batch are valid.
+
+        Args:
+            http: Request whose body is NDJSON, a JSON array or a JSON object.
 
         Raises:
-            ServiceError: If the request is rejected. The error becomes the HTTP response.
+            ServiceError: If the request is rejected or Kafka is unavailable. The error becomes the
+                HTTP response, and nothing is acknowledged.
         """
         service = self._service
         with service.inflight.track() as request:

@@ -27,7 +27,7 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 class Probes:
     """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
 
-    They respond under load too, and need no durable queue except for readiness.
+    They respond under high load too. Only readiness depends on Kafka.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -37,10 +37,14 @@ class Probes:
         self._expositions: RequestCoalescer[bytes] = RequestCoalescer()
 
     async def hello(self, _: Request) -> Response:
-        """Respond with the service's clock and the id of the latest rules revision.
+        """Respond with the current time and the rules revision that the client should use.
+
+        The JSON response contains `clock_ms` in Unix milliseconds and `rules`, the id of the latest
+        rules revision (version of the declared event types and sources).
 
         Raises:
-            ServiceUnavailable: If no revision is known yet, or the clock cannot be correct.
+            ServiceUnavailable: If no usable revision has been read from Kafka, or the clock is not
+                between the years 2000 and 8999.
         """
         latest, now_ms = self._service.rules.latest, self._service.clock.now_ms()
         if latest is None or clock_problem(now_ms):
@@ -48,15 +52,16 @@ class Probes:
         return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
-        """Respond with 200 if the process is alive. The response does not depend on Kafka."""
+        """Respond with 200 and `{"alive": true}`. The response does not depend on Kafka."""
         return json_response({"alive": True})
 
     async def ready(self, http: Request) -> Response:
         """Respond with 200 if the service can accept data now, otherwise with 503.
 
-        The JSON response lists all reasons, and warnings that do not affect readiness. If tokens
-        are required, only requests from the local machine see the texts, which name brokers and
-        topics.
+        The JSON response has the members `ready`, `reasons` (why the service is not ready),
+        `warnings` (problems that do not affect readiness) and `native_pass` (whether the compiled
+        parser is used). If tokens are required, only requests from the local machine see the texts
+        of reasons and warnings, because they name brokers and topics.
         """
         reasons = self._service.not_ready_reasons() + await self._queue_problems()
         warnings = self._service.access.warnings()
@@ -75,7 +80,7 @@ class Probes:
     async def metrics(self, http: Request) -> Response:
         """Respond with all metrics in the Prometheus text format.
 
-        Concurrent requests share one result, because rendering the metrics takes milliseconds.
+        The metrics are rendered once for all requests that arrive at the same time.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)

@@ -20,10 +20,11 @@ from hourmark_delivery_service.work.service import DeliveryService, check_observ
 
 
 class RangesEndpoint:
-    """HTTP endpoint that accepts byte ranges of files.
+    """HTTP endpoint that accepts byte ranges of log files from tailers.
 
-    Any file contents are accepted: each line becomes an event or a dead letter, or is counted as
-    blank. Only requests that no correct tailer sends are rejected with a 4xx status.
+    Any file contents are accepted: each line becomes an event or a dead letter (the record of an
+    invalid line), or is counted as blank. Only requests that no correct tailer sends are rejected
+    with a 4xx status.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -33,12 +34,17 @@ class RangesEndpoint:
         )  # a single record of the longest line, with its LF
 
     async def post(self, http: Request) -> Response:
-        """Store a byte range and respond with 200 once it is on all in-sync replicas.
+        """Store a byte range of a file and respond with 200 once all in-sync replicas have it.
 
-        A retry of the same range gets the same response.
+        The JSON response contains the end offset of the range and its numbers of events, dead
+        letters and blank lines. A retry of the same range gets the same response.
+
+        Args:
+            http: Request whose headers describe the range and whose body is the bytes of the range.
 
         Raises:
-            ServiceError: If the request is rejected. The error becomes the HTTP response.
+            ServiceError: If the request is rejected or Kafka is unavailable. The error becomes the
+                HTTP response, and nothing is acknowledged.
         """
         service = self._service
         with service.inflight.track() as request:

@@ -17,16 +17,26 @@ REPORT_BYTES_MAX: Final = 1 << 20
 
 
 class ReportsEndpoint:
-    """HTTP endpoint that adds the reception time to host reports and stores them in the queue."""
+    """HTTP endpoint that stores the host reports of tailers in the queue.
+
+    A host report states up to which time a host has sent all its data. The service adds the time at
+    which it received the report.
+    """
 
     def __init__(self, service: DeliveryService) -> None:
         self._service = service
 
     async def post(self, http: Request) -> Response:
-        """Store a host report and respond with 200 once it is on all in-sync replicas.
+        """Store a host report and respond with 200 once it is on all in-sync Kafka replicas.
+
+        The JSON response contains the reception time as `received_at_ms`, in Unix milliseconds.
+
+        Args:
+            http: Request whose body is the report as JSON, at most 1 MiB.
 
         Raises:
-            ServiceError: If the report is rejected. The error becomes the HTTP response.
+            ServiceError: If the report is rejected or Kafka is unavailable. The error becomes the
+                HTTP response, and nothing is acknowledged.
         """
         service = self._service
         if trouble := clock_problem(service.clock.now_ms()):

@@ -13,7 +13,10 @@ _OURS: Final = "hourmark-"
 
 
 def check_headers(headers: Headers) -> None:
-    """Check that Hourmark's request headers are unambiguous.
+    """Check that no header of a request can be interpreted in two ways.
+
+    Args:
+        headers: Headers of the request.
 
     Raises:
         BadRequest: If a `Hourmark-*` header or the idempotency key occurs more than once with

@@ -33,7 +33,7 @@ _CLOSE: Final = {"Connection": "close"}
 def json_response(
     content: Any, status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return a JSON response.
+    """Return an HTTP response with a JSON body and the media type `application/json`.
 
     Args:
         content: JSON-serializable content.
@@ -46,14 +46,14 @@ def json_response(
 def problem_response(
     error: ServiceError, status: int | None = None, headers: dict[str, str] | None = None
 ) -> Response:
-    """Return an error as a problem response (RFC 9457).
+    """Return the HTTP response for an error, as a JSON problem document (RFC 9457).
 
-    The member `type` is omitted, so the title is that of the HTTP status. The member `code`
-    identifies the kind of error.
+    The document has the members `title` (phrase of the HTTP status), `status`, `detail`, `code`
+    (kind of error) and `next_step`. It has no member `type`.
 
     Args:
         error: Error to return.
-        status: HTTP status code; by default that of the error.
+        status: HTTP status code. By default it is the status of the error.
         headers: Additional headers.
     """
     status = error.status if status is None else status
@@ -62,13 +62,19 @@ def problem_response(
 
 
 async def service_error(_: Request, error: Exception) -> Response:
-    """Return the problem response for a `ServiceError`; an exception handler of Starlette."""
+    """Return the problem response for a `ServiceError`.
+
+    Registered as a Starlette exception handler.
+    """
     assert isinstance(error, ServiceError)
     return problem_response(error, headers=error.headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
-    """Return the problem response for an `HTTPException` of Starlette, such as an unknown path."""
+    """Return the problem response for Starlette's `HTTPException`, such as 404 for an unknown path.
+
+    Registered as a Starlette exception handler.
+    """
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(
         error.status_code, ("refused", error.detail, "see docs/http-api.md")
@@ -81,7 +87,8 @@ async def http_error(_: Request, error: Exception) -> Response:
 async def client_disconnected(_: Request, __: Exception) -> Response:
     """Return a response with status 499 for a client that disconnected before its body arrived.
 
-    No client receives this response; it only makes the request visible in the metrics, as in nginx.
+    No client receives the response. It makes the request visible in the metrics, under the status
+    that nginx uses as well.
     """
     return Response(status_code=499)
 
@@ -89,7 +96,8 @@ async def client_disconnected(_: Request, __: Exception) -> Response:
 async def internal_error(_: Request, __: Exception) -> Response:
     """Return a problem response with status 500 for an unexpected exception.
 
-    Starlette raises the exception again afterwards, and `ResponseMiddleware` logs it.
+    Starlette raises the exception again after the response was sent, and `ResponseMiddleware` logs
+    it with its traceback.
     """
     return problem_response(
         ServiceError(
@@ -103,9 +111,15 @@ async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 class ResponseMiddleware:
-    """ASGI middleware that completes every response and records the request metrics.
+    """ASGI middleware that adds the service's headers to every response and counts the requests.
 
-    Every response gets the service's clock and the latest rules revision as headers.
+    The headers contain the current time of the service and the id of the latest rules revision (the
+    current version of the declared event types and sources).
+
+    Args:
+        app: Application whose responses are completed.
+        service: Service that supplies the time, the rules and the metrics.
+        routes: Routes of the application. Their paths are the labels of the metrics.
     """
 
     def __init__(self, app: ASGIApp, service: DeliveryService, routes: list[Route]) -> None:
@@ -142,9 +156,12 @@ class ResponseMiddleware:
             )
 
     def refusal_response(self, error: ServiceError) -> Response:
-        """Return the response to invalid input that never became a request.
+        """Return the response to invalid input that cannot be parsed as an HTTP request.
 
-        The response closes the connection and is counted in the metrics.
+        The response tells the client that the connection is closed, and is counted in the metrics.
+
+        Args:
+            error: Error to return, with its HTTP status.
         """
         answer = problem_response(error, headers=_CLOSE)
         self._mark(answer.headers)

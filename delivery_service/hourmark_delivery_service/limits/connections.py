@@ -40,7 +40,7 @@ C = TypeVar("C")
 
 
 class ConnectionPhase(enum.Enum):
-    """The phase of a client connection, which determines what the service waits for.
+    """The phase of a client connection, which states what the service waits for.
 
     Attributes:
         HANDSHAKE: The client must complete the TLS handshake.
@@ -48,8 +48,9 @@ class ConnectionPhase(enum.Enum):
         BODY: The client must send the rest of the request body.
         IDLE: The client must send its next request.
         READ: The client must read the response.
-        LINGER: The client must close the connection after an early response.
-        ANSWER: The service owes a response; the phase has no deadline.
+        LINGER: The client must close the connection. This follows a response that was sent before
+            the whole request body was received.
+        ANSWER: The service must respond. This phase has no deadline.
     """
 
     HANDSHAKE = "handshake"
@@ -62,12 +63,13 @@ class ConnectionPhase(enum.Enum):
 
 
 class ConnectionTable(Generic[C]):
-    """The open connections with their phases and deadlines.
+    """The open client connections with the current phase and deadline of each.
 
-    Performs no I/O. All times are seconds of one monotonic clock.
+    The phase states what the service waits for. The table performs no I/O and closes no connection.
+    All times are seconds of one monotonic clock. Not thread-safe.
 
     Args:
-        connections_max: Maximum number of connections.
+        connections_max: Number of connections at which the table counts as full.
         limits_s: Time limit of each phase in seconds. A phase without a limit has no deadline.
     """
 
@@ -83,14 +85,15 @@ class ConnectionTable(Generic[C]):
         return len(self._phases)
 
     def set_phase(self, connection: C, phase: ConnectionPhase, now_s: float) -> None:
-        """Set the phase of a connection, adding the connection if it is new.
+        """Set the phase of a connection, and add the connection if it is new.
 
-        If the connection is in this phase already, its deadline does not change.
+        The deadline is `now_s` plus the time limit of the phase. If the connection is in this phase
+        already, its deadline does not change.
 
         Args:
             connection: Connection to update.
             phase: New phase.
-            now_s: Current time, at which the phase starts.
+            now_s: Current time in monotonic seconds.
         """
         before = self._phases.get(connection)
         if before is phase:
@@ -115,7 +118,10 @@ class ConnectionTable(Generic[C]):
         return len(self._phases) >= self._connections_max
 
     def nearest_deadline(self) -> C | None:
-        """Return the connection whose deadline is nearest, or None if no connection has a deadline."""
+        """Return the connection whose deadline is nearest.
+
+        Returns None if no connection has a deadline.
+        """
         oldest = [
             (since_s + self._limits_s[phase], connection)
             for phase, connections in self._since.items()
@@ -125,7 +131,16 @@ class ConnectionTable(Generic[C]):
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
     def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
-        """Return the connections whose deadline has passed, with their phases."""
+        """Return the connections whose deadline has passed, each with its phase.
+
+        The connections remain in the table.
+
+        Args:
+            now_s: Current time in monotonic seconds.
+
+        Returns:
+            Connections and phases, or an empty list.
+        """
         late: list[tuple[C, ConnectionPhase]] = []
         for phase, limit_s in self._limits_s.items():
             for connection, since_s in self._since[phase].items():
@@ -147,22 +162,32 @@ _SWEEP_S: Final = 0.5  # between checks for overdue connections
 
 
 class ClientConnection(Protocol):
-    """A client connection that `ConnectionLimiter` can close."""
+    """A client connection that `ConnectionLimiter` can close if its client is too slow."""
 
     def abort(self) -> None:
         """Close the connection immediately and remove it from the connection table."""
         ...
 
     def on_overdue(self, phase: ConnectionPhase) -> None:
-        """Handle a missed deadline of the given phase."""
+        """Handle a missed deadline, for example by closing the connection.
+
+        Args:
+            phase: Phase in which the client did not act in time.
+        """
         ...
 
 
 class ConnectionLimiter:
-    """Admits connections up to the configured maximum, and checks their deadlines periodically.
+    """Admits client connections up to the configured maximum and enforces their deadlines.
+
+    Once a connection was admitted, deadlines are checked every 0.5 seconds in the running event
+    loop.
+
+    Args:
+        settings: Settings of the service with its maximum of connections and its time limits.
 
     Attributes:
-        connections: The open connections.
+        connections: The open connections. A connection must remove itself when it is closed.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -181,15 +206,19 @@ class ConnectionLimiter:
         self._sweeping = False
 
     def admit(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
-        """Add a new connection, closing the one with the nearest deadline if there is no room.
+        """Add a new connection to the open ones, if necessary in place of another one.
+
+        If the maximum is reached, the connection with the nearest deadline is closed. Call it in
+        the event loop.
 
         Args:
             connection: Connection to add.
             phase: Initial phase of the connection.
 
         Returns:
-            True if the connection was added. False if there is no room and no connection can be
-            closed, because the service owes a response on each of them.
+            True if the connection was added. False if the maximum is reached and no connection has
+            a deadline, because the service owes a response on each of them. The caller must then
+            close it.
         """
         loop = asyncio.get_running_loop()
         if self.connections.is_full():
@@ -212,10 +241,16 @@ class ConnectionLimiter:
 
 
 class TlsHandshake(asyncio.Protocol):
-    """An asyncio protocol that performs the TLS handshake of an accepted connection within limits.
+    """An asyncio protocol that performs the TLS handshake of an accepted TCP connection.
 
-    It takes over the socket of a plain connection. After the handshake, an instance of
-    `http_protocol` continues on the encrypted transport.
+    The handshake has a time limit and counts toward the maximum of connections. Afterwards, an
+    instance of `http_protocol` takes over the encrypted connection. Create a subclass for each
+    server that sets the attributes.
+
+    Attributes:
+        limiter: Limits that all connections of the server share.
+        tls_context: TLS context of the server.
+        http_protocol: Protocol class for the encrypted connection.
     """
 
     limiter: ClassVar[ConnectionLimiter]
@@ -253,7 +288,11 @@ class TlsHandshake(asyncio.Protocol):
         self.abort()
 
     def complete(self, transport: asyncio.BaseTransport) -> None:
-        """Replace this protocol by the HTTP protocol on the encrypted transport."""
+        """Hand the connection over to the HTTP protocol after a successful handshake.
+
+        Args:
+            transport: Encrypted transport of the connection.
+        """
         self.limiter.connections.remove(self)
         protocol = self.http_protocol(**self._given)
         transport.set_protocol(protocol)

@@ -97,14 +97,16 @@ def check_uvicorn(
 ) -> None:
     """Check that the installed uvicorn has the internal attributes that `HttpProtocol` relies on.
 
+    Without them, limits on headers and connections could silently stop working.
+
     Args:
         version: Version of uvicorn.
         protocol: uvicorn's HTTP protocol class.
         cycle: uvicorn's class for a request and its response.
 
     Raises:
-        Finding: If the version is not the tested one, or an attribute is missing. Otherwise limits
-            could silently stop working.
+        Finding: If the minor version is not the tested one, or an attribute is missing. The message
+            names the version to install.
     """
     missing = [name for name in _PROTOCOL_METHODS if not callable(getattr(protocol, name, None))]
     missing += [
@@ -127,7 +129,9 @@ def check_uvicorn(
 def protocol_class_for(
     settings: Settings, tls_context: ssl.SSLContext | None = None
 ) -> type[asyncio.Protocol]:
-    """Return a protocol class for one server, whose connections share the limits of `settings`.
+    """Return the asyncio protocol class for the connections of one server.
+
+    All connections of the class share the limits on headers, time and connections.
 
     Args:
         settings: Settings of the service with its limits.
@@ -147,7 +151,14 @@ def protocol_class_for(
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol on httptools, extended by limits on headers, time and connections."""
+    """uvicorn's HTTP/1.1 protocol, extended by limits on headers, time and connections.
+
+    One instance serves one client connection in the event loop. `protocol_class_for` creates a
+    subclass for each server.
+
+    Attributes:
+        limiter: Limits that all connections of the server share.
+    """
 
     limiter: ClassVar[ConnectionLimiter]
 
@@ -225,13 +236,20 @@ class HttpProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def abort(self) -> None:
-        """Close the connection immediately. Requests in flight are not acknowledged."""
+        """Close the connection immediately, without responding to the requests in flight."""
         self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()
 
     def on_overdue(self, phase: ConnectionPhase) -> None:
-        """Handle a missed deadline: answer late headers with status 408, else close the connection."""
+        """Handle a missed deadline of the client.
+
+        If the client started to send headers but did not finish them in time, it gets an error
+        response with status 408. In every other phase the connection is closed without a response.
+
+        Args:
+            phase: Phase in which the client did not act in time.
+        """
         if phase is ConnectionPhase.HEAD and self._in_head:
             limit_s = self.limiter.settings.header_seconds
             self._refuse(
@@ -274,7 +292,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._count(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        """Handle the end of a request's headers: check them and start the request."""
+        """Check the headers of a request and pass the request to the application.
+
+        The HTTP parser calls this method at the end of the headers. If they violate RFC 9112, the
+        application gets the request together with the error to respond with.
+        """
         if self._replaying:
             return
         self._in_head = False
@@ -324,10 +346,11 @@ class HttpProtocol(HttpToolsProtocol):
             self._answer_refusal(self._waiting_refusal)
 
     def finish(self) -> None:
-        """Close the connection after a response.
+        """Close the connection after a response was written.
 
-        If the client is still sending, only the write side is closed at first: closing at once
-        would reset the connection, and the client could lose the response.
+        If the client is still sending, only the write side is closed at first, and the rest after a
+        time limit. Closing both at once would reset the connection, and the client could lose the
+        response. Does nothing on a second call.
         """
         if self._ended:
             return

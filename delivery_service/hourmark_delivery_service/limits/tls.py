@@ -21,10 +21,17 @@ POLL_S: Final = 2.0  # between checks for changed files
 
 
 class ServerTls:
-    """The TLS context of the service's port, with certificates that can be reloaded.
+    """The TLS context of the service's port, with certificates that can be reloaded while it runs.
+
+    New connections use the new certificates; existing connections keep the old ones.
+
+    Args:
+        settings: Paths of the certificate, its key and the CA of client certificates. A certificate
+            is required.
 
     Attributes:
-        context: Context for the server. Each handshake uses the certificates that were loaded last.
+        context: TLS context for the server. Each handshake uses the certificates that were loaded
+            last.
 
     Raises:
         ConfigError: If the certificates cannot be loaded at startup.
@@ -39,11 +46,11 @@ class ServerTls:
         self.context.sni_callback = self._choose
 
     def reload(self) -> bool:
-        """Load the certificate files again; existing connections are not affected.
+        """Load the certificate files again for new connections.
 
         Returns:
-            False if the files could not be loaded. The error is logged, and the old certificates
-            remain.
+            True if all files were loaded. If False, the error is logged and the old certificates
+            remain in use.
         """
         try:
             self._current = _context(self._settings)
@@ -54,7 +61,11 @@ class ServerTls:
         return True
 
     async def watch(self) -> None:
-        """Reload the certificates whenever a file changes, until the task is cancelled."""
+        """Reload the certificates whenever a file changes. Runs until the task is cancelled.
+
+        The files are checked every two seconds. If new files cannot be loaded, the error is logged
+        and the old certificates remain in use.
+        """
         while True:
             await asyncio.sleep(POLL_S)
             if self._files.changed():

@@ -40,14 +40,16 @@ _NO_FILE: Final = b"\x00"  # the union's branch 0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """The identity of an API batch and how to parse it.
+    """A batch of API events without its body: what identifies the batch and how to parse it.
+
+    A retry with equal values and an equal body is the same batch, and produces the same records.
 
     Attributes:
         event_type: Type of all events in the batch.
         client: Name of the client.
-        key: Idempotency key of the client, or a random key.
+        key: Idempotency key from the client, or a random key if it sent none.
         observed_at_ms: Time of the batch in Unix milliseconds.
-        rules: Id of the rules revision to parse with.
+        rules: Id of the rules revision (version of the declared event types) to parse with.
     """
 
     event_type: str
@@ -59,10 +61,11 @@ class Batch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RejectedEvent:
-    """An event of a batch that was rejected and became a dead letter.
+    """An invalid event of a batch, as reported to the client.
 
     Attributes:
-        index: Index of the event's line or array element, starting at 0.
+        index: Index of the event in the batch, starting at 0: its line, or its element of a JSON
+            array.
         reason: Machine-readable reason.
         field: Name of the invalid field, or None if no single field is invalid.
         detail: Human-readable explanation, which may quote the event.
@@ -75,24 +78,24 @@ class RejectedEvent:
 
 
 class BatchParser(Parser):
-    """A parser of one API batch.
+    """A parser of the NDJSON body of one API batch.
 
-    Events without a client-assigned id get an id derived from the client, the key, a digest of the
-    body and the index. So reusing a key by mistake for another body neither duplicates nor hides
-    events.
+    The id of an event is derived from its member `event_id`. If it has none, the id is derived from
+    the client, the idempotency key, a digest of the body, and the index of the event. So a client
+    that reuses a key for another body by mistake neither duplicates nor hides events.
 
     Args:
         batch: Identity of the batch.
         body: NDJSON body.
-        rules: Rules revision that declares the batch's type.
+        rules: Rules revision that declares the event type of the batch.
 
     Attributes:
-        rejected: The first `REJECTED_MAX` rejected events.
-        depends_on_key: Whether the id of any record depends on the batch's key.
-        depends_on_time: Whether the id of any record depends on the batch's time.
+        rejected: The first 1000 invalid events.
+        depends_on_key: Whether the id of any record depends on the idempotency key.
+        depends_on_time: Whether the id of any record depends on the time of the batch.
 
     Raises:
-        ValueError: If the body is empty, or the batch's time is after the year 8999.
+        ValueError: If the body is empty, or the time of the batch is after the year 8999.
     """
 
     def __init__(self, batch: Batch, body: bytes, rules: CompiledRules) -> None:

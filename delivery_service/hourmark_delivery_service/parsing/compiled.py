@@ -51,15 +51,20 @@ _ABSENT: Final = object()
 
 
 class CompiledField:
-    """The compiled encoders and the default of one field of an event type.
+    """The encoders and the default of one field of an event type.
+
+    Args:
+        field: Field of the parsed Avro schema.
+        compiler: Compiler that knows the named types to which the field may refer.
 
     Attributes:
         name: Name of the field.
         encode: Encodes a JSON value.
         encode_text: Encodes a text.
         takes_bytes: Whether the field can hold arbitrary bytes.
-        default: Encoded default value, or None.
-        absent: Encoding of a missing text: the default, else null if the type allows it, else None.
+        default: Encoded default value, or None if the field has none.
+        absent: Encoding to use if a text is missing: the default, or null if the type allows it.
+            Otherwise None.
 
     Raises:
         ValueError: If the default value does not match the type.
@@ -80,14 +85,14 @@ class CompiledField:
         )
 
     def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
-        """Return this field with a default taken from the fields that a byte range declares.
+        """Return this field with a default value from the constant fields of a byte range.
 
         Args:
-            fields: Texts by field name, which apply to all events of the range.
+            fields: Constant texts by field name, which apply to all events of the range.
 
         Returns:
-            A copy with the new default, or the field itself if `fields` has no valid value for it.
-            The map field `labels` gets all of `fields`.
+            A copy with the new default. The field itself if `fields` has no valid value for it. A
+            field called `labels` gets all of `fields` as a map.
         """
         text = fields.get(self.name)
         try:
@@ -105,12 +110,16 @@ class CompiledField:
 
 
 class CompiledType:
-    """The compiled encoders of an event type in one version.
+    """One version of a declared event type, compiled for parsing and encoding.
 
     Attributes:
         name: Name of the type.
-        fields: The type's own fields, without those of the envelope.
-        problem: Why the declaration cannot be compiled, or None. Encoding then raises `Rejected`.
+        rule: Declaration of how lines of the type are parsed.
+        header: Prefix of every encoded event, with the schema id.
+        fields: The type's own fields, without the envelope (the fields that all types share).
+        line_field: Field that gets the text of a line, or None.
+        problem: Why the declaration cannot be compiled, or None. If set, parsing and encoding raise
+            `Rejected`.
     """
 
     def __init__(self, version: TypeVersion) -> None:
@@ -182,10 +191,10 @@ class CompiledType:
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
-        """Return a copy of this type with field defaults taken from the fields of a byte range.
+        """Return a copy of this type with field defaults from the constant fields of a byte range.
 
         Args:
-            fields: Texts by field name, which apply to all events of the range.
+            fields: Constant texts by field name, which apply to all events of the range.
         """
         other = copy.copy(self)
         other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
@@ -198,27 +207,33 @@ class CompiledType:
         return other
 
     def parse_message(self, message: bytes) -> ParsedMessage:
-        """Parse a message in the payload format that the type declares.
+        """Parse a log message in the payload format that the type declares.
+
+        Args:
+            message: Message without its header and its line feed.
+
+        Returns:
+            The named values of the message, its time and its host.
 
         Raises:
-            Rejected: If the message does not have this format, or the type cannot be used.
+            Rejected: If the message does not have this format, or the type cannot be compiled.
         """
         self._check_usable()
         assert self._form is not None, "it was compiled"
         return self._form(message)
 
     def encode_message(self, message: ParsedMessage, header: SyslogHeader | None) -> bytearray:
-        """Encode the type's own fields from a parsed message.
+        """Encode the type's own fields from a parsed message as Avro.
 
         Args:
-            message: Message parsed by `parse_message`.
+            message: Result of `parse_message`.
             header: Syslog header of the line, or None if it has none.
 
         Returns:
-            The Avro encoding of the fields, without the envelope.
+            The encoded fields, without the envelope (the fields that all types share).
 
         Raises:
-            Rejected: If a field is missing, unknown or invalid.
+            Rejected: If a field is missing, unknown or invalid. The error names the field.
         """
         if self.shape is not None:
             own_header = None if header is None else self.shape.header_values(header)
@@ -230,13 +245,13 @@ class CompiledType:
         )
 
     def encode_object(self, values: Mapping[str, Any]) -> bytearray:
-        """Encode the type's own fields from a JSON object.
+        """Encode the type's own fields from a JSON object as Avro.
 
         Args:
-            values: JSON values by field name. Fields with a default may be missing.
+            values: JSON values by field name. A field with a default may be missing.
 
         Returns:
-            The Avro encoding of the fields, without the envelope.
+            The encoded fields, without the envelope (the fields that all types share).
 
         Raises:
             Rejected: If a field is missing, unknown or invalid. The error names the field.
@@ -268,17 +283,18 @@ class CompiledType:
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
-        """Encode the type's own fields from texts.
+        """Encode the type's own fields from texts as Avro.
 
         Args:
-            texts: Texts by field name. A missing field takes its default, or null. Names that are
-                not fields of the type are ignored.
+            texts: Texts by field name. A missing field gets its default, or null if its type allows
+                it. Unless the type declares otherwise, names that are not its fields are ignored.
 
         Returns:
-            The Avro encoding of the fields, without the envelope.
+            The encoded fields, without the envelope (the fields that all types share).
 
         Raises:
-            Rejected: If a text does not match its field's type, or a required field is missing.
+            Rejected: If a text does not match the type of its field, a required field is missing,
+                or the type cannot be compiled.
         """
         self._check_usable()
         if self.shape is not None:
@@ -307,11 +323,14 @@ class CompiledType:
         return out
 
     def match(self, line: bytes) -> dict[str, bytes | None] | None:
-        """Match a whole line against the type's pattern.
+        """Match a whole line against the pattern of the type.
+
+        Args:
+            line: Line without its line feed.
 
         Returns:
-            The texts of the named groups, None for a group that did not participate, or None if the
-            line does not match or the type has no pattern.
+            The texts of the named groups, where a group that did not participate is None. None if
+            the line does not match or the type has no pattern.
         """
         groups = self.pattern.match(line) if self.pattern is not None else None
         return (
@@ -334,7 +353,8 @@ class CompiledRules:
     Attributes:
         id: Id of the revision.
         types: Compiled event types by name.
-        sources: Declared sources by name.
+        sources: Declared sources (kinds of log files) by name.
+        problems: A message for each event type that cannot be compiled. Its events are rejected.
 
     Raises:
         ValueError: If this software lacks the parser version, the time zone data, or the envelope
@@ -344,12 +364,14 @@ class CompiledRules:
     def __init__(
         self, rules: Rules, compiled_types: dict[tuple[str, int], CompiledType] | None = None
     ) -> None:
-        """Compile a rules revision.
+        """Compile a rules revision for parsing.
+
+        An event type that cannot be compiled is listed in `problems` and raises no error.
 
         Args:
             rules: Revision to compile.
-            compiled_types: Cache of compiled types by key and schema id, which is read and
-                extended.
+            compiled_types: Cache that revisions share: compiled types by key and schema id. Types
+                that are missing are added. None for no cache.
 
         Raises:
             ValueError: If this software lacks the parser version, the time zone data, or the
@@ -387,11 +409,11 @@ class CompiledRules:
         }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
-        """Return a copy of the rules with field defaults taken from the fields of a byte range.
+        """Return a copy of the rules with field defaults from the constant fields of a byte range.
 
         Args:
-            fields: Texts by field name, which apply to all events of the range.
-            source: Source of the range. The copy contains only this source's types.
+            fields: Constant texts by field name, which apply to all events of the range.
+            source: Source of the range. The copy contains only the event types of this source.
         """
         other = copy.copy(self)
         carried = {*source.types, source.catch_all} & self.types.keys()
@@ -401,10 +423,14 @@ class CompiledRules:
         return other
 
     def native_source(self, name: str) -> Any:
-        """Return the native parser's description of a source, or None if only Python can parse it.
+        """Return the description of a source for the native parser, which parses simple lines in C.
 
         Args:
             name: Name of a declared source.
+
+        Returns:
+            An opaque object of the compiled module. None if only Python can parse lines of this
+            source, or if it is not declared.
         """
         if name not in self._native:
             can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources
@@ -415,7 +441,7 @@ class CompiledRules:
 
     @property
     def problems(self) -> list[str]:
-        """Return one message for each event type that could not be compiled, or an empty list."""
+        """Return a message for each event type that cannot be compiled, or an empty list."""
         return [t.problem for t in self.types.values() if t.problem is not None]
 
 

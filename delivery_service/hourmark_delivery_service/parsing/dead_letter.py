@@ -48,19 +48,20 @@ _TELLS_NOTHING: Final = frozenset(
 def withhold_payload(
     rejection: Rejected, raw: bytes, declared_types: Container[str]
 ) -> tuple[Rejected, bytes]:
-    """Remove everything from a rejection that could reveal the line's contents.
+    """Remove everything from a dead letter that could reveal the contents of its line.
 
-    Used if the line may be of a type with redaction. Redaction patterns cannot be applied to a line
-    that could not be parsed, because a secret may be escaped, in another value, or in a field's
-    name.
+    A dead letter is the record of a line that is not a valid event. The contents are withheld if
+    the line may be of a type with redaction. Redaction patterns cannot be applied to a line that
+    could not be parsed, because a secret may be escaped or in an unexpected place.
 
     Args:
         rejection: Why the line was rejected.
         raw: The line.
-        declared_types: Names of the declared event types. Any other claimed type is removed.
+        declared_types: Names of the declared event types. Any other type that the line names is
+            removed, because it could be a secret.
 
     Returns:
-        A rejection without quoted contents, and an empty byte string in place of the line.
+        The rejection without quotes from the line, and an empty byte string in place of the line.
     """
     detail = rejection.detail if rejection.reason in _TELLS_NOTHING else ""
     if rejection.field is not None and not detail:
@@ -76,14 +77,16 @@ def withhold_payload(
 def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -> None:
     """Check that this software can write a field that a rules revision declares for dead letters.
 
+    A dead letter is the record of a line that is not a valid event.
+
     Args:
         name: Name of the field.
         encode: Encoder of the field.
-        default: Encoded default, or None.
+        default: Encoded default value, or None if the field has none.
 
     Raises:
-        ValueError: If the field is unknown and has no default, or rejects values that are written
-            into it.
+        ValueError: If the field is unknown and has no default, or if it does not accept all values
+            that this software may write.
     """
     if name not in EXTREMES:
         if default is None:

@@ -32,14 +32,18 @@ _PLAIN: Final = dict(zip(b"\"\\/'abfnrtv", b"\"\\/'\a\b\f\n\r\t\v", strict=True)
 
 
 def parse_logfmt(message: bytes) -> dict[str, bytes]:
-    """Parse a logfmt message (`key=value key="quoted value" flag`).
+    """Parse a logfmt message, such as `key=value key="quoted value" flag`.
+
+    Args:
+        message: Message without its line feed.
 
     Returns:
-        Values by key, unquoted. A key without a value has the value `true`, and the last of
-        repeated keys wins.
+        Unquoted values by key. A key without a value has the value `true`. The last of repeated
+        keys wins.
 
     Raises:
-        Rejected: If the message is not valid logfmt or has no `key=value`, or a key is not UTF-8.
+        Rejected: If the message is not valid logfmt, contains no `key=value`, or has a key that is
+            not UTF-8.
     """
     found: dict[bytes, bytes] = {}
     at, has_value = 0, False
@@ -87,12 +91,12 @@ def _character(code: int) -> bytes:
 
 
 class ParsedMessage(NamedTuple):
-    """The named values of a message, with its time and host.
+    """The named values of a log message, with the texts of its time and host.
 
     Attributes:
-        values: Values by name: texts as bytes, or JSON values.
-        time: Text of the message's time, or None.
-        host: Text of the message's host, or None.
+        values: Values by name: bytes if they come from text, or JSON values.
+        time: Text of the message's time, or None if it has none.
+        host: Text of the message's host, or None if it has none.
     """
 
     values: Mapping[str, Any]
@@ -106,17 +110,20 @@ MessageParser = Callable[[bytes], ParsedMessage]  # Rejected if the message has 
 def message_parser_for(
     rule: LineRule, field_names: frozenset[str], pattern: LinePattern | None, keeps_bom: bool
 ) -> MessageParser:
-    """Return the message parser for the payload format that a type declares.
+    """Return the function that parses messages in the payload format of an event type.
+
+    The formats are JSON, logfmt, TSV, pattern and text.
 
     Args:
-        rule: Declaration of the type.
-        field_names: Names of the type's fields. A time or host that is not a field is removed from
-            the values.
+        rule: Declaration of how lines of the type are parsed.
+        field_names: Names of the type's fields. The time and the host of a message are removed from
+            its values if they are not fields.
         pattern: Compiled pattern of the type, or None.
         keeps_bom: Whether to keep a byte order mark at the start of a text payload.
 
     Returns:
-        A function that parses a message, and raises `Rejected` if it does not have the format.
+        A function from the bytes of a message to a `ParsedMessage`. It raises `Rejected` if the
+        message does not have the format.
     """
     if rule.payload == "json":
         return lambda message: _placed(parse_json_object(message), rule, field_names)

@@ -20,13 +20,14 @@ _value = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def json_body_to_lines(body: bytes) -> bytes:
-    """Convert a JSON array, or a JSON object over several lines, to one JSON value per line.
+    """Convert a JSON array, or a single JSON object over several lines, to one value per line.
 
     Args:
         body: Request body.
 
     Returns:
-        The converted body. Any other body, such as NDJSON or invalid JSON, is returned unchanged.
+        Each element of the array, or the object, followed by a line feed. Any other body, such as
+        NDJSON or invalid JSON, is returned unchanged.
     """
     text = body.removeprefix(BOM).strip(_WHITESPACE)
     if text[:1] == b"[":

@@ -23,11 +23,16 @@ _BRACKETS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def parse_json_object(payload: bytes) -> dict[str, Any]:
-    """Parse a payload that must be a single JSON object. A leading byte order mark is skipped.
+    """Parse a payload that must be a single JSON object.
+
+    A leading byte order mark is skipped. The last of repeated names wins.
+
+    Args:
+        payload: JSON text in UTF-8.
 
     Raises:
         Rejected: If the payload is not valid UTF-8, not valid JSON, not an object, or nested deeper
-            than `DEPTH_MAX` levels.
+            than 64 levels.
     """
     if payload.startswith(BOM):
         payload = payload[len(BOM) :]
@@ -46,9 +51,13 @@ def parse_json_object(payload: bytes) -> dict[str, Any]:
 
 
 def exceeds_nesting(payload: bytes, depth_max: int) -> bool:
-    """Return whether arrays and objects in a JSON text are nested deeper than `depth_max` levels.
+    """Return whether arrays and objects in a JSON text are nested too deeply.
 
     The result is unspecified for a text that is not valid JSON.
+
+    Args:
+        payload: JSON text.
+        depth_max: Maximum number of nested levels.
     """
     if payload.count(b"[") + payload.count(b"{") <= depth_max:
         return False

@@ -25,10 +25,17 @@ from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_D
 
 
 class LineReader:
-    """Base class of parsers for the lines of one byte range; subclasses handle a source's format.
+    """Base class of parsers of the lines in one byte range of a file.
+
+    Each subclass parses the lines of certain source formats.
+
+    Args:
+        byte_range: Byte range of a file that contains the lines.
+        rules: Rules revision with the event types.
+        source: Declared source of the range.
 
     Attributes:
-        default_time_ms: Time of events without a time of their own, in Unix milliseconds.
+        default_time_ms: Time of events whose line contains no time, in Unix milliseconds.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
@@ -46,6 +53,9 @@ class LineReader:
 
     def read(self, line: bytes) -> ParsedEvent:
         """Parse a line into an event.
+
+        Args:
+            line: Line without its line feed.
 
         Raises:
             Rejected: If the line is not a valid event.
@@ -65,7 +75,7 @@ class LineReader:
 
 
 class Rfc5424Reader(LineReader):
-    """A parser of RFC 5424 lines whose MSGID is the name of the event type."""
+    """A parser of RFC 5424 lines, whose MSGID names the event type, with a JSON or text payload."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -112,7 +122,7 @@ class Rfc5424Reader(LineReader):
 
 
 class PatternReader(LineReader):
-    """A parser of free text that tries the patterns of the source's types in their declared order."""
+    """A parser of free text that uses the first event type whose pattern matches the line."""
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -160,16 +170,16 @@ class PatternReader(LineReader):
 
 
 def not_rfc5424_rejection() -> Rejected:
-    """Return the rejection of a line that does not have the form of RFC 5424."""
+    """Return the rejection of a line that is not valid RFC 5424, to be raised by the caller."""
     return Rejected(DeadLetterReason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 
 def unknown_type_rejection(name: str, source: Source) -> Rejected:
-    """Return the rejection of a line whose event type is not a type of its source.
+    """Return the rejection of a line whose event type is not declared for its source.
 
     Args:
-        name: Event type that the line claims.
-        source: Source of the line.
+        name: Event type that the line names.
+        source: Declared source of the line.
     """
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
@@ -180,17 +190,17 @@ def unknown_type_rejection(name: str, source: Source) -> Rejected:
 def check_plausible(
     time_ms: int, observed_at_ms: int, parsing: ParsingSettings, event_type: str
 ) -> None:
-    """Check that the time of an event is plausible.
+    """Check that the time of an event is within the configured limits.
 
     Args:
         time_ms: Time of the event in Unix milliseconds.
         observed_at_ms: Time at which the data was observed, in Unix milliseconds.
-        parsing: Limits: how far events may be in the future (`future_seconds`) or in the past
-            (`lateness_seconds`) of the observation.
-        event_type: Event type for the rejection.
+        parsing: Limits: how far an event may be after the observation (`future_seconds`) or before
+            it (`lateness_seconds`).
+        event_type: Event type that the error names.
 
     Raises:
-        Rejected: If the time is outside of these limits or before 1970.
+        Rejected: If the time is outside of the limits, or before 1970.
     """
     if time_ms > observed_at_ms + parsing.future_seconds * 1000:
         ahead_s = (time_ms - observed_at_ms) // 1000
@@ -224,5 +234,8 @@ def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
 
 
 def quote_text(text: bytes) -> str:
-    """Return a quoted text of at most 80 bytes of a line, for use in messages."""
+    """Return the first 80 bytes of a text in quotes, for use in messages.
+
+    Bytes that are not printable ASCII are escaped.
+    """
     return repr(text[:80])[1:]

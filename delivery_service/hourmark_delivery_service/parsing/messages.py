@@ -38,10 +38,17 @@ from hourmark_delivery_service.parsing.times.timestamps import (
 
 
 class MessageReader(LineReader):
-    """A parser of lines in any source format and payload format.
+    """A parser of log lines in any declared source format and payload format.
 
-    In the format `rfc5424` the MSGID names the event type. In other formats the types are tried in
-    the source's order, and the first whose payload format matches is used.
+    Source formats are RFC 5424, syslog in general, and free text.
+
+    In RFC 5424 lines the MSGID names the event type. In other formats the types of the source are
+    tried in their declared order, and the first whose payload format matches the line is used.
+
+    Args:
+        byte_range: Byte range of a file that contains the lines.
+        rules: Rules revision with the event types.
+        source: Declared source of the range.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
@@ -63,8 +70,13 @@ class MessageReader(LineReader):
     def read(self, line: bytes) -> ParsedEvent:
         """Parse a line into an event.
 
+        A line of no declared type becomes an event of the source's catch-all type, if it has one.
+
+        Args:
+            line: Line without its line feed.
+
         Raises:
-            Rejected: If the line is not a valid event of any type of the source.
+            Rejected: If the line is not a valid event.
         """
         if self._source.format == "free":
             return self._first_that_fits(line, None, line)

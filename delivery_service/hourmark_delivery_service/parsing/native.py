@@ -30,12 +30,14 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 
 
 class NativeType(NamedTuple):
-    """The native parser's description of an event type.
+    """The description of an event type for the native parser, which parses simple lines in C.
 
     Attributes:
-        program: Compiled program for JSON payloads, or None.
-        text: Description of the field for text payloads, or None: whether to remove a byte order
-            mark, the encodings before and after the field, and its union branches.
+        program: Compiled program for JSON payloads, or None if the payload is text.
+        text: Description of the field for text payloads, or None if the payload is JSON. It is a
+            tuple of four: whether to remove a byte order mark, the encodings of all fields before
+            and after the text field, and the ways to encode the text (union branch, and whether any
+            bytes are accepted).
     """
 
     program: Any
@@ -45,15 +47,18 @@ class NativeType(NamedTuple):
 def native_type(
     kind: CompiledType, schema: Mapping[str, Any], envelope_size: int
 ) -> NativeType | None:
-    """Return the native parser's description of an event type.
+    """Return the description of an event type for the native parser.
+
+    The native parser parses simple lines in C. Python parses all other lines.
 
     Args:
-        kind: Compiled type.
+        kind: Compiled event type.
         schema: Parsed Avro schema of the type.
-        envelope_size: Number of leading fields in the schema that belong to the envelope.
+        envelope_size: Number of leading fields in the schema that all event types share.
 
     Returns:
-        The description, or None if only Python can parse lines of this type.
+        The description. None if only Python can parse lines of this type, or if the compiled module
+        is not installed.
     """
     if MODULE is None:
         return None
@@ -107,15 +112,18 @@ def _native_text(
 def native_source(
     source: Source, types: Mapping[str, CompiledType], numbers: Mapping[str, int]
 ) -> Any:
-    """Return the native parser's description of a source.
+    """Return the description of a source of lines for the native parser.
+
+    A source is a declared kind of log file with the event types that its lines may have.
 
     Args:
         source: Declared source.
         types: Compiled event types by name.
-        numbers: Number of each event type in the parser's results.
+        numbers: Number by which the results of the native parser refer to each event type.
 
     Returns:
-        The description, or None if only Python can parse the source's lines.
+        An opaque object of the compiled module. None if only Python can parse lines of this source,
+        or if the compiled module is not installed.
     """
     if MODULE is None or source.format != "rfc5424":
         return None

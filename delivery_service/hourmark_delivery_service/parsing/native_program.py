@@ -39,12 +39,12 @@ _NO_DEFAULT: Final = 0xFFFFFFFF
 
 
 class ProgramField(NamedTuple):
-    """A field of a record in a native parser program.
+    """A record field in a program for the native parser, which parses lines in C.
 
     Attributes:
         name: Name of the field.
-        type: Type in the parsed Avro schema.
-        default: Encoded default, or None.
+        type: Type of the field in the parsed Avro schema.
+        default: Encoded default value, or None if the field has none.
     """
 
     name: str
@@ -53,10 +53,10 @@ class ProgramField(NamedTuple):
 
 
 class TextAlternative(NamedTuple):
-    """One way to encode a text: as `string`, as `bytes`, or as such a branch of a union.
+    """One way to encode a text as an Avro value: as a string, as bytes, or as a union branch.
 
     Attributes:
-        branch: Encoded index of the union branch; empty if the type is not a union.
+        branch: Encoded index of the union branch. Empty if the type is not a union.
         any_bytes: Whether the text may be invalid UTF-8.
     """
 
@@ -68,8 +68,12 @@ def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]
     """Compile the fields of an event type to a program for the native parser.
 
     Args:
-        envelope: Types of the envelope's fields. Own fields may refer to their named types.
+        envelope: Types of the fields that all event types share. The type's own fields may refer to
+            named types in them.
         fields: The type's own fields.
+
+    Returns:
+        The program in the binary format that `native/program.h` defines.
 
     Raises:
         ValueError: If the native parser does not support the schema.
@@ -83,11 +87,14 @@ def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]
 
 
 def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
-    """Return how a text can be encoded as a value of an Avro type without conversion.
+    """Return the ways in which a text can be encoded as an Avro type without conversion.
+
+    Args:
+        avro_type: Type in the parsed Avro schema.
 
     Returns:
-        The alternatives in the order in which they are tried, or None if the type is neither
-        `string` nor `bytes` nor a union of them and `null`.
+        The ways in the order in which they are tried. None if the type is not `string`, `bytes`, or
+        a union of these and `null`.
     """
     if avro_type in ("string", "bytes"):
         return [TextAlternative(b"", avro_type == "bytes")]

@@ -39,7 +39,10 @@ _LIBRARIES: Final = ("msgspec", "google-re2", "fastavro", "pydantic")
 
 
 def check_parser() -> None:
-    """Check that all recorded parser results can be reproduced.
+    """Check that the installed libraries parse recorded test inputs to the recorded results.
+
+    The check detects a library or a Python version that parses differently. The service runs it at
+    startup, before it writes any record.
 
     Raises:
         Finding: If a result differs from the recorded one, or the recorded results cannot be read.
@@ -68,20 +71,23 @@ def check_parser() -> None:
 
 
 def dependency_versions() -> str:
-    """Return the versions of Python and of the libraries that parsing results depend on.
+    """Return the versions of Python and of the libraries that can affect parsing results.
 
     Returns:
-        Text for messages, such as `Python 3.11.7, msgspec 0.22.0, ...`.
+        A text for messages, such as `Python 3.11.7, msgspec 0.22.0, ...`.
     """
     libraries = (f"{name} {importlib.metadata.version(name)}" for name in _LIBRARIES)
     return ", ".join((f"Python {platform.python_version()}", *libraries))
 
 
 class ParserVectors:
-    """The recorded inputs and result digests (test vectors) of one parser version.
+    """The recorded test inputs of one parser version and the digests of their results.
 
-    A vector has a name, a rules revision, a range or a batch, a body, and the digest of its result.
-    A range is parsed once in each of the vector's time zones.
+    Each test vector has a name, a rules revision, a byte range or a batch, a body, and the digest
+    of its result. A range may be parsed in several time zones.
+
+    Args:
+        content: Decoded JSON content of a file of vectors.
 
     Attributes:
         vectors: The vectors, as decoded from JSON.
@@ -98,7 +104,7 @@ class ParserVectors:
 
     @classmethod
     def load(cls, number: int | str) -> ParserVectors:
-        """Load the vectors of a parser version from this package.
+        """Load a set of test vectors from the files in this package.
 
         Args:
             number: Parser version, or the name of an additional set of vectors.
@@ -106,15 +112,27 @@ class ParserVectors:
         Raises:
             OSError: If the file cannot be read.
             ValueError: If the file is not valid.
+            KeyError: If the file lacks a required member.
         """
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
     def failing_names(self) -> list[str]:
-        """Return the names of the vectors whose result differs from the recorded one."""
+        """Return the names of the vectors whose result differs from the recorded one.
+
+        A vector that cannot be parsed is logged and counts as different. The list is empty if all
+        results are reproduced.
+        """
         return [vector["name"] for vector in self.vectors if not self._same(vector)]
 
     def digest(self, vector: Mapping[str, Any]) -> str:
-        """Parse a vector and return a hexadecimal digest of its complete result."""
+        """Parse the input of a vector and return a digest of all its records and counts.
+
+        Args:
+            vector: One of `vectors`.
+
+        Returns:
+            The digest in hexadecimal.
+        """
         whole = hashlib.blake2b(digest_size=12)
         for parsed in self.parse(vector):
             for part in _parts(parsed):
@@ -122,7 +140,14 @@ class ParserVectors:
         return whole.hexdigest()
 
     def parse(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
-        """Parse a vector and yield its results: one for a batch, one per time zone for a range."""
+        """Parse the input of a vector and yield the results.
+
+        Args:
+            vector: One of `vectors`.
+
+        Returns:
+            An iterator over one result for a batch, or one result per time zone for a byte range.
+        """
         rules, body = self._rules[vector["rules"]], _body(self._bodies[vector["body"]])
         if "batch" in vector:
             yield BatchParser(Batch(**vector["batch"], rules=rules.id), body, rules).parse_all()

@@ -18,8 +18,14 @@ PARSERS: Final = (1, 2, 3)
 def check_parser_available(version: ParserVersion) -> None:
     """Check that this software contains a parser version and its time zone data.
 
+    A rules revision names the parser version under which its data must be parsed.
+
+    Args:
+        version: Number of the parser and version of the time zone data.
+
     Raises:
-        ValueError: If it does not. The message lists the available versions and the next step.
+        ValueError: If the parser or the time zone data is not available. The message lists the
+            available versions and the next step.
     """
     zones = sorted(zone_versions())
     if version.parser not in PARSERS or version.zones not in zones:

@@ -35,12 +35,12 @@ from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 def line_reader_for(
     byte_range: ByteRange, rules: CompiledRules, **extra_fields: str
 ) -> LineReader | None:
-    """Return the line parser for a byte range's source.
+    """Return the line parser for the source of a byte range.
 
     Args:
-        byte_range: Range to parse.
+        byte_range: Byte range of a file.
         rules: Rules revision that declares the source.
-        extra_fields: Additional texts by field name, which apply to all events.
+        extra_fields: Constant texts by field name, added to every event.
 
     Returns:
         The line parser, or None if the rules do not declare the source.
@@ -58,24 +58,28 @@ def line_reader_for(
 
 
 def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> ParsedRange:
-    """Parse a whole byte range at once.
+    """Parse a whole byte range of a file at once. The result depends only on the arguments.
 
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
         rules: Rules revision that the range names.
 
+    Returns:
+        All events and dead letters (records of invalid lines), their counts, and the audit record.
+
     Raises:
-        ValueError: If the range and its body contradict each other; see `RangeParser`.
+        ValueError: If the body does not match the range, for example in its length.
     """
     return RangeParser(byte_range, body, rules).parse_all()
 
 
 class RangeParser(Parser):
-    """A parser of one byte range of a file.
+    """A parser of one byte range of a file, which turns its lines into events and dead letters.
 
-    A record of several lines is parsed like a line, with line feeds in between. The first line of
-    such a range always starts a record, so that the range alone determines the records.
+    A dead letter is the record of a line that is not a valid event. If records may have several
+    lines, each record is parsed like one line that contains line feeds. The first line of such a
+    range always starts a record, so that the range alone determines its records.
 
     Args:
         byte_range: Position and metadata of the range.
@@ -83,9 +87,8 @@ class RangeParser(Parser):
         rules: Rules revision that the range names.
 
     Raises:
-        ValueError: If the body's length does not match the range, the last line is not terminated
-            by a line feed, the observation time is after the year 8999, or `record_start` is not a
-            valid pattern.
+        ValueError: If the body's length does not match the range, its last line has no line feed,
+            the observation time is after the year 8999, or `record_start` is not a valid pattern.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:

@@ -6,16 +6,17 @@ from hourmark.records.dead_letters import DeadLetterReason
 
 
 class Rejected(Exception):
-    """A line is not a valid event and becomes a dead letter.
+    """A line is not a valid event, so a dead letter is stored in place of an event.
 
-    It never leaves the parsing package.
+    A dead letter is a record with the line and the reason. The exception is caught within the
+    parsing package.
 
     Attributes:
         reason: Machine-readable reason.
         detail: Human-readable explanation, which may quote the line.
-        claimed_type: Event type that the line claimed, or None if not known.
-        field: Invalid field of the event type, or None.
-        key: Invalid key of the payload that is not a field of the type, or None.
+        claimed_type: Event type that the line names, or None if it is not known.
+        field: Field of the event type that is missing or invalid, or None.
+        key: Invalid key in the payload that is not a field of the type, or None.
     """
 
     def __init__(

@@ -27,7 +27,12 @@ HOST_BYTES_MAX = 255
 
 
 def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
-    """Return the context that supplies the year and time zone for times of a byte range."""
+    """Return the context from which incomplete timestamps in a byte range take their missing parts.
+
+    Args:
+        byte_range: Byte range of a file, with its observation time and the name of its time zone.
+        rules: Rules revision, which determines the limit on future times and the time zone data.
+    """
     return TimeContext(
         observed_at_ms=byte_range.observed_at_ms,
         future_seconds=rules.parsing.future_seconds,
@@ -36,7 +41,13 @@ def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
 
 
 class HostEncoder:
-    """Encodes the hosts of a byte range's lines for the event envelope."""
+    """Encodes the host of each event in a byte range of a file as an Avro string.
+
+    Args:
+        byte_range: Byte range, with the host name of the machine on which the file was read.
+        source: Declared source of the range. It determines whether lines name their own host.
+        parser: Parser version, which determines how bytes that are not UTF-8 are replaced.
+    """
 
     def __init__(self, byte_range: ByteRange, source: Source, parser: ParserVersion) -> None:
         self._tailer = avro_string(byte_range.host_name)
@@ -48,15 +59,16 @@ class HostEncoder:
         """Return the host of an event as an encoded Avro string.
 
         Args:
-            host: Host in the line, or None. It is used only if the source declares that lines name
-                their hosts.
-            kind: Event type of the line, for the rejection.
+            host: Host in the line, or None. It is used only if the source declares that its lines
+                name their host.
+            kind: Event type of the line, which the error names.
 
         Returns:
-            The encoded host of the line, or else that of the machine the line was read on.
+            The host in the line. If there is none, or it is not used, the name of the machine on
+            which the file was read.
 
         Raises:
-            Rejected: If the host has more than `HOST_BYTES_MAX` bytes.
+            Rejected: If the host has more than 255 bytes.
         """
         if not self._by_line or not host or host == NIL:
             return self._tailer

@@ -21,19 +21,24 @@ _SUFFIX = ".zip"
 
 
 def zone_versions() -> frozenset[str]:
-    """Return the versions of the zone data that this software contains."""
+    """Return the versions of the IANA time zone data that this software contains."""
     return frozenset(file.stem for file in FOLDER.glob(f"*{_SUFFIX}"))
 
 
 def load_zone(name: str, version: str) -> ZoneInfo | None:
-    """Return a time zone by its IANA name, or None if the zone data has no such zone.
+    """Return a time zone by its IANA name, from a given version of the time zone data.
+
+    The data is part of this software. The zone files of the machine are not used.
 
     Args:
         name: IANA name, such as `Europe/Berlin`.
-        version: Version of the zone data.
+        version: Version of the time zone data, one of `zone_versions`.
+
+    Returns:
+        The time zone, or None if there is no zone of this name.
 
     Raises:
-        ValueError: If this version of the zone data is missing or damaged.
+        ValueError: If this version of the data is missing or damaged.
     """
     return _zone(str(FOLDER), version, name)
 

@@ -26,18 +26,21 @@ _FOLLOW_S: Final = 1.0  # between checks for a revision that needs another schem
 
 
 class ProgressReporter(Protocol):
-    """Reports regularly which requests are answered, to Kafka or to the supervisor."""
+    """Reports at intervals up to which time the service has answered all requests.
+
+    A single process sends these reports to Kafka, and a worker process to its supervisor.
+    """
 
     async def run(self) -> None:
-        """Report until the task is cancelled.
+        """Report at intervals until the task is cancelled.
 
-        Sets `first_report_sent` of the service after the first report. No events are accepted
-        before.
+        Once the first report was sent, the service's `first_report_sent` is set, and the service
+        begins to accept events.
         """
         ...
 
     async def send_goodbye(self) -> None:
-        """Send the final report, after the service has stopped accepting requests."""
+        """Send the final report. Call it after the service has stopped accepting requests."""
         ...
 
 
@@ -45,7 +48,8 @@ class ProgressReporter(Protocol):
 async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     """Return an async context manager that runs a service with its queue, rules and tokens.
 
-    Leaving the block closes the queue, which delivers pending records for up to 10 seconds.
+    The block gets the service. At its end the queue is closed, which delivers pending records for
+    up to 10 seconds.
 
     Args:
         config: Configuration of the service.
@@ -71,15 +75,15 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
 async def progress_reporting(
     service: DeliveryService, config: Config, reporter: ProgressReporter
 ) -> AsyncIterator[None]:
-    """Return an async context manager that runs a progress reporter during its block.
+    """Return an async context manager that reports the progress of a service during its block.
 
-    The reporter starts once rules are known and the schema registry has returned the schema ids.
-    Its final report is sent when the block ends.
+    Reports begin once the service has read its rules and the schema registry has returned the
+    schema ids. At the end of the block the final report is sent.
 
     Args:
         service: Service whose progress is reported.
         config: Configuration with the schema registry.
-        reporter: Reporter to run.
+        reporter: Sends the reports.
     """
     task = asyncio.create_task(_claim(service, config, reporter))
     try:

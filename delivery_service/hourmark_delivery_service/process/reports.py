@@ -28,12 +28,12 @@ from hourmark_delivery_service.work.service import DeliveryService
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ServiceIdentity:
-    """The identity of a service instance in its host reports.
+    """The identity under which a delivery service sends its host reports.
 
     Attributes:
-        host_id: Id of the instance, which survives restarts.
+        host_id: Id of the service instance, which survives restarts.
         host_name: Name of the machine.
-        incarnation: Random id of this start of the instance.
+        incarnation: Random id, new at each start of the instance.
         lock: Lock file that the process holds until it exits.
     """
 
@@ -44,9 +44,12 @@ class ServiceIdentity:
 
 
 def take_identity(state_dir: Path) -> ServiceIdentity:
-    """Return the identity of the instance in this state folder, creating it on first use.
+    """Return the identity that is stored in a state folder, and lock it for this process.
 
-    The returned object holds a lock, so that no other process can use the same identity.
+    The identity is created on first use. While the process runs, no other process can use it.
+
+    Args:
+        state_dir: State folder of the service.
 
     Raises:
         ConfigError: If another process holds the lock, or the identity cannot be stored.
@@ -70,16 +73,20 @@ _GOODBYE_S: Final = 10.0
 
 
 class InflightSource(Protocol):
-    """Requests in flight, of a single service process or of all its workers."""
+    """The total number and memory of requests in flight, and the time up to which all are answered.
+
+    It covers the requests of a single process (`InflightRequests`) or of all workers
+    (`WorkerStatusTable`).
+    """
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the requests in flight in bytes."""
+        """Return the memory that is reserved for the requests in flight, in bytes."""
         ...
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that are not answered."""
+        """Return the number of requests that are not answered yet."""
         ...
 
     def oldest_ms(self) -> int:
@@ -91,9 +98,15 @@ class InflightSource(Protocol):
 
 
 class ServiceReporter:
-    """Sends the host reports of a service to the queue every `report_seconds`.
+    """Sends a host report of the delivery service to the queue every `report_seconds`.
 
-    Implements `ProgressReporter`.
+    A host report states up to which time the service has answered all requests. An hour of events
+    is closed only after such a report. Implements `ProgressReporter`.
+
+    Args:
+        service: Service that appends the reports to its queue.
+        identity: Identity of the service in its reports.
+        inflight: Requests in flight, which determine the reported time.
     """
 
     def __init__(
@@ -105,9 +118,11 @@ class ServiceReporter:
         self._sequence = 0
 
     async def run(self) -> None:
-        """Send reports periodically until the task is cancelled.
+        """Send host reports every `report_seconds` until the task is cancelled.
 
-        Failed reports are logged. Hours stay open until a report succeeds.
+        After the first success, the service begins to accept events. A failure is logged, and the
+        next report is sent at its usual time. Hours of events are not closed until a report
+        succeeds.
         """
         while True:
             try:
@@ -121,10 +136,11 @@ class ServiceReporter:
             await asyncio.sleep(self._service.settings.report_seconds)
 
     async def send_goodbye(self) -> None:
-        """Send the final report, if an earlier report was sent and no request is left unanswered.
+        """Send the final host report, which states that the service has answered all requests.
 
-        Waits at most 10 seconds; failures are logged. Without a final report, hours stay open until
-        their deadline.
+        No report is sent if none was sent before, or if a request is still unanswered. Waits at
+        most 10 seconds, and logs failures. Without a final report, an hour of events is closed only
+        at its deadline while the service is stopped.
         """
         if not self._service.first_report_sent or self._claims.requests:
             return
@@ -138,14 +154,13 @@ class ServiceReporter:
             )
 
     async def report(self, *, goodbye: bool = False) -> None:
-        """Send one host report.
+        """Send one host report with the current state of the requests in flight.
 
         Args:
-            goodbye: Whether this is the final report.
+            goodbye: Whether this is the final report before a shutdown.
 
         Raises:
-            QueueError: If the queue did not store the report. The next report covers at least the
-                same time.
+            QueueError: If the queue did not store the report. The next report makes up for it.
             ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         service = self._service

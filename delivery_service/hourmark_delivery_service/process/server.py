@@ -58,17 +58,20 @@ _RECORD_OVERHEAD: Final = 1 << 20  # Kafka's batch around the largest event, wit
 
 
 def run(config: Config, on_listening: Callable[[str], None], read_config: ReadConfig) -> None:
-    """Run the delivery service until SIGTERM or SIGINT, then drain it.
+    """Run the delivery service until SIGTERM or SIGINT, then answer all requests in flight.
+
+    Blocks until the service has stopped.
 
     Args:
         config: Configuration of the service.
-        on_listening: Called with the service's URL once it accepts connections.
-        read_config: Reads the configuration again; called on SIGHUP if there are several workers.
+        on_listening: Called with the service's URL once clients can connect.
+        read_config: Reads the configuration again. It is called on SIGHUP if there are several
+            workers.
 
     Raises:
-        ConfigError: If a setting is invalid for this machine. Nothing was started then.
-        Finding: If the parser does not produce its recorded results, or uvicorn is not the tested
-            version.
+        ConfigError: If a setting is invalid or cannot be used on this machine.
+        Finding: If the parser does not reproduce its recorded results, or the installed uvicorn is
+            not the tested version.
     """
     check_limits(config)
     raise_open_file_limit(config.service.connections_max)
@@ -98,10 +101,9 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
 
 
 def tune_interpreter() -> None:
-    """Configure the garbage collector and thread switching for low latency.
+    """Configure garbage collection and thread switching of this process for low latency.
 
-    Objects that exist at the time of the call are excluded from garbage collection. Call it once,
-    after startup.
+    Call it once, after startup. Objects that exist then are excluded from garbage collection.
     """
     gc.collect()
     gc.freeze()
@@ -110,11 +112,14 @@ def tune_interpreter() -> None:
 
 
 def check_limits(config: Config) -> None:
-    """Check that every event that the HTTP API accepts fits into a Kafka message.
+    """Check the size limits in the configuration: every accepted event must fit into Kafka.
+
+    Args:
+        config: Configuration of the service.
 
     Raises:
-        ConfigError: If `kafka.max_message_bytes` is too small or `service.line_bytes_max` too
-            large.
+        ConfigError: If `kafka.max_message_bytes` is too small or `service.line_bytes_max` is too
+            large. The message names the allowed value.
     """
     needed = EVENT_BYTES_MAX + _RECORD_OVERHEAD
     if config.kafka.max_message_bytes < needed:
@@ -130,7 +135,12 @@ def check_limits(config: Config) -> None:
 
 
 def raise_open_file_limit(connections_max: int) -> None:
-    """Raise the process's limit on open files, if necessary, to allow this number of connections.
+    """Raise the limit on open files of this process as far as its connections need.
+
+    Nothing is changed if the limit is high enough.
+
+    Args:
+        connections_max: Maximum number of client connections.
 
     Raises:
         ConfigError: If the hard limit of the process is too low.
@@ -149,10 +159,15 @@ def raise_open_file_limit(connections_max: int) -> None:
 
 
 def check_system_clock(clock: Clock) -> None:
-    """Check that the system clock is plausible, because tailers copy its time into their ranges.
+    """Check that the system clock is between the years 2000 and 8999.
+
+    Tailers copy the service's time into their requests, and the service rejects other times.
+
+    Args:
+        clock: Clock to check.
 
     Raises:
-        ConfigError: If the clock is not between the years 2000 and 8999.
+        ConfigError: If the clock is not in this period.
     """
     if trouble := clock_problem(clock.now_ms()):
         raise ConfigError(f"{trouble}, then start again")
@@ -213,7 +228,10 @@ def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot
 
 
 def per_worker_config(config: Config) -> Config:
-    """Return the configuration of one worker: its share of the memory and connection limits."""
+    """Return the configuration of one worker process, with its share of the service's limits.
+
+    The limits on memory and on connections are divided by the number of workers.
+    """
     service, workers = config.service, config.service.workers
     limits = {
         "inflight_bytes_max": max(service.inflight_bytes_max // workers, _INFLIGHT_BYTES_LEAST),
@@ -248,10 +266,10 @@ def _listen(host: str, port: int) -> socket.socket:
 def uvicorn_config(
     service: DeliveryService, config: Config, tls: ServerTls | None = None
 ) -> uvicorn.Config:
-    """Return the uvicorn configuration that serves the service's HTTP application.
+    """Return the uvicorn configuration for the HTTP server of a delivery service.
 
     Args:
-        service: Service behind the application.
+        service: Service that handles the requests.
         config: Configuration with limits and timeouts.
         tls: TLS certificates, or None to serve plain HTTP.
     """
@@ -270,11 +288,13 @@ def uvicorn_config(
 
 
 class HttpServer(uvicorn.Server):
-    """A uvicorn server that exits with code 0 after a signal, once it has drained.
+    """A uvicorn server that exits with code 0 after SIGTERM or SIGINT, once it has drained.
+
+    Draining means that it accepts no new requests and answers those in flight.
 
     Args:
         config: uvicorn configuration.
-        on_hangup: Called on SIGHUP, if given.
+        on_hangup: Called on SIGHUP. Without it, SIGHUP is only logged.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ _RETRY_MAX_S: Final = 3.0
 
 
 class TopicStore(Protocol):
-    """The contents of a topic, kept up to date by `StoreFollower`.
+    """The records of a compacted Kafka topic in memory, which `StoreFollower` keeps up to date.
 
     Attributes:
         read_error: Why the topic cannot be read at the moment, or an empty string.
@@ -29,12 +29,12 @@ class TopicStore(Protocol):
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """Add the records that were read up to the topic's end.
+        """Add the records that were read since the previous call.
 
         Args:
-            records: Keys and values of the records, in order.
-            from_start: Whether the records start at the beginning of the topic, or the topic is
-                missing.
+            records: Keys and values of the records in order, up to the current end of the topic.
+            from_start: Whether the records start at the beginning of the topic, or the topic was
+                deleted. The topic then contains exactly these records.
         """
         ...
 
@@ -52,9 +52,15 @@ class TopicReader(Protocol):
 
 
 class StoreFollower:
-    """A background thread that feeds the records of a topic to a store.
+    """A background thread that reads a compacted topic and passes its records to a store.
 
-    While Kafka is unavailable, the store keeps its contents and its `read_error` is set.
+    It polls every second. If the topic cannot be read, it sets the store's `read_error`, keeps the
+    store's contents and retries after at most three seconds.
+
+    Args:
+        config: Configuration with the edge Kafka cluster.
+        topic: Name of the topic.
+        store: Store that gets the records. Its methods are called from the thread.
     """
 
     def __init__(
@@ -79,7 +85,7 @@ class StoreFollower:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to stop, and wait for at most 5 seconds until it has."""
+        """Ask the thread to stop, and wait up to 5 seconds for its end."""
         self._stopping.set()
         self._thread.join(5)
 

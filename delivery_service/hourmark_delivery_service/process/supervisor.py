@@ -57,10 +57,11 @@ class _Child:
     """A running worker process.
 
     Attributes:
+        process: Handle of the process.
         slot: Row of the worker in the status table.
-        began_s: Monotonic time of its start.
-        heard_s: Monotonic time of its latest heartbeat.
-        heartbeats: Number of its latest heartbeat.
+        began_s: Monotonic time of its start in seconds.
+        heard_s: Monotonic time at which its number of heartbeats last changed, in seconds.
+        heartbeats: Latest known number of its heartbeats.
         drains: Whether it was asked to exit.
     """
 
@@ -73,7 +74,17 @@ class _Child:
 
 
 class WorkerSupervisor:
-    """Starts, restarts and replaces the configured number of worker processes."""
+    """Starts, restarts and replaces the worker processes of a delivery service.
+
+    All methods are called from one event loop.
+
+    Args:
+        config: Configuration of the service, with the number of workers.
+        listener: Listening socket that the workers share.
+        status_table: Table in shared memory in which each worker writes its status.
+        clock: Source of monotonic time.
+        worker_main: Main function of a worker process.
+    """
 
     def __init__(
         self,
@@ -108,13 +119,15 @@ class WorkerSupervisor:
 
     @property
     def worker_count(self) -> int:
-        """Return the number of running worker processes, including those that drain."""
+        """Return the number of running workers, including those that were asked to exit."""
         return len(self._children)
 
     def check_workers(self) -> None:
-        """Remove workers that have exited, kill workers that hang, and start missing workers.
+        """Restart workers that have exited and kill workers that hang. Call it periodically.
 
-        Call it periodically.
+        A worker hangs if it has sent no heartbeat for 60 seconds. If a worker exits within 10
+        seconds of its start, new workers start after increasing delays of up to 30 seconds. After
+        `drain`, no workers are started.
         """
         for child in list(self._children):
             self._check_worker(child)
@@ -128,19 +141,26 @@ class WorkerSupervisor:
                 self._start()
 
     def drain(self) -> None:
-        """Ask all workers to answer their requests in flight and exit."""
+        """Ask all workers to answer their requests in flight and exit.
+
+        Returns immediately. No workers are started afterwards.
+        """
         self._ending = True
         for child in self._children:
             self._end(child)
 
     async def replace(self, config: Config) -> None:
-        """Replace all running workers by workers with a new configuration, one by one.
+        """Replace all running workers, one by one, by workers with a new configuration.
 
-        Each old worker drains once its replacement serves requests.
+        Each old worker is asked to exit once its replacement serves requests.
+
+        Args:
+            config: New configuration, which may have another number of workers.
 
         Raises:
-            TimeoutError: If a new worker does not serve within `serves_s` seconds. The remaining old
-                workers keep running, with the old configuration.
+            TimeoutError: If a new worker exits, or does not serve within `serves_s` seconds. The old
+                workers that were not replaced yet keep running, and workers that start later get
+                the old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):
@@ -235,13 +255,15 @@ def supervise(
 ) -> None:
     """Run the worker processes of a service until SIGTERM or SIGINT, then drain them.
 
+    Blocks until all workers have exited. On SIGHUP, the workers are replaced one by one.
+
     Args:
         config: Configuration of the service.
-        read_config: Reads the configuration again; called on SIGHUP.
+        read_config: Reads the configuration again. It is called on SIGHUP.
         identity: Identity of the service in its host reports.
         listener: Listening socket that the workers share.
-        worker_main: Main function of a worker: takes the configuration, the listener, the path of
-            the worker status table and the worker's slot.
+        worker_main: Main function of a worker. Its arguments are the configuration, the listener,
+            the path of the worker status table and the worker's slot.
     """
     folder = config.service.state_dir / "metrics"
     shutil.rmtree(folder, ignore_errors=True)

@@ -12,9 +12,14 @@ _PUBLISH_S: Final = 0.1
 
 
 class WorkerStatusReporter:
-    """Writes the status of one worker to the table that it shares with its supervisor.
+    """Writes the status of one worker process to the table that it shares with its supervisor.
 
-    Implements `ProgressReporter`.
+    The supervisor reports to Kafka for all workers. Implements `ProgressReporter`.
+
+    Args:
+        service: Service of this worker.
+        status_table: Table in shared memory.
+        slot: Row of this worker in the table.
     """
 
     def __init__(
@@ -29,8 +34,9 @@ class WorkerStatusReporter:
     async def run(self) -> None:
         """Write the worker's status ten times a second until the task is cancelled.
 
-        A worker whose event loop hangs stops writing, which holds back the time that the service
-        reports.
+        The worker begins to accept events once the supervisor's first report is in Kafka. If the
+        worker's event loop hangs, its status no longer advances, and so neither does the time that
+        the supervisor reports.
         """
         while True:
             self._publish()
@@ -38,7 +44,7 @@ class WorkerStatusReporter:
             await asyncio.sleep(_PUBLISH_S)
 
     async def send_goodbye(self) -> None:
-        """Write the final status. The supervisor sends the final report for all workers."""
+        """Write the worker's last status. The supervisor sends the final report for all workers."""
         self._publish()
 
     def _publish(self) -> None:

@@ -27,11 +27,12 @@ _SIZE: Final = _WORD * (1 + _WORDS * SLOTS)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """The status that one worker process publishes to its supervisor.
+    """The status that a worker process publishes to its supervisor in shared memory.
 
     Attributes:
-        oldest_ms: Start of the oldest request in flight, or the current time, in Unix milliseconds.
-        bytes: Memory of the requests in flight.
+        oldest_ms: Start of the oldest request in flight, or the current time if there is none, in
+            Unix milliseconds.
+        bytes: Memory of the requests in flight, in bytes.
         requests: Number of requests in flight.
         heartbeats: Number of updates so far. It stops increasing if the worker hangs.
     """
@@ -43,9 +44,10 @@ class WorkerStatus:
 
 
 class WorkerStatusTable:
-    """A table in shared memory with one row (slot) per worker process of a service.
+    """A table in shared memory with the status of each worker process, one row (slot) per worker.
 
-    The supervisor creates the file; workers open the same file.
+    The supervisor creates the file that is mapped into memory, and the workers open the same file.
+    Each worker writes only its own slot.
 
     Args:
         path: File that is mapped into memory.
@@ -66,18 +68,29 @@ class WorkerStatusTable:
 
     @property
     def reported(self) -> bool:
-        """Return whether the service's first host report is in the queue."""
+        """Return whether the first host report of the service is in Kafka.
+
+        A host report states up to which time the service has answered all requests. Workers accept
+        events only after the first one.
+        """
         return bool(self._words[_REPORTED])
 
     def mark_reported(self) -> None:
-        """Record permanently that the service's first host report is in the queue."""
+        """Record that the first host report of the service is in Kafka.
+
+        A host report states up to which time the service has answered all requests. Workers accept
+        events only after the first one. The record cannot be undone.
+        """
         self._words[_REPORTED] = 1
 
     def allocate_slot(self) -> int:
         """Reserve a free slot for a new worker and return its index.
 
-        Until the worker updates its status, the slot holds the oldest time of all workers, so that
-        the time that the service reports does not advance past requests of the new worker.
+        The slot starts with the result of `oldest_ms`, so that the time that the service reports
+        does not advance past requests of the new worker before the worker updates its status.
+
+        Raises:
+            StopIteration: If all 256 slots are in use.
         """
         slot = next(i for i in range(SLOTS) if not self._words[self._at(i, _IN_USE)])
         self.update(slot, WorkerStatus(self.oldest_ms()))
@@ -85,25 +98,33 @@ class WorkerStatusTable:
         return slot
 
     def release_slot(self, slot: int) -> None:
-        """Release the slot of a worker that has exited."""
+        """Release the slot of a worker that has exited, so that a new worker can use it.
+
+        The worker's requests no longer count.
+        """
         self._words[self._at(slot, _IN_USE)] = 0
 
     def count_unanswered_worker(self) -> None:
-        """Record that a worker exited with unanswered requests during shutdown.
+        """Record that a worker exited during shutdown without answering all its requests.
 
-        `requests` never becomes 0 afterwards, so the final report is not sent.
+        `requests` never becomes 0 afterwards, so that the service does not send its final report.
         """
         self._unanswered += 1
 
     def update(self, slot: int, status: WorkerStatus) -> None:
-        """Store the current status of the worker in this slot."""
+        """Store the current status of a worker.
+
+        Args:
+            slot: Slot of the worker.
+            status: Its current status.
+        """
         self._words[self._at(slot, _BYTES)] = status.bytes
         self._words[self._at(slot, _REQUESTS)] = status.requests
         self._words[self._at(slot, _OLDEST)] = status.oldest_ms
         self._words[self._at(slot, _HEARTBEATS)] = status.heartbeats
 
     def get(self, slot: int) -> WorkerStatus:
-        """Return the latest status of the worker in this slot."""
+        """Return the latest status that the worker in a slot has stored."""
         return WorkerStatus(
             *(
                 self._words[self._at(slot, word)]
@@ -112,8 +133,10 @@ class WorkerStatusTable:
         )
 
     def oldest_ms(self) -> int:
-        """Return the time before which all workers have answered all requests, in Unix milliseconds.
-        The value never decreases. Without workers it is the current time.
+        """Return the time before which all requests are answered, in Unix milliseconds.
+
+        It is the minimum over all workers, or the current time if there are none. The value never
+        decreases.
         """
         claim = min((claim.oldest_ms for claim in self._all()), default=self._clock.now_ms())
         self._claimed_ms = max(self._claimed_ms, claim)
@@ -126,9 +149,10 @@ class WorkerStatusTable:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests in flight in all workers.
+        """Return the number of requests in all workers that are not answered yet.
 
-        Each call of `count_unanswered_worker` adds one permanently.
+        Each worker that exited without answering its requests (`count_unanswered_worker`) counts as
+        one more, permanently.
         """
         return self._unanswered + sum(claim.requests for claim in self._all())
 

@@ -56,9 +56,15 @@ _GRACE_S: Final = (
 
 
 class KafkaQueue:
-    """A durable queue on the edge Kafka cluster; implements the `Queue` protocol.
+    """A durable queue on the edge Kafka cluster, which implements the `Queue` protocol.
 
-    Create it inside the event loop that uses it.
+    It uses one idempotent producer for the whole process and replaces it after a fatal error.
+    Create a queue inside the event loop that uses it.
+
+    Args:
+        config: Configuration of the Kafka cluster and of the time and memory limits.
+        metrics: Metrics that count failed records.
+        make_producer: Creates the Kafka producer. Tests replace it.
     """
 
     def __init__(
@@ -290,9 +296,11 @@ class KafkaQueue:
 
 
 class _Delivery:
-    """Pending parts of one append; `done` completes once all parts are delivered or one fails.
+    """The delivery of the records of one `append` call, which may consist of several parts.
 
-    All callbacks run where the producer is polled, in one thread at a time.
+    Attributes:
+        done: Future that completes once all parts are delivered, or fails with `NotDelivered` as
+            soon as one part fails.
     """
 
     def __init__(
@@ -363,10 +371,13 @@ def _report(records: int, tell: Callable[[KafkaError | None], None]) -> Report:
 
 
 def producer_settings(config: Config) -> dict[str, Any]:
-    """Return the librdkafka settings of the service's producer.
+    """Return the librdkafka configuration properties of the service's producer.
 
-    The producer is idempotent, requires acknowledgement by all in-sync replicas, and has limits on
-    memory and time from the service configuration.
+    The producer is idempotent and requires acknowledgement by all in-sync replicas. Its limits on
+    memory and time are taken from the configuration.
+
+    Args:
+        config: Configuration of the Kafka cluster and of the service.
     """
     timeout_ms = int(config.service.delivery_timeout_seconds * 1000)
     return client_settings(

@@ -13,34 +13,44 @@ from hourmark_delivery_service.message import Message
 
 
 class Queue(Protocol):
-    """A durable queue of records. Many tasks of one event loop may use it concurrently."""
+    """The interface of a durable queue of records, such as Kafka. Records are grouped by topic.
+
+    Many tasks of one event loop may use a queue concurrently.
+    """
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:
         """Append records and return once all of them are stored on all in-sync replicas.
 
-        Waits while the queue's memory is full, up to its time limit. Records are never dropped
-        silently.
+        Waits up to the queue's time limit while its memory is full. The caller may acknowledge the
+        records only if this method returns without an error.
 
         Args:
-            messages: Records to append, by topic.
+            messages: Records to append, by topic. Each record is a dict with `key` and `value`.
 
         Raises:
-            QueueUnavailable: If the queue does not accept the records.
-            NotDelivered: If delivery failed or timed out. After either error some of the records
-                may have been stored, and the caller must not acknowledge any of them.
+            QueueUnavailable: If the queue does not accept the records. Some may have been stored.
+            NotDelivered: If delivery failed or timed out. Some records may have been stored.
         """
         ...
 
     async def problems(self, topics: Sequence[str]) -> list[str]:
-        """Return the reasons why `append` to one of these topics cannot succeed now.
+        """Return the reasons why appending to the given topics cannot succeed now.
 
-        Never raises, and returns within a few seconds.
+        Responds within a few seconds and never raises an exception.
+
+        Args:
+            topics: Names of the topics to check.
 
         Returns:
-            One message per problem, or an empty list if `append` can succeed.
+            One message per problem, or an empty list if no problem was found.
         """
         ...
 
     async def close(self, timeout_s: float) -> None:
-        """Deliver pending records for at most `timeout_s` seconds, then release all resources."""
+        """Deliver pending records, then release all resources.
+
+        Args:
+            timeout_s: Maximum time for the delivery in seconds. Records that are pending afterwards
+                are discarded.
+        """
         ...

@@ -29,9 +29,10 @@ _OPEN_S: Final = LINGER_MS / 1000 - 0.001  # handing over takes time too
 
 
 class AppendPacer:
-    """Delays appends to one topic while earlier ones are pending, to form larger batches.
+    """Delays appends to one Kafka topic while earlier ones are pending, to form larger batches.
 
-    Not thread-safe: use it in one event loop.
+    Call `wait` before an append, `add_pending` when its records are enqueued, and `remove_pending`
+    when they have been delivered or have failed. Not thread-safe: use it in one event loop.
     """
 
     def __init__(self) -> None:
@@ -40,10 +41,11 @@ class AppendPacer:
         self._opens: asyncio.Event = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait until no earlier append is pending, for at most `PATIENCE_S` seconds.
+        """Wait until all earlier appends have finished, for at most one second.
 
-        Returns at once if nothing is pending, or if the first pending append started within the
-        producer's linger time. All waiting callers continue together.
+        Returns immediately if none is pending, or if the first pending one started within the
+        producer's linger time, so that new records can still join its batch. All waiting callers
+        continue together.
         """
         if self._under_way and asyncio.get_running_loop().time() > self._closes_s:
             with contextlib.suppress(TimeoutError):
@@ -51,14 +53,17 @@ class AppendPacer:
                     await self._opens.wait()
 
     def add_pending(self) -> None:
-        """Register one pending append."""
+        """Register an append whose records were enqueued. Later callers of `wait` wait for it."""
         if not self._under_way:
             self._closes_s = asyncio.get_running_loop().time() + _OPEN_S
         self._under_way += 1
         self._opens.clear()
 
     def remove_pending(self) -> None:
-        """Mark one pending append as finished, whether it succeeded or failed."""
+        """Mark one pending append as finished, whether it succeeded or failed.
+
+        When no append is pending any more, all callers of `wait` continue.
+        """
         self._under_way -= 1
         if not self._under_way:
             self._opens.set()
@@ -80,14 +85,14 @@ News = Callable[
 
 
 def make_producer(settings: dict[str, Any]) -> Producer:
-    """Create a confluent_kafka producer.
+    """Create a confluent_kafka producer, which connects to Kafka in the background.
 
     Args:
         settings: librdkafka configuration properties.
 
     Raises:
-        ConfigError: If librdkafka rejects a property. The message names the property but not its
-            value, which may be a secret.
+        ConfigError: If librdkafka rejects a property. The message contains the name of the property
+            but not its value, which may be a secret.
     """
     try:
         return Producer(settings, logger=librdkafka_logger())
@@ -105,16 +110,22 @@ def make_producer(settings: dict[str, Any]) -> Producer:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Return whether an error is fatal: the producer can never deliver a record again."""
+    """Return whether an error of librdkafka is fatal, so that the producer must be replaced."""
     return bool(error.fatal()) or error.code() == KafkaError._FATAL
 
 
 class RunningProducer:
     """A Kafka producer whose delivery callbacks run in the thread that calls `poll`.
 
+    Args:
+        make_producer: Creates the confluent_kafka producer from its settings.
+        settings: librdkafka configuration properties, including `bootstrap.servers`.
+
     Attributes:
-        fatal: Whether the producer had a fatal error and must be replaced.
+        fatal: Whether a fatal error occurred. The producer then never delivers again and must be
+            replaced.
         bootstrap: Bootstrap servers with which the producer was created.
+        produce_batch: `produce_batch` of the confluent_kafka producer.
     """
 
     def __init__(self, make_producer: MakeProducer, settings: dict[str, Any]) -> None:
@@ -130,29 +141,32 @@ class RunningProducer:
 
     @property
     def supports_packed(self) -> bool:
-        """Return whether `send_packed` is available, which requires the compiled module."""
+        """Return whether `send_packed` is available. It requires the compiled module."""
         return self._sender is not None
 
     def pacer(self, topic: str) -> AppendPacer:
-        """Return the pacer of a topic. It is created on first use."""
+        """Return the `AppendPacer` that delays appends to a topic. It is created on first use."""
         return self._gates[topic]
 
     def send_packed(
         self, topic: str, records: PackedMessages, start: int, on_report: News
     ) -> tuple[int, KafkaError | None, bool]:
-        """Enqueue packed records from index `start` on, without blocking.
+        """Enqueue packed records, starting at an index, until the producer's buffer is full.
+
+        Does not block. The caller sends the rest again later. Requires `supports_packed`.
 
         Args:
             topic: Topic to append to.
-            records: Packed records, of which those before `start` were enqueued earlier.
+            records: Packed records. Those before `start` were enqueued by earlier calls.
             start: Index of the first record to enqueue.
             on_report: Called from `poll` with the number of records that failed since the last
-                call, their error, and whether all enqueued records have a result.
+                call, their error or None, and whether the delivery of all enqueued records is
+                decided.
 
         Returns:
-            The index of the first record that was not enqueued (`len(records)` if all were), the
-            error if a record was rejected for another reason than a full buffer, and whether any
-            records were enqueued, so that `on_report` will be called.
+            - the index of the first record that was not enqueued, or `len(records)`
+            - the error if a record was rejected for another reason than a full buffer, else None
+            - whether any record was enqueued, so that `on_report` will be called
         """
         assert native.MODULE is not None
         assert self._sender is not None
@@ -169,20 +183,31 @@ class RunningProducer:
         return taken[0], _error(taken[1]), taken[2]
 
     def list_topics(self, timeout_s: float) -> Any:
-        """Return the cluster metadata of all topics.
+        """Return the cluster metadata of all topics, as confluent_kafka's `ClusterMetadata`.
+
+        Blocks until the cluster responds.
+
+        Args:
+            timeout_s: Maximum time to wait in seconds.
 
         Raises:
-            KafkaException: If the cluster does not respond within `timeout_s` seconds.
+            KafkaException: If the cluster does not respond within this time.
         """
         return self._producer.list_topics(timeout=timeout_s)
 
     def purge(self) -> None:
-        """Discard all records in flight, run their callbacks with an error, and close the producer."""
+        """Discard all records in flight and close the producer, for at most five seconds.
+
+        The delivery callbacks of the discarded records run with an error.
+        """
         self._producer.purge()
         self.close(_GRACE_S)
 
     def close(self, timeout_s: float) -> int:
-        """Deliver the records in flight for at most `timeout_s` seconds.
+        """Deliver the records in flight. Blocks until all are delivered or the time is over.
+
+        Args:
+            timeout_s: Maximum time to wait in seconds.
 
         Returns:
             The number of records that were not delivered.
@@ -194,9 +219,9 @@ class RunningProducer:
         return len(self._producer) if left is None else left  # it will deliver none of them
 
     def poll(self) -> None:
-        """Run the callbacks of all delivery reports that arrived, without blocking.
+        """Run the delivery callbacks of all records whose result has arrived, without blocking.
 
-        Exceptions of callbacks are logged, not raised.
+        Call it frequently. Exceptions of callbacks are logged, not raised.
         """
         try:
             with self._fatal_seen():

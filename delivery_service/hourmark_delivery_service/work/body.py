@@ -41,11 +41,14 @@ _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 def content_encoding(request: HttpRequest) -> str:
-    """Return the content encoding of a request in lower case, `identity` if it declares none.
+    """Return the content encoding of a request in lower case.
+
+    Returns:
+        One of `ENCODINGS`; `identity` if the request has no `Content-Encoding` header.
 
     Raises:
         UnsupportedMediaType: If the encoding is not supported. The message lists the supported
-            ones.
+            encodings.
     """
     encoding = ", ".join(request.headers.getlist("content-encoding")).strip().lower() or "identity"
     if encoding not in ENCODINGS:
@@ -58,10 +61,12 @@ def content_encoding(request: HttpRequest) -> str:
 
 
 def content_length(request: HttpRequest) -> int | None:
-    """Return the value of the `Content-Length` header in bytes, or None without this header.
+    """Return the value of the `Content-Length` header of a request in bytes.
+
+    Returns None if the request has no such header.
 
     Raises:
-        BadRequest: If the value is not a number.
+        BadRequest: If the value is not a non-negative decimal number.
     """
     text = request.headers.get("content-length")
     if text is None:
@@ -74,7 +79,13 @@ def content_length(request: HttpRequest) -> int | None:
 
 
 class BodyReader:
-    """Reads and decompresses request bodies within the limits of the service."""
+    """Reads and decompresses HTTP request bodies within limits on size, time and memory.
+
+    Args:
+        inflight: Requests in flight, which share a limit on memory.
+        workers: Runs the decompression of long bodies.
+        timeout_s: Maximum time in seconds to receive a body.
+    """
 
     def __init__(self, inflight: InflightRequests, workers: FairExecutor, timeout_s: float) -> None:
         self._inflight = inflight
@@ -82,18 +93,21 @@ class BodyReader:
         self._within_s = timeout_s
 
     async def read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
-        """Read a request body and decompress it according to its content encoding.
+        """Read a request body, decompress it and return the plain bytes.
+
+        Memory for the body is reserved as it arrives, on behalf of `request`.
 
         Args:
             http: HTTP request whose body is read.
-            request: In-flight request that the memory is accounted to.
+            request: Entry of the request among those in flight.
             bytes_max: Maximum size of the decompressed body in bytes.
 
         Raises:
             UnsupportedMediaType: If the content encoding is not supported.
-            ContentTooLarge: If the body exceeds `bytes_max`.
-            BadRequest: If the compressed data is invalid.
-            RequestTimeout: If the body does not arrive in time.
+            ContentTooLarge: If the decompressed body exceeds `bytes_max`, or the compressed one
+                exceeds it by more than 64 KiB.
+            BadRequest: If the compressed data is invalid or truncated.
+            RequestTimeout: If the body does not arrive in time, or stalls while memory is short.
             ServiceUnavailable: If requests in flight use all available memory.
             ClientDisconnect: If the client disconnects first.
         """
@@ -153,9 +167,9 @@ class BodyReader:
 
 
 def decompress(encoding: str, body: bytes, bytes_max: int) -> bytes:
-    """Decompress a request body.
+    """Decompress a request body without exceeding a size limit.
 
-    At most `bytes_max` + 1 bytes are produced, whatever the body expands to.
+    Decompression stops after `bytes_max` + 1 bytes, so that a small body cannot use much memory.
 
     Args:
         encoding: One of `ENCODINGS`.

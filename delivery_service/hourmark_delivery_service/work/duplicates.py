@@ -26,11 +26,11 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class SharedWork(Generic[T]):
-    """One delivery in progress that several identical requests wait for.
+    """The delivery of a request in progress, whose result all identical requests share.
 
     Attributes:
-        body: Request body. Requests share the work only if their bodies are equal, because a key
-            may be only a digest.
+        body: Request body. Only requests with the same key and an equal body share the work,
+            because different bodies may have the same key.
         must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
         waiters: Futures of the requests that wait for the result.
     """
@@ -41,9 +41,10 @@ class SharedWork(Generic[T]):
 
 
 class RequestCoalescer(Generic[T]):
-    """Runs identical concurrent requests only once and shares the result.
+    """Runs identical concurrent requests only once and gives all of them the same result.
 
-    Not thread-safe: use it in one event loop.
+    A retry that arrives while the first attempt is in progress therefore waits for the first
+    attempt. Not thread-safe: use it in one event loop.
     """
 
     def __init__(self) -> None:
@@ -62,13 +63,13 @@ class RequestCoalescer(Generic[T]):
         start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
         peer: ClientPeer,
     ) -> T:
-        """Return the result of the work with this key and body, starting it if none is in progress.
+        """Wait for the result of a request's work, and start the work if it is not in progress.
 
         Args:
             key: Identity of the request.
-            body: Request body. Work with the same key and another body is not shared.
-            start: Returns the coroutine that performs the work. It sets `must_finish` on its
-                argument once the work must not be cancelled any more.
+            body: Request body. Work in progress is joined only if it has the same key and body.
+            start: Returns the coroutine that performs the work. The coroutine sets `must_finish` of
+                the argument once it must not be cancelled any more.
             peer: Client that waits for the result.
 
         Returns:

@@ -25,10 +25,20 @@ PAUSE_MAX_S: Final = 10.0
 
 
 class SchemaIdLookup(Protocol):
-    """A schema registry that finds the id of a schema."""
+    """A schema registry that returns the ids of registered schemas.
+
+    `SchemaRegistry` implements it.
+    """
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id of a schema registered for a topic, or None if it is not registered.
+        """Return the id under which a schema is registered for a topic.
+
+        Args:
+            topic: Name of the topic.
+            schema: Avro schema of the topic's values.
+
+        Returns:
+            The schema id, or None if the schema is not registered for this topic.
 
         Raises:
             Unavailable: If the registry does not respond.
@@ -39,14 +49,20 @@ class SchemaIdLookup(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """Prefixes with the schema id that precede each encoded audit record and host report.
+    """The byte prefixes that precede encoded audit records and host reports in Kafka.
+
+    A prefix contains the schema id. An audit record states which events a byte range contains. A
+    host report states up to which time a host has sent all its data.
 
     Attributes:
-        audit: Prefix of audit records, by whether the record counts blank lines. Contains only the
-            kinds of records that known rules revisions need.
+        audit: Prefixes of audit records. The key True selects the prefix for records that count
+            blank lines, and False that for records that do not. A key is missing if no known rules
+            revision needs it.
         hosts: Prefix of host reports.
-        with_unknown_losses: Whether host reports use the newest schema.
-        has_checksums: Whether audit records use the newest schema, which has checksums.
+        with_unknown_losses: Whether the registry has the newest schema of host reports. Otherwise
+            the previous schema is used, until `hourmark types apply` is run.
+        has_checksums: Whether the registry has the newest schema of audit records, which has
+            checksums. Otherwise the previous schema is used.
     """
 
     audit: Mapping[bool, bytes]
@@ -60,7 +76,7 @@ class Framing:
     def is_newest(self) -> bool:
         """Return whether the registry has all schemas of this version of the software.
 
-        If not, `hourmark types apply` was not run since the last upgrade.
+        False means that `hourmark types apply` was not run since the last upgrade.
         """
         return self.with_unknown_losses and self.has_checksums
 
@@ -72,18 +88,22 @@ async def find_framing(
     on_error: Callable[[str], None],
     pause_max_s: float = PAUSE_MAX_S,
 ) -> Framing:
-    """Look up the schema ids of audit records and host reports, retrying until all are found.
+    """Look up the schema ids of audit records and host reports, with retries until all are found.
 
-    Retries after 0.5 to `pause_max_s` seconds while the registry is unavailable or lacks a schema.
+    While the registry is unavailable or lacks a schema, the call retries after 0.5 seconds, and
+    then after increasing delays of up to `pause_max_s` seconds.
 
     Args:
         registry: Schema registry to query.
         blank_counting: Kinds of audit records that are needed: True for records that count blank
             lines, False for records that do not.
-        types_by_schema_id: Returns the event type of each schema id in use. An id that is used by
-            an event type is rejected, because the registry must have been recreated.
-        on_error: Called with the reason before each retry.
+        types_by_schema_id: Returns the event type of each schema id in use. If the registry returns
+            one of these ids, it was recreated and its answer is rejected.
+        on_error: Called with the reason of the failure before each retry.
         pause_max_s: Longest pause between two attempts, in seconds.
+
+    Returns:
+        The prefixes for all needed kinds of records.
     """
     pause_s = 0.5
     while True:

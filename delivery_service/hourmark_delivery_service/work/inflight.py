@@ -22,11 +22,11 @@ _PROGRESS_BYTES: Final = (
 
 @dataclasses.dataclass(slots=True, eq=False)
 class InflightRequest:
-    """A request in flight.
+    """A request that was received but not answered yet, or whose delivery has not ended.
 
     Attributes:
         start_ms: Arrival time by the service's clock, in Unix milliseconds.
-        bytes: Memory reserved for the request.
+        bytes: Memory reserved for the request, in bytes.
     """
 
     start_ms: int
@@ -41,14 +41,19 @@ class _Reading:
 
 
 class InflightRequests:
-    """The set of requests in flight, with a limit on their memory.
+    """The requests in flight of a service process, with a limit on their total memory.
 
-    Memory is reserved for data that has arrived, never for an announced length. If no memory is
-    left, the request whose body has stalled longest is aborted in favor of the others. Not
-    thread-safe: use it in one event loop.
+    Memory is reserved for data that has arrived, not for an announced length. If memory is short,
+    the request whose body has stalled longest is aborted in favor of the others. Not thread-safe:
+    use it in one event loop.
+
+    Args:
+        clock: Source of the current time.
+        bytes_max: Maximum memory of all requests in bytes.
+        metrics: Metrics that show the reserved memory.
 
     Attributes:
-        bytes: Memory reserved by all requests in flight.
+        bytes: Memory reserved by all requests in flight, in bytes.
     """
 
     def __init__(self, clock: Clock, bytes_max: int, metrics: ServiceMetrics) -> None:
@@ -61,28 +66,37 @@ class InflightRequests:
         self._claimed_ms = 0
 
     def set_start_min(self, start_ms: int) -> None:
-        """Set a lower bound for the start times of future requests, in Unix milliseconds.
+        """Set a lower bound for the start times of future requests.
 
-        A worker needs it if earlier workers have already reported progress up to this time.
+        A worker process calls it at startup if the service has already reported that all requests
+        up to this time are answered.
+
+        Args:
+            start_ms: Lower bound in Unix milliseconds. It has no effect if it is below the current
+                one.
         """
         self._claimed_ms = max(self._claimed_ms, start_ms)
 
     @contextlib.contextmanager
     def track(self) -> Iterator[InflightRequest]:
-        """Return a context manager that tracks a new request for the duration of its block.
+        """Return a context manager that counts a new request as in flight during its block.
 
-        The request's start time is never before a time that `oldest_ms` has returned, even if the
-        clock is set back. Leaving the block releases its memory.
+        The request's start time is the current time, but never before a time that `oldest_ms` has
+        returned, even if the clock is set back. At the end of the block its memory is released.
         """
         with self._counted(InflightRequest(max(self._clock.now_ms(), self._claimed_ms))) as request:
             yield request
 
     @contextlib.contextmanager
     def transfer(self, request: InflightRequest) -> Iterator[InflightRequest]:
-        """Return a context manager that tracks the work of a request independently of its client.
+        """Return a context manager that keeps a request's work in flight during its block.
 
-        The new entry takes over the request's start time and memory, so that both stay accounted
-        for if the client disconnects. Leaving the block releases the memory.
+        It is used for work that may continue after the client has disconnected. The block gets a
+        new entry with the start time and the memory of the request. At the end of the block this
+        memory is released.
+
+        Args:
+            request: Request whose memory is transferred. Its own memory becomes 0.
         """
         with self._counted(dataclasses.replace(request)) as work:
             request.bytes = 0
@@ -90,12 +104,12 @@ class InflightRequests:
 
     @contextlib.contextmanager
     def reading(self, request: InflightRequest, stop: Callable[[], None]) -> Iterator[None]:
-        """Return a context manager that marks a request's body as being received in its block.
+        """Return a context manager that marks the body of a request as being received in its block.
 
         Args:
             request: Request whose body is received.
-            stop: Called to abort the reading if the body stalls and another request needs its
-                memory. The memory is released before the call.
+            stop: Called to abort the reception if the body has stalled for a second and another
+                request needs its memory. The memory is released before the call.
         """
         self._readings[id(request)] = _Reading(stop, self._clock.monotonic_s())
         try:
@@ -104,12 +118,16 @@ class InflightRequests:
             self._readings.pop(id(request), None)
 
     def reserve(self, request: InflightRequest, size: int) -> None:
-        """Reserve `size` bytes of memory for a request, aborting stalled bodies if necessary.
+        """Reserve memory for a request, and abort stalled request bodies if memory is short.
 
-        A request always gets its memory if no other request holds any.
+        If no other request holds memory, the request gets its memory even above the limit.
+
+        Args:
+            request: Request that needs the memory.
+            size: Number of bytes. A negative number releases memory.
 
         Raises:
-            ServiceUnavailable: If there is not enough memory.
+            ServiceUnavailable: If the limit would be exceeded and no body has stalled.
         """
         while self.bytes > request.bytes and self.bytes + size > self._bytes_max:
             if not self._stop_a_stalled_body():
@@ -120,12 +138,13 @@ class InflightRequests:
         self._take(request, size)
 
     def reserve_body(self, request: InflightRequest, size: int) -> None:
-        """Reserve memory for `size` bytes of a request body and everything derived from them.
+        """Reserve memory for received bytes of a request body and for all data derived from them.
+
+        `HELD_PER_BYTE` times the size is reserved.
 
         Args:
             request: Request that received the bytes.
-            size: Number of body bytes. `HELD_PER_BYTE` times as much memory is reserved. A negative
-                number releases memory.
+            size: Number of body bytes. A negative number releases memory.
 
         Raises:
             ServiceUnavailable: If there is not enough memory.
@@ -140,10 +159,10 @@ class InflightRequests:
         self.reserve(request, HELD_PER_BYTE * size)
 
     def oldest_ms(self) -> int:
-        """Return the start time of the oldest request in flight, or the current time without any.
+        """Return the time before which all requests are answered, in Unix milliseconds.
 
-        All requests that started earlier are answered. The value is in Unix milliseconds and never
-        decreases.
+        It is the start time of the oldest request in flight, or the current time if there is none.
+        The value never decreases.
         """
         claim = min(
             (request.start_ms for request in self._requests.values()), default=self._clock.now_ms()

@@ -14,7 +14,9 @@ _PEER: Final = "hourmark.peer"  # in a scope's extensions
 
 
 class ClientPeer:
-    """The client end of one HTTP connection.
+    """The client side of one HTTP connection, with callbacks for its disconnection.
+
+    Use it in one event loop.
 
     Attributes:
         disconnected: Whether the connection is closed.
@@ -25,9 +27,13 @@ class ClientPeer:
         self._leaving: dict[Callable[[], None], None] = {}
 
     def add_disconnect_callback(self, callback: Callable[[], None]) -> None:
-        """Register a callback that is called once when the client disconnects.
+        """Register a function that is called once when the client disconnects.
 
-        If the client has already disconnected, the callback is called immediately.
+        If the client has already disconnected, the function is called immediately. Registering it
+        twice has no effect.
+
+        Args:
+            callback: Function without arguments.
         """
         if self.disconnected:
             callback()
@@ -39,13 +45,13 @@ class ClientPeer:
         self._leaving.pop(callback, None)
 
     def mark_disconnected(self) -> None:
-        """Record that the connection is closed, and call and remove all registered callbacks."""
+        """Record that the connection is closed, and call all registered callbacks once."""
         self.disconnected = True
         while self._leaving:
             self._leaving.popitem()[0]()
 
     def check_connected(self) -> None:
-        """Check that the client is still connected.
+        """Raise an error if the client has disconnected.
 
         Raises:
             ClientDisconnect: If the client has disconnected.
@@ -55,16 +61,24 @@ class ClientPeer:
 
 
 def scope_extensions(peer: ClientPeer) -> dict[str, dict[str, object]]:
-    """Return the ASGI scope extensions that attach a client to a request; see `peer_of`."""
+    """Return the ASGI scope extensions that attach a client to a request.
+
+    `peer_of` returns this client for a request whose scope has these extensions.
+
+    Args:
+        peer: Client that sent the request.
+    """
     return {_PEER: {"peer": peer}}
 
 
 def peer_of(request: Request) -> ClientPeer:
-    """Return the client that waits for the response to a request.
+    """Return the client that has sent a request and waits for the response.
+
+    Args:
+        request: Request, to which the HTTP server has attached its client.
 
     Returns:
-        The client that the HTTP server attached to the request. Without one, a new client that
-        never disconnects.
+        The client. If none is attached, as in tests, a new client that never disconnects.
     """
     peer = request.scope.get("extensions", {}).get(_PEER, {}).get("peer")
     return peer if isinstance(peer, ClientPeer) else ClientPeer()

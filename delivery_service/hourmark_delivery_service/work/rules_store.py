@@ -14,17 +14,21 @@ _LOG = logging.getLogger(__name__)
 
 
 class RulesStore:
-    """All rules revisions that were read from the topic `hourmark.types`, compiled on first use.
+    """All rules revisions that were read from the topic `hourmark.types`.
 
-    One thread calls `feed`; the event loop calls the other methods. There is no latest revision,
-    and no new data is accepted, if the newest revision is missing from the topic or cannot be used:
-    an older one could accept events for hours that no longer wait for them.
+    A rules revision is one version of the declared event types and sources. It is compiled for
+    parsing on first use.
+
+    One thread calls `feed`, and the event loop calls the other methods. If the newest revision is
+    missing from the topic or cannot be used, `latest` is None and the service accepts no new data.
+    An older revision is not used in its place, because it could accept events for hours that are
+    already closed.
 
     Attributes:
         caught_up: Whether the topic was read to its end at least once.
         read_error: Why the topic cannot be read at the moment, or an empty string.
-        counting_blanks: Whether revisions count blank lines: the distinct values over all
-            revisions.
+        counting_blanks: Contains True if a known revision counts blank lines, and False if one
+            turns them into dead letters. Revisions of both kinds may be known.
     """
 
     def __init__(self, metrics: ServiceMetrics) -> None:
@@ -49,12 +53,15 @@ class RulesStore:
     def feed(
         self, records: Iterable[tuple[bytes | None, bytes | None]], *, from_start: bool
     ) -> None:
-        """Add the records that were read from the rules topic up to its end.
+        """Add the records of the rules topic that were read since the previous call.
+
+        Invalid records are logged and skipped. A revision remains usable after it disappeared from
+        the topic.
 
         Args:
-            records: Keys and values of the records. Invalid records are logged and skipped.
-            from_start: Whether the records start at the beginning of the topic. The topic's
-                previous contents are then forgotten, but known revisions stay usable.
+            records: Keys and values of the records, up to the current end of the topic.
+            from_start: Whether the records start at the beginning of the topic. The topic then
+                contains exactly these records.
         """
         if from_start:
             self._published, self._unusable = set(), {}
@@ -75,11 +82,14 @@ class RulesStore:
         self.caught_up = True
 
     def get(self, revision: str) -> CompiledRules | None:
-        """Return the compiled rules revision with this id.
+        """Return a rules revision, compiled for parsing.
+
+        Args:
+            revision: Id of the revision.
 
         Returns:
-            The revision, or None if it is not known, cannot be used, or the topic was not read to
-            its end yet.
+            The compiled revision. None if it is not known or cannot be used, or if the topic was
+            not read to its end yet. `unavailable_reason` states why.
         """
         if not self.caught_up:
             return None
@@ -88,17 +98,26 @@ class RulesStore:
 
     @property
     def latest(self) -> CompiledRules | None:
-        """Return the newest rules revision, which new ranges should name, or None if there is none."""
+        """Return the newest rules revision, which new requests should name.
+
+        Returns:
+            The compiled revision. None if there is none, if it is missing from the topic or cannot
+            be used, or if the topic was not read to its end yet.
+        """
         return self._latest if self.caught_up else None
 
     def types_by_schema_id(self) -> dict[int, str]:
-        """Return the event type of each schema id that any known revision uses."""
+        """Return the schema ids that known revisions use, each with the name of its event type."""
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
         }
 
     def unavailable_reason(self, revision: str) -> str:
-        """Return a human-readable reason why `get` returns None for this revision id."""
+        """Return why a rules revision is not available, as a message for people.
+
+        Args:
+            revision: Id of a revision for which `get` returns None.
+        """
         if why := self._unusable.get(revision) or self._book.unusable.get(revision):
             return f"the rules revision {revision} cannot be used here: {why}"
         if types := self._book.missing.get(revision):
@@ -109,7 +128,7 @@ class RulesStore:
         return f"the rules revision {revision!r:.80} is not known here (yet)"
 
     def not_ready_reason(self) -> str:
-        """Return a human-readable reason why there is no latest revision."""
+        """Return why `latest` is None, as a message for people with the next step."""
         newest = self._newest
         if not newest:
             return "no event types are applied yet: `hourmark types apply`"

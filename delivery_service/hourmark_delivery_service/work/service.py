@@ -52,8 +52,10 @@ _RECORD_BYTES: Final = 176
 def check_observed_at(observed_at_ms: int) -> None:
     """Check that an observation time is plausible as Unix milliseconds.
 
-    Rejects other units, and times that event ids cannot represent. The age of the data is not
-    limited.
+    Times in other units, such as seconds, are rejected. The age of the data is not limited.
+
+    Args:
+        observed_at_ms: Time at which the data was observed.
 
     Raises:
         ValueError: If the time is before the year 2000 or after 8999.
@@ -65,8 +67,8 @@ def check_observed_at(observed_at_ms: int) -> None:
 def clock_problem(now_ms: int) -> str:
     """Return why a clock reading cannot be correct, or an empty string if it is plausible.
 
-    Tailers copy the service's clock into their ranges, and ranges with an implausible time would be
-    rejected permanently.
+    A reading is plausible from the year 2000 to 8999. The check matters because tailers copy the
+    service's time into their requests, and the service rejects requests with an implausible time.
 
     Args:
         now_ms: Clock reading in Unix milliseconds.
@@ -79,14 +81,16 @@ def clock_problem(now_ms: int) -> str:
 
 
 class DeliveryService:
-    """The core of one service process, shared by all HTTP endpoints in one event loop.
+    """The core of one service process: it admits requests, parses bodies and delivers records.
+
+    All HTTP endpoints share one instance in one event loop.
 
     Attributes:
-        framing: Schema id prefixes of audit records and host reports, or None until the registry
-            has returned them.
-        framing_error: Why the schema ids are not known yet.
-        first_report_sent: Whether this process's first host report is in the queue. No events are
-            accepted before.
+        framing: Prefixes with schema ids for audit records and host reports. None until the schema
+            registry has returned the ids.
+        framing_error: Why the schema ids are not known yet, or an empty string.
+        first_report_sent: Whether the first host report of this process is in the queue. No events
+            are accepted before, because hours could close without them.
     """
 
     def __init__(
@@ -109,7 +113,9 @@ class DeliveryService:
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
-        """Check that the service can accept events of at least one rules revision.
+        """Check that the service can accept events under at least one rules revision.
+
+        A rules revision is one version of the declared event types and sources.
 
         Raises:
             ServiceUnavailable: If the service is not ready. The message lists all reasons.
@@ -118,10 +124,10 @@ class DeliveryService:
             raise ServiceUnavailable("not_ready", "; ".join(waits))
 
     def not_ready_reasons(self) -> list[str]:
-        """Return why the service cannot yet accept events of every known rules revision.
+        """Return why the service cannot accept events under all known rules revisions.
 
         Returns:
-            Human-readable reasons, or an empty list if the service is ready.
+            Messages for the operator, or an empty list if the service is ready.
         """
         return self._waits(lacks_framing=self.lacks_framing())
 
@@ -146,23 +152,35 @@ class DeliveryService:
         ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
-        """Return whether the schema id for audit records of a known rules revision is missing."""
+        """Return whether the schema ids are missing that audit records of some rules revision need.
+
+        They are looked up in the schema registry in the background.
+        """
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def set_framing_error(self, error: str) -> None:
-        """Record why the schema ids of audit records and host reports are not known yet."""
+        """Record why the schema ids of audit records and host reports are not known yet.
+
+        The reason appears in the messages of `not_ready_reasons`.
+
+        Args:
+            error: Reason, which starts with a colon and a space so that it can be appended to a
+                message.
+        """
         self.framing_error = error
 
     def check_clock(self, observed_at_ms: int) -> None:
         """Check that this service's clock is not far behind the observation time of a request.
 
-        With a clock that is behind, correct event times would be rejected as lying in the future.
+        If it were, the service would reject events with correct times as lying in the future.
 
         Args:
-            observed_at_ms: Observation time that the request names, in Unix milliseconds.
+            observed_at_ms: Time in the request at which the data was observed, in Unix
+                milliseconds.
 
         Raises:
-            ServiceUnavailable: If the clock is more than `AHEAD_MS_MAX` milliseconds behind.
+            ServiceUnavailable: If the clock is more than 15 minutes behind. The client should retry
+                after 10 seconds.
         """
         behind_ms = observed_at_ms - self.clock.now_ms()
         if behind_ms > AHEAD_MS_MAX:
@@ -173,11 +191,15 @@ class DeliveryService:
             raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
 
     def rules_for(self, revision: str) -> CompiledRules:
-        """Return the compiled rules revision with this id.
+        """Return a rules revision, compiled for parsing.
+
+        Args:
+            revision: Id of the revision, as in the request.
 
         Raises:
-            ServiceUnavailable: If the revision is not known or cannot be used, or its audit records
-                cannot be written yet. Requests that name other revisions are not affected.
+            ServiceUnavailable: If the revision is not known or cannot be used, or if the schema id
+                of its audit records is not known yet. Requests that name other revisions are not
+                affected.
         """
         rules = self.rules.get(revision)
         if rules is None:
@@ -197,23 +219,25 @@ class DeliveryService:
         request: InflightRequest,
         peer: ClientPeer,
     ) -> P:
-        """Parse a request body and append its records and its audit record to the queue.
+        """Parse a request body and append its records, and then its audit record, to the queue.
 
-        If an identical request is already being delivered, this call joins that delivery.
+        Returns once all in-sync replicas have the records, so that the request can be acknowledged.
+        If an identical request is already being delivered, this call waits for the result of that
+        delivery.
 
         Args:
             key: Byte range or batch that the body belongs to.
-            parser: Parser of the body, which is used unless another delivery is joined.
+            parser: Parser of the body. It is not used if another delivery is joined.
             body: Decompressed request body.
-            request: In-flight request that the memory is accounted to.
+            request: Entry of the request among those in flight, which accounts for its memory.
             peer: Client that waits for the result.
 
         Returns:
             The parser that performed the delivery, with its counts of events and dead letters.
 
         Raises:
-            ServiceUnavailable: If the queue did not store all records, or too much memory is in
-                use.
+            ServiceUnavailable: If the queue did not store all records, or memory is short. Nothing
+                may be acknowledged then.
             ClientDisconnect: If the client disconnects before the delivery is complete.
         """
         done = await self._twins.join(
@@ -263,10 +287,12 @@ class DeliveryService:
         self.metrics.received_bytes.inc(len(body))
 
     async def append_report(self, report: HostReport) -> None:
-        """Append a host report to the queue and count it.
+        """Append a host report to the queue and count it in the metrics.
+
+        Returns once all in-sync replicas have the report.
 
         Args:
-            report: Report that already has its reception time.
+            report: Report of a tailer or of this service, with its reception time.
 
         Raises:
             QueueError: If the queue did not store the report.
@@ -305,15 +331,15 @@ class DeliveryService:
             await self._append(work, waiting)
 
     async def parse_only(self, parser: Parser, body: bytes, peer: ClientPeer) -> None:
-        """Parse a request body without delivering it, to obtain counts and rejected events.
+        """Parse a request body without delivering it, to find out which events are invalid.
 
         Args:
-            parser: Parser of the body, which holds the counts afterwards.
+            parser: Parser of the body. Afterwards it holds the counts and the rejected events.
             body: Decompressed request body.
             peer: Client that waits for the result.
 
         Raises:
-            ServiceUnavailable: If too many large requests are waiting.
+            ServiceUnavailable: If the body is large and too many large requests are waiting.
             ClientDisconnect: If the client disconnects first.
         """
         async with self.executor.admit(parser.max_records(body)):

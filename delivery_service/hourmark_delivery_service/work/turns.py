@@ -16,17 +16,21 @@ from collections.abc import AsyncIterator
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """The schedulable work of one request.
+    """The work of one request, for fair scheduling among requests that share a thread.
 
     Attributes:
-        turns: Number of turns that the job has had.
+        turns: Number of turns (short pieces of work) that the job has had.
     """
 
     turns: int = 0
 
 
 class JobQueue:
-    """A queue of waiting jobs that alternates between the least served and the longest waiting job."""
+    """A queue of jobs that alternates between the least served job and the longest waiting one.
+
+    Of n waiting jobs, each gets a turn within 2 n turns. So a small job never waits for large ones
+    to finish, and many small jobs cannot starve a large one.
+    """
 
     def __init__(self) -> None:
         self._waiting: dict[Job, None] = {}  # in the order in which they came
@@ -44,9 +48,10 @@ class JobQueue:
         self._waiting.pop(job, None)
 
     def pop_next(self) -> Job | None:
-        """Remove and return the job whose turn is next, or return None if the queue is empty.
+        """Remove and return the job whose turn is next.
 
         Calls alternate between the job with the fewest turns and the job that has waited longest.
+        Returns None if the queue is empty.
         """
         if not self._waiting:
             return None
@@ -58,10 +63,10 @@ class JobQueue:
 
 
 class FairLock:
-    """An asyncio lock for the jobs of one event loop, with fair scheduling.
+    """An asyncio lock that gives turns to waiting jobs fairly. Use it in one event loop.
 
-    Waiting jobs get the lock in the order of `JobQueue`, so that neither small nor large jobs
-    starve.
+    Turns alternate between the job that had the fewest turns and the one that waits longest, so
+    that neither small nor large jobs starve.
     """
 
     def __init__(self) -> None:
@@ -74,7 +79,7 @@ class FairLock:
         """Return an async context manager that waits for the lock and holds it during its block.
 
         Args:
-            job: Job that the turn is counted for.
+            job: Job that waits. Its number of turns increases by one.
         """
         if self._busy:
             await self._wait(job)

@@ -37,7 +37,11 @@ LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
 class FairExecutor:
-    """Runs CPU-bound work of requests fairly, in the event loop or in a single background thread."""
+    """Runs CPU-bound work of requests in turns, in the event loop or in one background thread.
+
+    All methods are called from one event loop. Of several waiting requests, none has to wait until
+    another one is finished.
+    """
 
     def __init__(self) -> None:
         self._short = FairLock()
@@ -47,16 +51,17 @@ class FairExecutor:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="long-work")
 
     def admit(self, records: int) -> AbstractAsyncContextManager[None]:
-        """Return an async context manager that limits the concurrency of large tasks.
+        """Return an async context manager that lets only one large task run at a time.
 
-        A task of up to `LARGE_RECORDS` records is admitted immediately. Of larger tasks, only one
-        is admitted at a time; the others wait.
+        A task is large if it may produce more than `LARGE_RECORDS` records. Other tasks are
+        admitted immediately.
 
         Args:
             records: Maximum number of records that the task produces.
 
         Raises:
-            ServiceUnavailable: If too many large tasks are waiting, or one of the same client is.
+            ServiceUnavailable: If the task is large and four large tasks are already waiting, or
+                one of the same client is. The client should retry after 10 seconds.
         """
         if not is_large(records):
             return contextlib.nullcontext()
@@ -80,7 +85,10 @@ class FairExecutor:
             yield
 
     async def run_in_loop(self, job: Job, call: Callable[[], T]) -> T:
-        """Run a short function in the event loop when it is the job's turn, and return its result.
+        """Wait for the job's turn, run a short function in the event loop, and return its result.
+
+        Other tasks of the event loop run before the next turn. An exception of the function is
+        raised.
 
         Args:
             job: Job that the turn is counted for.
@@ -94,15 +102,16 @@ class FairExecutor:
     async def run_in_thread(
         self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None
     ) -> T:
-        """Run a long function in the background thread on the job's turn, and return its result.
+        """Wait for the job's turn, run a long function in the background thread, return its result.
 
-        If the calling task is cancelled while the function runs, the call waits for the function to
-        end, because the function still uses its memory.
+        An exception of the function is raised. If the calling task is cancelled while the function
+        runs, the call waits for the function to end before it raises `CancelledError`, because the
+        function still uses its memory.
 
         Args:
             job: Job that the turn is counted for.
             call: Function to run.
-            peer: Client that waits for the result, if any.
+            peer: Client that waits for the result, or None.
 
         Raises:
             ClientDisconnect: If the client disconnected before the function started.
@@ -119,9 +128,12 @@ class FairExecutor:
 
 
 def is_large(records: int) -> bool:
-    """Return whether a task of this many records is large: more than `LARGE_RECORDS`.
+    """Return whether a task is large: it may produce more than `LARGE_RECORDS` records.
 
     A large task takes a second or more, so only one runs at a time.
+
+    Args:
+        records: Maximum number of records that the task produces.
     """
     return records > LARGE_RECORDS
 

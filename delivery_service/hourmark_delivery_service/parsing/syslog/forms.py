@@ -1,8 +1,7 @@
-"""The header of a line of syslog in the forms that daemons and devices write: the grammar of parser
-3.
+"""Parsing of syslog headers in the forms that daemons and devices write, as in parser version 3.
 
-    line      = RFC5424                               as RFC 5424 has it; see `syslog`
-              / [PRI *SP] ["1" SP] LOOSE              its version and fields, but a time or structured data of its own
+    line      = RFC5424                               as defined by RFC 5424; see `header`
+              / [PRI *SP] ["1" SP] LOOSE              its fields, with another form of time or data
               / [PRI *SP] PAIRS                       FortiGate, Sophos, SonicWall: the time is in pairs
               / [PRI *SP [":" *SP]] DEVICE TAGGED     Cisco, H3C: numbers and origin before the time
               / [PRI *SP] TIME [":"] 1*SP BODY        RFC 3164, and what daemons write into files
@@ -18,26 +17,26 @@
     DATE      = [Www] Mmm D [YYYY] / YYYY Mmm D / D Mmm YYYY / YYYY-MM-DD "T"
               / YYYY-MM-DD SP / MM/DD/YYYY ":" / YYYY/MM/DD SP     these three only after PRI
     CLOCK     = HH:MM:SS with up to nine digits after ".", "," or ":"
-    ZONE      = "Z" / offset / a known abbreviation   in DEVICE any word: administrators name zones
+    ZONE      = "Z" / offset / a known abbreviation   in DEVICE any word, as administrators choose the name
     MARK      = "*" / "." / "%"                       the device's clock is not set, or not synchronized; H3C's buffer
     LEVEL     = facility "." severity                 BusyBox, OpenWrt; used where there is no PRI
-    FORWARDED = "Message forwarded from " HOST ":"    AIX: this is the host
-    REPEATED  = "last message repeated ..."           a message, with neither host nor program
+    FORWARDED = "Message forwarded from " HOST ":"    AIX; the host of the event
+    REPEATED  = "last message repeated ..."           a message without host and program
 
-Rules that the grammar does not say:
+Rules in addition to the grammar:
 
-- A word is a HOST if it ends with no colon, or is an IPv6 address that ends in "::". A second HOST
-  counts only as a copy of the first.
-- A PROGRAM ends with ":" and a space, the end, a letter or a bracket; or with its PID. It is not a
-  number: that is a NUMBER.
-- DEVICE is one only if "%" follows, or if it has a NUMBER, a MARK, or a NODE with a time. Within
-  BODY its time is the device's own; the event has that of the line's begin, as RFC 3164 section 4.3
-  has it. What DEVICE says is kept as structured data: `meta sequenceId`, `timeQuality isSynced`,
-  `device time`.
-- Zeros (NUL) at the end belong to the transport and not to the message.
+- A word is a HOST if it does not end with a colon, or is an IPv6 address that ends in "::". A
+  second HOST is accepted only if it equals the first.
+- A PROGRAM is followed by its PID, or by ":" and then a space, a letter, a bracket or the end of
+  the line. A number is a NUMBER instead.
+- A text is a DEVICE only if "%" follows, or if it contains a NUMBER, a MARK, or a NODE with a time.
+  Within BODY, the time in DEVICE is that of the device, and the event has the time at the start of
+  the line (RFC 3164 section 4.3). The parts of DEVICE are kept as structured data: `meta
+  sequenceId`, `timeQuality isSynced`, `device time`.
+- NUL bytes at the end of a line belong to the transport, and are not part of the message.
 
-Each expression is anchored, and has a bound or is possessive: the time is linear in the line's
-length, whatever it holds.
+Each regular expression is anchored, and is bounded or possessive. The parsing time is therefore
+linear in the length of the line for any input.
 """
 
 from __future__ import annotations
@@ -133,12 +132,15 @@ class _Device(NamedTuple):
 
 
 def parse_syslog_forms(line: bytes) -> SyslogLine | None:
-    """Parse a syslog line in any of the forms that parser version 3 supports.
+    """Parse a syslog line in RFC 5424, RFC 3164, or a form of a common daemon or network device.
 
-    Besides RFC 5424 and RFC 3164 these are the forms that common daemons and network devices write.
+    These are the forms that parser version 3 supports. The module docstring contains the grammar.
+
+    Args:
+        line: Line without its line feed.
 
     Returns:
-        The header and the message, or None if the line has none of the forms.
+        The header and the message, or None if the line has none of these forms.
     """
     newer = parse_rfc5424(line)
     if newer is not None and not _has_spaced_time(line, newer.header):

@@ -51,11 +51,15 @@ _SD_ESCAPE: Final = re.compile(rb'\\(["\\\]])')
 
 
 class SyslogHeader(NamedTuple):
-    """The parts of a syslog header as bytes; an absent part is None.
+    """The parts of a syslog header as bytes. A part that is absent is None.
 
     Attributes:
-        pri: Priority number: 8 times the facility plus the severity.
+        pri: Priority number in decimal digits: 8 times the facility plus the severity.
         time: Text of the time.
+        host: Name or address of the host.
+        program: Name of the program.
+        pid: Process id of the program.
+        msgid: MSGID of RFC 5424.
         structured_data: Structured data of RFC 5424, not decoded.
         parsed_time: Parts of the time, if it has been parsed already.
     """
@@ -70,11 +74,11 @@ class SyslogHeader(NamedTuple):
     parsed_time: SyslogTimestamp | None = None
 
     def text_of(self, name: str) -> bytes | None:
-        """Return the text of a header part, or None if it is absent.
+        """Return the text of one part of the header, or None if the part is absent.
 
         Args:
-            name: Name of the part in declarations, such as `host`, `facility` or `severity`; not
-                `structured_data`.
+            name: Name of the part: `facility` or `severity` (decimal numbers derived from the
+                priority), or an attribute such as `host`. `structured_data` is not supported.
         """
         if name in ("facility", "severity"):
             return (
@@ -86,11 +90,12 @@ class SyslogHeader(NamedTuple):
         return text
 
     def structured_data_params(self) -> dict[bytes, bytes]:
-        """Return the parameters of the structured data, with escapes removed.
+        """Decode the structured data of RFC 5424 and return its parameters.
 
         Returns:
-            Values by `<element id> <parameter name>`. An element without parameters is included
-            under its id with an empty value. The last of repeated parameters wins.
+            Unescaped values by element id and parameter name, separated by a space. An element
+            without parameters is included under its id with an empty value. The last of repeated
+            parameters wins. Empty without structured data.
         """
         held: dict[bytes, bytes] = {}
         text, at = self.structured_data or b"", 0
@@ -106,17 +111,26 @@ class SyslogHeader(NamedTuple):
 
 
 class SyslogLine(NamedTuple):
-    """A syslog line, split into its header and its message."""
+    """A syslog line that was split into its header and its message.
+
+    Attributes:
+        header: Parts of the header.
+        message: Text after the header.
+    """
 
     header: SyslogHeader
     message: bytes
 
 
 def parse_rfc5424(line: bytes) -> SyslogLine | None:
-    """Parse an RFC 5424 syslog line into its header and its message.
+    """Parse an RFC 5424 syslog line and split it into its header and its message.
+
+    Args:
+        line: Line without its line feed.
 
     Returns:
-        All parts, or None if the line does not have the form of RFC 5424.
+        The header and the message, which is empty if absent. None if the line does not have the
+        form of RFC 5424. The time is not parsed.
     """
     match = _RFC5424.fullmatch(line)
     if match is None:
@@ -129,8 +143,13 @@ def parse_rfc5424(line: bytes) -> SyslogLine | None:
 def parse_syslog_line(line: bytes) -> SyslogLine | None:
     """Parse a syslog line in the form of RFC 5424 or RFC 3164.
 
+    Parser versions 1 and 2 use this function.
+
+    Args:
+        line: Line without its line feed.
+
     Returns:
-        The header and the message, or None if the line has neither form.
+        The header and the message, or None if the line has neither form. The time is not parsed.
     """
     newer = parse_rfc5424(line)
     if newer is not None:
@@ -151,11 +170,11 @@ def parse_syslog_line(line: bytes) -> SyslogLine | None:
 def header_time_ms(
     text: bytes, context: TimeContext, fraction_digits_max: int = FRACTION_DIGITS_MAX
 ) -> int | None:
-    """Convert the time of a syslog header to Unix milliseconds, rounded down.
+    """Convert the time in a syslog header to Unix milliseconds, rounded down.
 
     Args:
-        text: Text of the time.
-        context: Supplies the year and the time zone if the text has none.
+        text: Text of the time: RFC 3339, or a form such as `Nov 21 10:00:00`.
+        context: Values that supply the year and the time zone if the text has none.
         fraction_digits_max: Maximum number of fraction digits of an RFC 3339 time.
 
     Returns:
@@ -169,7 +188,7 @@ def header_time_ms(
 
 
 def not_syslog_rejection() -> Rejected:
-    """Return the rejection of a line that does not begin with a syslog header."""
+    """Return the rejection of a line without a syslog header, to be raised by the caller."""
     return Rejected(
         DeadLetterReason.NOT_SYSLOG,
         "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",

@@ -32,10 +32,10 @@ _LINE = re.compile(
 
 
 class Rfc5424Line(NamedTuple):
-    """The parts of an RFC 5424 syslog line that become an event.
+    """The parts of an RFC 5424 syslog line that are used for an event.
 
     Attributes:
-        timestamp: Text of the timestamp, not parsed.
+        timestamp: Text of the timestamp, or `-`. It is not parsed.
         host: HOSTNAME, or `-`.
         msgid: MSGID, which names the event type.
         msg: Message, or empty if absent.
@@ -48,7 +48,10 @@ class Rfc5424Line(NamedTuple):
 
 
 def parse_rfc5424_line(line: bytes) -> Rfc5424Line | None:
-    """Parse an RFC 5424 syslog line into the parts that become an event.
+    """Parse an RFC 5424 syslog line and return the parts that are used for an event.
+
+    Args:
+        line: Line without its line feed.
 
     Returns:
         The parts, or None if the line does not have the form of RFC 5424.

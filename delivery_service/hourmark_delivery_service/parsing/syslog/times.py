@@ -83,19 +83,19 @@ _FORMATS: Final = {
 
 
 class SyslogTimestamp(NamedTuple):
-    """The parts of a time in a syslog line, before year and time zone are resolved.
+    """The parts of a timestamp in a syslog line, before a missing year or time zone is added.
 
     Attributes:
         year: Digits of the year, or None.
-        month: Abbreviated English name of the month; empty for Unix time.
-        day: Digits of the day of the month.
+        month: Abbreviated English name of the month. Empty for Unix time.
+        day: Digits of the day of the month. Empty for Unix time.
         clock: Time of day as `HH:MM:SS`, or the seconds of a Unix time.
         fraction: Digits of the fraction of a second.
         zone: Text of the time zone, or None.
-        is_iso: Whether the time has the ISO 8601 form.
-        text: The whole text of the time.
-        start: Offset of the time in the line.
-        end: Offset after the time in the line.
+        is_iso: Whether the timestamp has the ISO 8601 form.
+        text: Whole text of the timestamp.
+        start: Offset of the timestamp in the line.
+        end: Offset after the timestamp in the line.
     """
 
     year: bytes | None
@@ -111,11 +111,11 @@ class SyslogTimestamp(NamedTuple):
 
     @classmethod
     def from_unix(cls, seconds: bytes, fraction: bytes, start: int, end: int) -> SyslogTimestamp:
-        """Create a timestamp from a number of seconds since 1970 and its decimals.
+        """Create a timestamp from a Unix time in seconds.
 
         Args:
-            seconds: Digits of the seconds.
-            fraction: Digits of the fraction.
+            seconds: Digits of the seconds since 1970.
+            fraction: Digits after the decimal point.
             start: Offset of the time in the line.
             end: Offset after the time in the line.
         """
@@ -127,11 +127,11 @@ class SyslogTimestamp(NamedTuple):
         """Convert the timestamp to Unix milliseconds, rounded down.
 
         Args:
-            context: Supplies the year and the time zone if the timestamp has none.
+            context: Values that supply the year and the time zone if the timestamp has none.
 
         Returns:
-            Unix milliseconds, or None if there is no such date or time of day, or the range names
-            an unknown time zone.
+            Unix milliseconds. None if there is no such date or time of day, or if the time zone of
+            the context is needed but not known.
         """
         if not self.month:
             return (
@@ -157,21 +157,26 @@ class SyslogTimestamp(NamedTuple):
 
 
 def is_known_zone(word: bytes) -> bool:
-    """Return whether a word after a time is a known time zone abbreviation or a UTC offset."""
+    """Return whether a word is a known time zone abbreviation or a UTC offset.
+
+    Args:
+        word: Word after a time, such as `CET`, `UTC` or `GMT+2`.
+    """
     return word in _OF_UTC or word in _OFFSETS or _FROM_UTC.fullmatch(word) is not None
 
 
 def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTimestamp | None:
-    """Parse the time that starts at an offset of a syslog line.
+    """Parse the timestamp that starts at an offset of a syslog line.
 
     Args:
         line: Line to parse.
-        offset: Offset at which the time must start.
-        after_pri: Whether the time follows a syslog priority. Further date forms are then accepted
-            that would be ambiguous in other logs.
+        offset: Offset at which the timestamp must start.
+        after_pri: Whether the timestamp follows a syslog priority such as `<13>`. Additional date
+            forms are then accepted that would be ambiguous in other logs.
 
     Returns:
-        The timestamp, or None if no time starts there.
+        The timestamp, or None if there is no timestamp at this offset. A text that resembles ISO
+        8601 but is invalid is returned too, and `read_ms` returns None for it.
     """
     first = line[offset : offset + 1]
     if first.isalpha():

@@ -70,12 +70,13 @@ _COMBINED: Final = {"T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y", "F": "%Y-%m-
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class TimeContext:
-    """What supplies the parts that a timestamp omits, such as the year and the time zone.
+    """The values that complete a timestamp without a year, date or time zone.
 
     Attributes:
         observed_at_ms: Time at which the data was observed, in Unix milliseconds.
-        future_seconds: How far a timestamp may be ahead of the observation.
-        zone: Time zone of the range, or None if it is not known.
+        future_seconds: Maximum number of seconds by which a timestamp may be later than the
+            observation.
+        zone: Time zone of the data, or None if its name is not in the time zone data.
         minutes_ms: Cache of parsed timestamps, without seconds.
     """
 
@@ -88,25 +89,35 @@ class TimeContext:
 
     @property
     def latest_ms(self) -> int:
-        """Return the observation time plus `future_seconds`, in Unix milliseconds.
+        """Return the latest plausible time in Unix milliseconds.
 
-        Of several times that a text can mean, a later one is not chosen.
+        This is the observation time plus `future_seconds`. A timestamp without a year or a date may
+        have several meanings. The latest one that is not after this time is used.
         """
         return self.observed_at_ms + self.future_seconds * 1000
 
     @property
     def latest_date(self) -> dt.date:
-        """Return the latest calendar date in any time zone at the time `latest_ms`."""
+        """Return the day after the UTC date of `latest_ms`.
+
+        No time zone has a later date at that time, so dates after it are not searched.
+        """
         return dt.date.fromordinal(
             min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal())
         )
 
 
 class TimeFormat:
-    """A compiled `strptime` format for timestamps.
+    """A compiled `strptime` format that parses timestamps, independent of the locale.
+
+    Names of months and days are English, in upper or lower case.
+
+    Args:
+        time_format: Format with directives such as `%Y`.
 
     Raises:
-        ValueError: If the format contains an unsupported directive, or a day without a month.
+        ValueError: If the format contains an unsupported directive, a part twice, or a day without
+            a month.
     """
 
     def __init__(self, time_format: str) -> None:
@@ -122,12 +133,16 @@ class TimeFormat:
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
         """Parse a timestamp in this format.
 
+        If parts are missing, for example the year, the result is the latest time that the text may
+        mean and that is not after `latest_ms` of the context. If all are after it, the earliest is
+        returned.
+
         Args:
             text: Text that must match the whole format.
-            context: Supplies the parts that the format omits.
+            context: Values that complete the timestamp.
 
         Returns:
-            Unix milliseconds, rounded down and negative before 1970, or None if the text does not
+            Unix milliseconds, rounded down and negative before 1970. None if the text does not
             match or there is no such time.
         """
         match = self._pattern.fullmatch(text)

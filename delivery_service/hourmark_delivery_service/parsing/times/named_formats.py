@@ -19,37 +19,46 @@ _PER_MS: Final = {"unix-ms": 1, "unix-us": 1000, "unix-ns": 1_000_000}
 
 
 class TimeReader(Protocol):
-    """A parser for the text of a time."""
+    """A parser of timestamps in one format, such as RFC 3339, Unix time or a `strptime` format."""
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
-        """Parse a time.
+        """Parse a timestamp.
 
         Args:
-            text: Text of the time.
-            context: Supplies the parts that the text omits.
+            text: Text of the timestamp, without other text around it.
+            context: Values that complete a timestamp without a year, date or time zone.
 
         Returns:
-            Unix milliseconds, rounded down, or None if the text is not a valid time in this format.
+            Unix milliseconds, rounded down. None if the text is not a valid timestamp in this
+            format.
         """
         ...
 
 
 class Rfc3339Reader:
-    """A time parser for RFC 3339 timestamps."""
+    """A parser of RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`."""
 
     # nothing is left out
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002
-        """Parse an RFC 3339 timestamp to Unix milliseconds, or return None if it is invalid."""
+        """Parse an RFC 3339 timestamp.
+
+        Args:
+            text: Text of the timestamp, with a time zone offset or `Z`.
+            context: Not used, because the text is complete.
+
+        Returns:
+            Unix milliseconds, rounded down. None if the text is not a valid timestamp.
+        """
         micros = rfc3339_us(text)
         return None if micros is None else micros // 1000
 
 
 class UnixTimeReader:
-    """A time parser for Unix time in the unit that a named format declares.
+    """A parser of Unix times in seconds, milliseconds, microseconds or nanoseconds.
 
     Args:
-        word: One of `unix` (seconds, with an optional fraction), `unix-ms`, `unix-us` and
-            `unix-ns`.
+        word: Name of the format: `unix` (seconds, with an optional decimal fraction), `unix-ms`,
+            `unix-us` or `unix-ns`.
     """
 
     def __init__(self, word: str) -> None:
@@ -57,7 +66,16 @@ class UnixTimeReader:
 
     # nothing is left out
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002
-        """Parse a Unix time to Unix milliseconds, rounded down, or return None if it is invalid."""
+        """Parse a Unix time.
+
+        Args:
+            text: Decimal number, which may be negative.
+            context: Not used, because the text is complete.
+
+        Returns:
+            Unix milliseconds, rounded down. None if the text is not a valid number, or has a
+            fraction although the unit is not seconds.
+        """
         match = _UNIX.fullmatch(text)
         if match is None or (match[3] and self._word != "unix"):
             return None
@@ -69,7 +87,14 @@ class UnixTimeReader:
 
 
 def time_reader_for(rule: LineRule) -> TimeReader | None:
-    """Return the time parser that a type declares, or None if its messages contain no time.
+    """Return the parser for the timestamps in lines of an event type.
+
+    Args:
+        rule: Declaration of how lines of the type are parsed. It declares where the time is and its
+            format.
+
+    Returns:
+        The parser, or None if the messages of the type contain no time.
 
     Raises:
         ValueError: If the declared time format has an unsupported directive.

@@ -25,11 +25,11 @@ def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> i
 
     Args:
         text: Timestamp with upper-case `T` and `Z`. Leap seconds are not accepted.
-        fraction_digits_max: Maximum number of fraction digits. Digits after the sixth are
-            truncated.
+        fraction_digits_max: Maximum number of fraction digits that are accepted. Digits after the
+            sixth are truncated.
 
     Returns:
-        Unix microseconds, or None if the text is not a valid timestamp.
+        Unix microseconds, negative before 1970. None if the text is not a valid timestamp.
     """
     match = _RFC3339.fullmatch(text)
     if match is None:
@@ -46,7 +46,11 @@ def rfc3339_us(text: bytes, fraction_digits_max: int = FRACTION_DIGITS_MAX) -> i
 
 
 def fraction_us(digits: bytes) -> int:
-    """Convert the decimals of a second to microseconds, truncating digits after the sixth."""
+    """Convert the fraction digits of a second to microseconds.
+
+    Args:
+        digits: Digits after the decimal point, at least one. Those after the sixth are truncated.
+    """
     return int(digits[:6].ljust(6, b"0"))
 
 

@@ -29,9 +29,11 @@ Redact = Callable[[Any], Any]  # of a text (bytes) or a JSON value
 
 
 def redactor_for(rules: Sequence[Redaction]) -> Redact:
-    """Return a function that applies the redaction patterns of one field to a text or JSON value.
+    """Return a function that removes secrets from the values of one field.
 
-    Strings nested in lists and objects are redacted as well.
+    The function takes a text (bytes) or a JSON value, replaces all matches of the redaction
+    patterns, and returns the changed value. Strings nested in lists and objects are redacted as
+    well.
 
     Args:
         rules: Redactions of the field, applied in order. Those without a pattern are ignored.
@@ -82,7 +84,16 @@ _Header = Mapping[str, Any]  # by field: texts, or a map of them
 
 
 class FieldEncoder(Protocol):
-    """The encoders and defaults of one field of an event type."""
+    """The encoders and defaults of one field of an event type.
+
+    Attributes:
+        name: Name of the field.
+        encode: Encodes a JSON value.
+        encode_text: Encodes a text.
+        default: Encoded default value, or None if the field has none.
+        absent: Encoding to use if a text is missing: the default, or null if the type allows it.
+            Otherwise None.
+    """
 
     name: str
     encode: Encoder
@@ -92,15 +103,19 @@ class FieldEncoder(Protocol):
 
 
 class DatumEncoder:
-    """An encoder of an event type's fields with unknown keys, header parts, coercion and redaction.
+    """An Avro encoder for event types whose declaration contains more than the names of fields.
+
+    It supports unknown keys, fields that are filled from the syslog header, type coercion and
+    redaction.
 
     Args:
         event_type: Name of the type.
         fields: The type's own fields.
-        rule: Declaration of the type.
+        rule: Declaration of how lines of the type are parsed.
 
     Raises:
-        ValueError: If a redacted field has no replacement, no default, and cannot be null.
+        ValueError: If a field is redacted as a whole, but has no replacement and no default, and
+            cannot be null.
     """
 
     def __init__(self, event_type: str, fields: Sequence[FieldEncoder], rule: LineRule) -> None:
@@ -117,7 +132,11 @@ class DatumEncoder:
                 self._redacts[field.name] = redactor_for(rules)
 
     def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
-        """Return a copy of this encoder with other field defaults."""
+        """Return a copy of this encoder with other encoders and defaults of the fields.
+
+        Args:
+            fields: Fields with the same names, in the same order.
+        """
         other = copy.copy(self)
         other._fields = fields
         return other
@@ -125,16 +144,17 @@ class DatumEncoder:
     def encode(
         self, values: Mapping[str, Any], header: _Header | None = None, *, nulls: bool = False
     ) -> bytearray:
-        """Encode the type's own fields.
+        """Encode the fields of an event type as Avro.
 
         Args:
             values: Values by key: texts as bytes, or JSON values.
             header: Values of the fields that the syslog header fills, or None if the line has no
-                header. These fields are then not taken from `values`.
-            nulls: Whether a missing field without a default is null if its type allows it.
+                header. With a header, these fields are not taken from `values`.
+            nulls: Whether a missing field without a default is encoded as null if its type allows
+                it.
 
         Returns:
-            The Avro encoding of the fields, without the envelope.
+            The encoded fields, without the envelope (the fields that all types share).
 
         Raises:
             Rejected: If a field is missing, unknown or invalid. The error names the field.
@@ -171,7 +191,14 @@ class DatumEncoder:
         return out
 
     def header_values(self, header: SyslogHeader) -> _Header:
-        """Return the values that a syslog header supplies, by field name. Absent parts are omitted."""
+        """Return the values of the fields that the declaration fills from the syslog header.
+
+        Args:
+            header: Syslog header of the line.
+
+        Returns:
+            Values by field name. Fields whose part of the header is absent are omitted.
+        """
         params = header.structured_data_params() if header.structured_data is not None else {}
         found: dict[str, Any] = {}
         for field, part in self._rule.header.items():

@@ -1,20 +1,26 @@
-"""Values to Avro binary (Avro specification 1.12), checked and written in one walk; compiled once
-per schema.
+"""Encoding of JSON values in the Avro binary format (Avro specification 1.12).
 
-Accepted are the values of JSON, and nothing is silently converted or cut:
+Each schema is compiled once to encoders, which check a value while they write it. No value is
+silently converted or truncated. The accepted values are:
 
-    boolean           true, false                     int, long    whole numbers in range (true is none, 1.0 is none)
-    float, double     numbers; a whole number only if it can be held exactly
-    string            a string                        enum         one of its symbols
-    bytes, fixed      a string of U+0000 to U+00FF, a byte each (Avro's JSON encoding)
-    array, map, record    an array, an object, an object of exactly the record's fields (those with defaults may be missing)
-    union             the plain value: the first branch that accepts it
-    timestamp-millis, timestamp-micros    a whole number, or an RFC 3339 string that is no finer than the type
-    uuid              its usual string of 36 characters, lower case
+    boolean                 true, false
+    int, long               integers in range; `true` and `1.0` are not integers
+    float, double           numbers; an integer only if it can be represented exactly
+    string                  a string
+    enum                    one of its symbols
+    bytes, fixed            a string of characters U+0000 to U+00FF, one per byte, which is Avro's
+                            JSON encoding
+    array, map              an array, an object
+    record                  an object with exactly the record's fields; a field with a default may
+                            be missing
+    union                   the plain value; the first branch that accepts it is used
+    timestamp-millis,       an integer, or an RFC 3339 string that is not more precise than the
+    timestamp-micros        type
+    uuid                    the usual string of 36 characters in lower case
 
-Dates and times of day are whole numbers within what readers can show. Other logical types are
-written as what they stand on. Nesting of values is bounded by `json_payload.DEPTH_MAX` beforehand,
-so recursion is too.
+Dates and times of day are integers within the range that readers can display. Values of other
+logical types are encoded as their underlying type. The nesting depth of a value is limited before
+it is encoded (`json_payload.DEPTH_MAX`), and so is the recursion depth.
 """
 
 from __future__ import annotations
@@ -42,7 +48,10 @@ _ABSENT: Final = object()
 
 
 class SchemaCompiler:
-    """Compiles Avro types to encoders, and remembers named types for later references."""
+    """Compiles Avro types to encoders, which check a JSON value and encode it as Avro.
+
+    Named types are remembered, so that later types can refer to them.
+    """
 
     def __init__(self) -> None:
         self._named = dict(PRIMITIVES)
@@ -53,8 +62,13 @@ class SchemaCompiler:
         Args:
             avro_type: Type as `fastavro.parse_schema` returns it.
 
+        Returns:
+            A function that appends the Avro encoding of a JSON value to a bytearray. It raises
+            `Mismatch` if the value does not match the type.
+
         Raises:
-            ValueError: If the type is not a known Avro type, or refers to an undeclared name.
+            ValueError: If the type is not an Avro type, or refers to a name that was not compiled
+                before.
         """
         if isinstance(avro_type, list):
             return _union([self.encoder(branch) for branch in avro_type], avro_type)
@@ -89,16 +103,19 @@ class SchemaCompiler:
 
 
 def encode_default(field: Mapping[str, Any], encode: Encoder) -> bytes | None:
-    """Return the encoded default value of a schema field, or None if it has none.
+    """Return the Avro encoding of a schema field's default value.
 
-    For a union, the default may be of any branch, as in Avro 1.12.
+    The default of a union may match any of its branches, as in Avro 1.12.
 
     Args:
         field: Field of a parsed Avro schema.
         encode: Encoder of the field's type.
 
+    Returns:
+        The encoding, or None if the field has no default.
+
     Raises:
-        Mismatch: If the default does not match the type.
+        Mismatch: If the default value does not match the type.
     """
     return encode_to_bytes(encode, field["default"]) if "default" in field else None
 

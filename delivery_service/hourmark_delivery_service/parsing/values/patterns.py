@@ -14,12 +14,14 @@ import re2
 class LinePattern:
     """A compiled RE2 pattern that is matched against whole lines of bytes.
 
+    The time is linear in the length of the line. `.` matches every byte except LF.
+
     Args:
-        pattern: RE2 pattern with named groups.
-        setting: Name of the setting for error messages.
+        pattern: RE2 pattern, which may have named groups.
+        setting: Name of the setting that contains the pattern, for error messages.
 
     Attributes:
-        groups: Index of each named group.
+        groups: Index of each group by its name.
 
     Raises:
         ValueError: If RE2 does not accept the pattern.
@@ -43,16 +45,24 @@ class LinePattern:
         }
 
     def match(self, line: bytes) -> tuple[bytes | None, ...] | None:
-        """Match a whole line.
+        """Match a whole line against the pattern.
+
+        Args:
+            line: Line without its line feed.
 
         Returns:
-            The texts of all groups, starting with the whole line, with None for a group that did
-            not participate; or None if the line does not match.
+            The whole line and the texts of all groups, where a group that did not participate is
+            None. None if the line does not match.
         """
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())
 
     def replace_all(self, text: bytes, replacement: bytes) -> bytes:
-        """Return a text with every match of the pattern replaced by a literal replacement."""
+        """Return a text in which every match of the pattern is replaced.
+
+        Args:
+            text: Text to search.
+            replacement: Literal replacement, without references to groups.
+        """
         changed: bytes = self._compiled.sub(lambda _: replacement, text)
         return changed

@@ -30,12 +30,13 @@ MICROS_PER_UNIT: Final = {"timestamp-millis": 1000, "timestamp-micros": 1}
 
 
 class Mismatch(ValueError):
-    """A value does not match the declared type.
+    """A value does not match its declared Avro type.
 
-    The message states what was expected, preceded by the path within the field if it is nested.
+    The message states what was expected. If the invalid value is nested, the message starts with
+    its path within the field, as in `[3]: must be a string`.
 
     Attributes:
-        reason: Machine-readable reason for a dead letter.
+        reason: Machine-readable reason for the rejection of the line.
     """
 
     def __init__(
@@ -48,28 +49,38 @@ class Mismatch(ValueError):
     def suffix(self) -> str:
         """Return the message in a form that can be appended to the name of the field.
 
-        It starts with a space, or with the path of a nested value, such as `[3]: must be a string`.
+        The result starts with a space, as in ` must be a string`. If the invalid value is nested,
+        it starts with the path, as in `[3]: must be a string`.
         """
         message = str(self)
         return message if message[:1] in (".", "[") else f" {message}"
 
     def nested_in(self, path: str) -> Mismatch:
-        """Return this error as seen from the enclosing value.
+        """Return a copy of this error for the enclosing value, with a path before the message.
 
         Args:
-            path: Path from the enclosing value to this value, such as `[3]` or `.name`.
+            path: Path from the enclosing value to the invalid one, such as `[3]` or `.name`.
         """
         return Mismatch(f"{path}: {self}", self.reason)
 
 
 def put_bytes(value: bytes, out: bytearray) -> None:
-    """Append the Avro encoding of bytes (or of an already encoded UTF-8 string) to `out`."""
+    """Append the Avro encoding of a byte string to `out`: its length, then its bytes.
+
+    Args:
+        value: Bytes, or a string that is already encoded as UTF-8.
+        out: Buffer to append to.
+    """
     put_long(len(value), out)
     out += value
 
 
 def encode_to_bytes(encoder: Encoder, value: Any) -> bytes:
-    """Encode a value and return the encoding.
+    """Encode a value with an Avro encoder and return the encoding.
+
+    Args:
+        encoder: Encoder, which appends to a bytearray.
+        value: Value to encode.
 
     Raises:
         Mismatch: If the value does not match the encoder's type.
@@ -112,12 +123,16 @@ def _uuid_string(value: Any, out: bytearray) -> None:
 
 
 def json_string_to_bytes(value: Any) -> bytes:
-    """Convert Avro's JSON form of bytes, a string with one character per byte, to bytes.
+    """Convert a value of Avro's type `bytes` from its JSON form to bytes.
 
-    Values of type `bytes` are returned unchanged.
+    The JSON form is a string with one character from U+0000 to U+00FF per byte. A value of type
+    `bytes` is returned unchanged.
+
+    Args:
+        value: JSON value.
 
     Raises:
-        Mismatch: If the value is not a string of characters U+0000 to U+00FF.
+        Mismatch: If the value is not such a string.
     """
     if type(value) is bytes:
         return value
@@ -192,11 +207,16 @@ def _timestamp(logical: str) -> Encoder:
 
 
 def primitive_encoder(kind: str, logical: str | None) -> Encoder:
-    """Return the encoder of a primitive Avro type.
+    """Return the encoder of a primitive Avro type, possibly with a logical type.
 
     Args:
-        kind: Name of the primitive type.
-        logical: Logical type, or None. Unknown logical types are ignored.
+        kind: Name of the primitive type, such as `long`.
+        logical: Logical type, such as `timestamp-millis`, or None. Unknown logical types are
+            ignored.
+
+    Returns:
+        A function that appends the Avro encoding of a JSON value to a bytearray. It raises
+        `Mismatch` if the value does not match the type.
 
     Raises:
         ValueError: If there is no such primitive type.

@@ -34,13 +34,17 @@ _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{
 
 
 def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
-    """Return the encoder of texts for an Avro type.
+    """Return the function that encodes texts as values of an Avro type.
 
-    If the type cannot be filled from text, the encoder raises `Mismatch` for every text.
+    For example, the text `42` can be encoded as a `string` or as a `long`.
 
     Args:
         avro_type: Type as `fastavro.parse_schema` returns it.
-        compiler: Compiler that has compiled the named types that `avro_type` refers to.
+        compiler: Compiler that has compiled the named types to which `avro_type` refers.
+
+    Returns:
+        A function that appends the Avro encoding of a text to a bytearray. It raises `Mismatch` if
+        the text does not match the type. For types such as arrays, no text does.
     """
     if isinstance(avro_type, list):
         return _union(avro_type, compiler)
@@ -58,7 +62,10 @@ def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
 def takes_bytes(avro_type: AvroType) -> bool:
     """Return whether an Avro type, or a branch of a union, is `bytes` or `fixed`.
 
-    A byte order mark must not be removed from a text for such a type.
+    For such a type, a byte order mark at the start of a text is kept.
+
+    Args:
+        avro_type: Type as `fastavro.parse_schema` returns it.
     """
     branches = avro_type if isinstance(avro_type, list) else [avro_type]
     return any(_kind(branch)[0] in ("bytes", "fixed") for branch in branches)
