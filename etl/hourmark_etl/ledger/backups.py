@@ -32,11 +32,14 @@ _LOG = logging.getLogger(__name__)
 def back_up(connection: Connection) -> str:
     """Copy the committed content of the ledger, and return the copy's file path or schema name.
 
-    An existing copy of the same ledger, version and commit is kept on PostgreSQL and replaced on
-    SQLite.
+    An existing copy of the same ledger, schema version and commit is kept on PostgreSQL and
+    replaced on SQLite.
 
     Args:
         connection: The transaction that is about to change the tables.
+
+    Returns:
+        The file path of the copy on SQLite; the name of its database schema on PostgreSQL.
 
     Raises:
         Unavailable: The copy cannot be made; the caller must not change the ledger.

@@ -49,7 +49,7 @@ def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
     A position is the next offset of a topic-partition to stage.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     return [decode_position(row) for row in database.fetch(query).mappings()]
@@ -71,7 +71,7 @@ def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
     """Return the position in a complete row of the table `positions`.
 
     Raises:
-        DamagedRow: The row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     check_digest(tables.positions, row)
     return from_columns(StagingPosition, row)
@@ -81,7 +81,7 @@ def put_positions(connection: Connection, new_positions: Iterable[StagingPositio
     """Insert positions of partitions that are new to the ledger.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         new_positions: Positions to insert; none of their partitions may be in the ledger.
     """
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new_positions]:
@@ -110,7 +110,7 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
     Raises:
         TopicReplaced: The ledger has another id for a topic, or another cluster, so its offsets
             refer to other records.
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         clusters = set(
@@ -159,7 +159,7 @@ def skip_expired(
         starts: Log start offset of each position.
 
     Raises:
-        StaleDriver: The lease was taken over, or a position has moved.
+        StaleDriver: Another process has taken over the lease, or a position has moved.
     """
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
@@ -193,7 +193,7 @@ def restart_truncated_logs(
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        StaleDriver: The lease was taken over, or a position has moved.
+        StaleDriver: Another process has taken over the lease, or a position has moved.
     """
     again = {p: start for p, start in starts.items() if to_edge_topic(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
@@ -329,7 +329,7 @@ def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) 
         shards: New shard of each central topic.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         for topic, shard in shards.items():
@@ -406,7 +406,7 @@ def commit_batch(
         The read errors that are new: with another offset than was known.
 
     Raises:
-        StaleDriver: The lease was taken over, or a position is not where the batch started; nothing
+        StaleDriver: Another process has taken over the lease, or a position is not where the batch started; nothing
             was changed.
     """
     with database.transaction(lease) as connection:
@@ -430,7 +430,7 @@ def put_staged(connection: Connection, batch: StagedBatch) -> None:
     The groups are not assigned to a bucket yet; a freeze does that.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         batch: The batch; its positions and reports are not written.
     """
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}

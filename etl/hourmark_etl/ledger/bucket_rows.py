@@ -79,7 +79,7 @@ def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]])
     """Insert rows of closed buckets and of the hours that their late events belong to.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         closed: Pairs of the bucket's hour and its manifest.
     """
     closed = list(closed)
@@ -123,7 +123,7 @@ def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) ->
     """Insert rows into the table `late_hours`, replacing equal ones.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         rows: Rows as `late_rows` returns them.
     """
     replace_rows(connection, _LATE, ("type", "origin", "hour"), rows)
@@ -142,7 +142,7 @@ def find_buckets_with_late_events(
         For each such bucket (type, hour in Unix seconds), the given origin hours that it holds.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     found = defaultdict[tuple[str, int], set[int]](set)
     pairs = [
@@ -166,7 +166,7 @@ def read_bucket_manifests(
         buckets: Buckets as (type, hour in Unix seconds).
 
     Raises:
-        DamagedRow: A packed row differs from what was written.
+        DamagedRow: A ledger row of packed buckets is damaged.
     """
     found: dict[tuple[str, int], str] = {}
     for one in iterate_pair_tables(buckets):
@@ -213,7 +213,7 @@ def bucket_rows(
         has_days: False for a ledger before revision 6, which has no packed rows.
 
     Raises:
-        DamagedRow: A packed row differs from what was written.
+        DamagedRow: A ledger row of packed buckets is damaged.
     """
     days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)

@@ -137,7 +137,7 @@ class Database:
         """Check that a lease is still valid, before an action outside the ledger.
 
         Raises:
-            StaleDriver: The lease was taken over.
+            StaleDriver: Another process has taken over the lease; nothing was changed.
         """
         with self.transaction(lease):
             pass
@@ -273,7 +273,7 @@ def replace_rows(
     """Insert rows, and delete existing rows with the same key.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
         rows: Rows to insert.
@@ -289,7 +289,7 @@ def delete_rows(
     """Delete all rows that have the same key as one of the given rows.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
         rows: Rows that have at least the key columns.

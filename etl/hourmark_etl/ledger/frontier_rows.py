@@ -32,7 +32,7 @@ def put_frontiers(
     of its hosts has reported yet, because their lines may still arrive.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         types: All declared event types.
         sources: All declared sources.
         first_hour: First hour of new types; its length is the bucket length.
@@ -42,7 +42,7 @@ def put_frontiers(
 
     Raises:
         UsageError: The ledger's buckets have another length, which cannot change.
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     if not _has_bucket_length(connection, first_hour.length_s):
         connection.execute(

@@ -153,7 +153,7 @@ def freeze(
         below them are in these buckets or earlier ones.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not open at its hour.
+        StaleDriver: Another process has taken over the lease, or a frontier is not open at its hour.
     """
     groups, last = tables.groups, last_hours or {}
     with database.transaction(lease) as connection:
@@ -213,7 +213,7 @@ def unfreeze_all(
         alarms: Frontiers with the findings of the failed proof; empty after a crash.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
+        StaleDriver: Another process has taken over the lease, or a frontier is not frozen at its hour.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -254,7 +254,7 @@ def seal(
         effects: Further changes to commit with the seals.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
+        StaleDriver: Another process has taken over the lease, or a frontier is not frozen at its hour.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -283,7 +283,7 @@ def force_sealed(
     among them; promises for them stay unmet.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         frontier: Sealed frontier of the type.
         lost: Sums of the lost rows by hour, Unix seconds; other hours are left unchanged.
         waived: Texts for the manifest.
@@ -320,7 +320,7 @@ def leave_out_rows(
         gives_up: Stored in the seal; see `SealedHour`.
 
     Raises:
-        StaleDriver: The lease was taken over, or the frontier is not sealed at its hour.
+        StaleDriver: Another process has taken over the lease, or the frontier is not sealed at its hour.
     """
     assert frontier.seal is not None
     seal = dataclasses.replace(
@@ -396,7 +396,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour
         closings: Published hours; those of one type must be consecutive.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not sealed at its hour.
+        StaleDriver: Another process has taken over the lease, or a frontier is not sealed at its hour.
     """
     last: dict[str, PublishedHour] = {}
     first: dict[str, Frontier] = {}

@@ -64,7 +64,7 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         replace_rows(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])

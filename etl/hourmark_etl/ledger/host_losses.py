@@ -93,7 +93,7 @@ def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> Non
     """Insert data losses of hosts, and delete those more than 30 days older than the newest.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         new_losses: Rows to insert; if empty, nothing is changed.
     """
     if new_losses:

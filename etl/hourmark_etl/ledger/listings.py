@@ -85,7 +85,7 @@ def read_round_sums(
         below_offsets: Audit offsets of the cut; promises at or after them do not count.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
         Finding: The ledger has promises of a site that the cut does not contain.
     """
     groups, promises = (
@@ -147,7 +147,7 @@ def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[lis
         One list per frontier, in the given order.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
@@ -194,7 +194,7 @@ def counting_promises(
         One list per frontier, in the given order.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
         Finding: The ledger has promises of a site that the cut does not contain.
     """
     c = _PROMISED.c
@@ -284,7 +284,7 @@ def promises_between(
         below_offsets: End of the range of each site, not included; None for no limits at all.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
@@ -341,7 +341,7 @@ def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
         event_type: Event type to name in the error.
 
     Raises:
-        DamagedRow: The row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
@@ -429,7 +429,7 @@ def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[S
     """Return the staged groups of one event type and origin hour (Unix seconds), listed or not.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
 
@@ -449,7 +449,7 @@ def groups_with_listing(
         it.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     query = (
         _with_path(_LISTED)

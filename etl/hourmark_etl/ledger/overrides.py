@@ -260,7 +260,7 @@ def put_blockers(
         gone: Event types whose blocker is deleted.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         replace_rows(

@@ -59,7 +59,7 @@ def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest
         hour: Hour of the bucket.
 
     Raises:
-        DamagedRow: The bucket's row differs from what was written.
+        DamagedRow: The ledger row of the bucket is damaged.
         ValueError: The stored manifest is invalid.
     """
     marker = closed_marker(database, event_type, hour)
@@ -75,7 +75,7 @@ def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | No
         hour: Hour of the bucket.
 
     Raises:
-        DamagedRow: The bucket's row differs from what was written.
+        DamagedRow: The ledger row of the bucket is damaged.
     """
     with database.reading() as connection:
         found = read_bucket_manifests(connection, [(event_type, hour.start_s)])

@@ -111,7 +111,7 @@ def set_aside_rows(
         reviewed: Whether an operator has reviewed the records.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     query = select(_TABLE).order_by(
         _TABLE.c.type, _TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset
@@ -139,7 +139,7 @@ def listed_set_aside(
         buckets: Buckets as (type, hour in Unix seconds).
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     found = defaultdict[tuple[str, int], list[SetAside]](list)
     hours = sorted({hour_s for _, hour_s in buckets})
@@ -174,7 +174,7 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
     """Return the set-aside records in offset spans, as tuples (topic, partition, offset).
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     found = set()
     for s in spans:
@@ -228,7 +228,7 @@ def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> 
             deleted.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     old = (_TABLE.c.listed_hour.is_not(None), _TABLE.c.found_at_ms < now_ms - KEPT_MS)
     if database.fetch(select(_TABLE.c.offset).where(*old).limit(1)).first() is not None:

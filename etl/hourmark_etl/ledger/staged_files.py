@@ -229,7 +229,7 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
         The batch folders that have no file left.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     ids = [{"id": f.file_id, "file_id": f.file_id} for f in files]
     with database.transaction(lease) as connection:
@@ -283,7 +283,7 @@ def read_ledger_file(database: Database, path: str) -> LedgerFile:
 
     Raises:
         Finding: The ledger has no such file.
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     with database.reading() as connection:
         row = (
@@ -369,8 +369,8 @@ def replace_file(
         groups: Groups of the new file with their first rows; empty for an audit file.
 
     Raises:
-        StaleDriver: The lease was taken over.
-        DamagedRow: A row differs from what was written.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
@@ -418,7 +418,7 @@ def give_up_file(
         forced: Text about the override for the manifests.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)

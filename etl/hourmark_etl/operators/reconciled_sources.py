@@ -64,7 +64,7 @@ def read_type_facts(
         up to the file's number of rows, of all types. Both lists may be empty.
 
     Raises:
-        DamagedRow: A row of a bucket differs from what was written.
+        DamagedRow: The ledger row of a bucket is damaged.
         ValueError: The stored manifest of a bucket is invalid.
         Unavailable: The database does not respond.
     """
