@@ -17,11 +17,13 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """The hours up to which the buckets of an event type are closed and have fixed content.
+    """The hours up to which an event type's buckets are closed, and up to which they are fixed.
+
+    A frozen or sealed bucket is fixed but not closed.
 
     Attributes:
-        closed_to_s: Buckets of hours before this are closed, Unix seconds.
-        fixed_to_s: Buckets of hours before this accept no more events, Unix seconds.
+        closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.
+        fixed_to_s: Start of the first hour whose bucket still accepts events, Unix seconds.
     """
 
     closed_to_s: int
@@ -29,7 +31,7 @@ class FixedHours:
 
 
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return, by event type, the hours up to which buckets are closed and have fixed content.
+    """Return by event type up to which hours buckets are closed, and up to which they are fixed.
 
     Args:
         database: The ledger.
