@@ -94,12 +94,15 @@ def distinct_values(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def semi_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` occur together in a row of `keys` (left semi join)."""
+    """Return the rows whose values in `columns` occur together in `keys` (left semi join)."""
     return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
 
 
 def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` occur together in no row of `keys` (left anti join)."""
+    """Return the rows whose values in `columns` do not occur together in `keys`.
+
+    This is a left anti join.
+    """
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 

@@ -268,14 +268,13 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 
 
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
-    """Explain how a closed hour was closed, from the bucket's manifest.
+    """Explain how a closed hour was closed, from the manifest of its bucket.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        manifest: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
-            which the explanation then reports as an error. A manifest of grade `proved` must not
-            have waived anything.
+        manifest: Manifest of the bucket. None reports the error that the hour is closed but the
+            ledger has no bucket for it.
     """
     if manifest is None:
         summary = "closed by its frontier, but not found"

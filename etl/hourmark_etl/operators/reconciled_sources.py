@@ -37,10 +37,10 @@ class ReconciliationWindow:
     to_s: int
 
     def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
-        """Return SQL conditions that select rows of the window's type from its first hour onwards.
+        """Return SQL conditions for the rows of the window's type from its first hour onwards.
 
-        There is no condition for the window's last hour, because later buckets may contain late
-        events of its hours.
+        The window's last hour is no condition, because later buckets may contain late events of the
+        window's hours.
 
         Args:
             table: A ledger table with the columns `type` and `hour`.
@@ -222,15 +222,17 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 
 
 def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
-    """Return the hours of a window for which staged rows, promises or bucket contents are known.
+    """Return the hours of a window for which the ledger has rows, promises or closed buckets.
+
+    Hours refer to the events' own time.
 
     Args:
         type_facts: Facts about one event type from the ledger.
         window: The hours to consider.
 
     Returns:
-        Unix seconds at the start of each hour; an hour that only occurs as the origin of late
-        events is included.
+        Unix seconds at the start of each hour; an hour is included if only late events belong to
+        it.
     """
     known = (
         {origin_s for _, origin_s in type_facts.staged_rows}

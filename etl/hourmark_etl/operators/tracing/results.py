@@ -76,7 +76,7 @@ class ClusterRole(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByEventId:
-    """A search criterion that matches the event with a given id.
+    """A search criterion that matches the event with the given id.
 
     Attributes:
         event_id: Id of the event.
@@ -147,16 +147,17 @@ class FoundAuditRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundKafkaRecord:
-    """The record of an event in Kafka.
+    """The record of an event that was found in Kafka.
 
     Attributes:
         topic: Topic of the record.
         partition: Partition of the record.
         offset: Offset of the record.
-        at_ms: Time at which the delivery service wrote it, Unix milliseconds.
+        at_ms: Time at which the delivery service wrote the record, Unix milliseconds.
         event_id: Id of the event.
         range_id: Id of the byte range that contains the event.
-        event: Envelope fields of the event by name; for a dead letter, all fields.
+        event: Values of the fields that all event types have, by name; for a dead letter, of all
+            fields.
     """
 
     topic: str
