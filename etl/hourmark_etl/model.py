@@ -218,12 +218,12 @@ class OffsetSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file that one task of a staging batch wrote.
+    """A Parquet file with Kafka records, written by one task of a staging batch.
 
     Attributes:
         path: Path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
-        rows: Number of rows: all records of this kind in the spans.
+        rows: Number of rows, one for each record of this kind in the offset ranges.
         spans: The offset ranges that the file was read from.
         observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds;
             None for events.
@@ -246,13 +246,13 @@ class StagedGroup:
         hour_s: Unix seconds at the start of the hour.
         rows: Number of rows.
         datum_bytes: Total size of the rows' Avro datums in bytes.
-        low64_sum: Digest: the unsigned sum modulo 2^64, over all rows including duplicates, of the
-            last 8 bytes of the event id plus RANGE_WEIGHT times the range id.
+        low64_sum: A digest of the event ids and range ids of all rows, including duplicates. It is
+            the sum modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT * range id).
         schema_ids: Distinct schema ids, ascending.
         first_row: Index of the first row in the file.
         first_id: Smallest event id.
         last_id: Largest event id.
-        value_sum: Unsigned sum modulo 2^64 of the rows' value hashes (`hourmark.avro.value_hash`);
+        value_sum: Sum modulo 2^64 of the rows' value hashes (`hourmark.avro.value_hash`), unsigned;
             None in groups that version 0.3.0 staged.
     """
 
@@ -273,13 +273,13 @@ class StagedGroup:
 class AuditOffsets:
     """A limit on audit records: for each site, an offset in the site's audit topic.
 
-    An audit record is below the limit if its offset is smaller than that of its site. For a site
-    that is not named, no record is below the limit. Offsets of different sites cannot be compared,
-    so of two limits it is possible that neither reaches the other.
+    An audit record is below the limit if its offset is smaller than the offset of its site. No
+    record of a site that is not named is below the limit. Two limits can be incomparable: each of
+    them may have the larger offset for one site.
 
     Attributes:
-        by_site: Pairs of site name and offset, sorted by site. Offsets are those of the topics on
-            the central cluster.
+        by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
+            central cluster.
     """
 
     by_site: tuple[tuple[str, int], ...] = ()  # sorted
@@ -389,23 +389,25 @@ class AuditGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedSource:
-    """The latest report of one source on one host.
+    """The latest report about one log source on one host: how far the source is delivered.
 
     Attributes:
         host_id: Unique id of the host.
         source: Name of the source.
         host_name: Host name for messages.
         kind: Kind of the reporting component, for example `service`.
-        incarnation: Id of the reporter's current incarnation.
-        sequence: Sequence number of the report.
-        received_at_ms: When a delivery service received the report, in Unix milliseconds.
-        caught_up_at_ms: Everything up to this time is delivered; None if it never caught up.
-        pending_bytes: Bytes that are not delivered yet.
-        lost_bytes: Bytes that are lost.
-        goodbye: Whether the source signed off and is no longer awaited.
-        heard_at_ms: When the report was staged, by the driver's clock; for reports that are older
-            than the clock tolerance, the report's own time.
-        waived: Whether a bucket timed out without this source; reset by its next report.
+        incarnation: Id of one run of the reporting component.
+        sequence: Sequence number of the report within the incarnation.
+        received_at_ms: Time at which a delivery service received the report, Unix milliseconds.
+        caught_up_at_ms: Time up to which all lines are delivered, Unix milliseconds; None if the
+            source has never caught up.
+        pending_bytes: Number of bytes that are not delivered yet.
+        lost_bytes: Number of bytes that are lost.
+        goodbye: Whether the source signed off, so that buckets no longer wait for it.
+        heard_at_ms: Time at which the report was staged, by the driver's clock; for a report older
+            than the clock tolerance, the time at which it was received.
+        waived: Whether a bucket was closed without waiting for this source; reset by the next
+            report.
         unknown_losses: Number of losses of unknown size.
         unrepeatable: Whether the source's senders cannot resend lost data.
     """
@@ -457,16 +459,16 @@ class SetAside:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """The result of one micro-batch, which the ledger commits in one transaction.
+    """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
     Attributes:
-        folder: Path of the folder that holds all files of the batch; also the batch's name.
-        starts: Positions before the batch.
-        ends: Positions after the batch.
+        folder: Path of the folder that contains all files of the batch; also the batch's name.
+        starts: Staging positions before the batch.
+        ends: Staging positions after the batch, in the order of `starts`.
         files: The files that the batch wrote.
-        groups: Event rows by file, type and hour.
-        audit_groups: Audit records by file, type and hour.
-        reports: Host reports; each inner tuple belongs to one host, in the order of the topic.
+        groups: Groups of events by file, type and hour.
+        audit_groups: Groups of audit records by file, type and hour.
+        reports: Host reports in the order of the topic, each with one entry per source.
         set_aside: Records that could not be staged.
     """
 

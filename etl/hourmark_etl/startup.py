@@ -83,15 +83,13 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
 
     Args:
         config: The complete configuration.
-        exit_stack: Takes ownership of the ledger's connection and closes it.
-
-    Returns:
-        The opened resources.
+        exit_stack: Closes the ledger's connections at the end.
 
     Raises:
         NoLedger: The ledger does not exist or contains no event types.
-        ForeignLedger: The ledger is an older copy: storage holds buckets that it has not closed.
-        Unavailable: A server does not answer.
+        ForeignLedger: Storage contains buckets that the ledger has not closed, so the ledger is an
+            older copy or belongs to another installation.
+        Unavailable: A server does not respond.
     """
     length_s = config.parsing.bucket_seconds
     with ExitStack() as attempt:

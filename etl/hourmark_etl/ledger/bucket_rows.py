@@ -324,7 +324,7 @@ def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> i
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
         days_max: Maximum number of rows to create, one per event type and day.
 

@@ -224,7 +224,7 @@ def replace_index_runs(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         runs: Tuples of event type, hour in Unix seconds, and run; if empty, nothing is changed.
         bytes_each: Size of one id in an index file, in bytes.
 
@@ -265,7 +265,7 @@ def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) 
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         before_s: All runs of hours before this time are deleted, Unix seconds.
         bytes_max: Maximum total size of the remaining runs, in bytes.
 
@@ -378,7 +378,7 @@ def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[st
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         paths: Paths of the files, relative to the storage root.
 
     Raises:

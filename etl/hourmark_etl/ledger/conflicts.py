@@ -1,8 +1,8 @@
-"""Conflicts: ranges with two audit records that differ, and which audit files have been compared.
+"""Conflicts between audit records, and which audit files have been compared.
 
-A conflict holds one hour of one type until an override closes the hour. It is deleted when the hour
-closes, and the manifest names it; copies of compared records are ignored from then on
-(`closing.proof.readings`).
+A conflict exists if two audit records of one byte range differ. It keeps one hour of one type open
+until an override closes the hour. It is deleted when the hour closes, and the manifest names it.
+Afterwards, copies of the compared records are ignored (`closing.proof.readings`).
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
 
     Returns:
         The error of the damaged row; None if all rows are intact and nothing was changed.
@@ -222,7 +222,7 @@ def record_compared(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         files: Files that were compared with all compared files.
         found: Conflicts to store. They replace stored conflicts of the same type, hour and range.
 

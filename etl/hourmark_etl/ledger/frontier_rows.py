@@ -1,6 +1,6 @@
-"""A frontier row for each event type, written with the rules; writing it again is harmless.
+"""The row of each event type, which stores its oldest open hour; it is written with the rules.
 
-A type's first hour never changes.
+Writing a row again has no effect on the hours. The first hour of a type never changes.
 """
 
 from __future__ import annotations

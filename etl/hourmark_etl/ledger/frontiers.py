@@ -148,7 +148,7 @@ def freeze(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
         last_hours: By event type, the last of several consecutive hours to freeze together. For a
@@ -216,7 +216,7 @@ def unfreeze_all(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         alarms: Pairs of a frozen frontier and the readable findings of its proof, which are stored
             as its alarm. No findings clear the alarm, for example when a freeze is undone after a
             crash.
@@ -258,7 +258,7 @@ def seal(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         chains: By event type, the seals of consecutive hours, beginning with the oldest open hour.
         frozen: The oldest open hour of each type, frozen.
         effects: Further changes to commit in the same transaction.
@@ -329,7 +329,7 @@ def leave_out_rows(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         frontier: The sealed frontier of the type.
         waived: Readable text about the override, which is added to the manifest.
         gives_up: Value of the seal's field `gives_up`; see `SealedHour`.
@@ -408,7 +408,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         closings: Published buckets. Those of one type must be consecutive and in order.
 
     Raises:

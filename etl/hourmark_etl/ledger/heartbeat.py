@@ -60,7 +60,7 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 
     Raises:

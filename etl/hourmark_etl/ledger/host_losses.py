@@ -1,9 +1,9 @@
-"""Losses of hosts by source and time, for the manifests of the hours that they may affect.
+"""Data losses of hosts by source and time, for the manifests of the hours that they may affect.
 
 Reports contain totals that never decrease. The increase since the previous report concerns lines
-written after the time up to which the source had been read, and before the new report was received.
-A loss that may affect several hours is named in the manifest of each. The loss in a host's first
-report can only be dated to its receipt.
+that were written after the time up to which the source had been delivered, and before the new
+report was received. A loss that may affect several hours is named in the manifest of each of them.
+A loss in the first report of a host is dated to the receipt of that report.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def losses(database: Database) -> list[HostLoss]:
 def find_unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[ReportedSource]
 ) -> tuple[str, ...]:
-    """Return the sources of an event type that cannot resend data that was lost.
+    """Return the sources of an event type that cannot send lost data again.
 
     Hosts that sent a goodbye report before the hour are ignored.
 
@@ -127,8 +127,7 @@ def find_unrepeatable_sources(
         reporters: Latest report of each source.
 
     Returns:
-        Sorted names of sources with at least one host that cannot resend data; empty if there are
-        none.
+        Sorted names of the sources for which at least one host cannot send lost data again.
     """
     there = (r for r in reporters if not (r.goodbye and r.received_at_ms < hour.start_s * 1000))
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))

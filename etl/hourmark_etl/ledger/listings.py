@@ -61,18 +61,17 @@ _PROMISED: Final = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True)
 class RoundSums:
-    """The totals that the proof of one bucket compares: staged events against promised events.
+    """The totals that the proof of one bucket compares: staged events and promised events.
 
-    A promise is the number of events that an audit record states for one byte range. Totals are
-    given by origin hour, which is the hour of the events' own time.
+    An audit record promises the events of one byte range: it states how many events a delivery
+    service wrote. Totals are given by the hour of the events' own time.
 
     Attributes:
-        listed: Totals of the staged rows that are assigned to the bucket, by origin hour in Unix
-            seconds.
-        promised: Totals of the promises that count for the bucket, by origin hour in Unix seconds.
+        listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
+        promised: Totals of the promised events that count for the bucket, by hour in Unix seconds.
             The groups in `partially_counted` are not included.
-        partially_counted: Groups of audit records of which only some count for the bucket. Which
-            ones must be read from their staged files.
+        partially_counted: Groups in which some audit records count for the bucket and others do
+            not. The staged files must be read to tell them apart.
     """
 
     listed: Mapping[int, Sums]
@@ -198,8 +197,9 @@ def counting_promises(
 ) -> list[list[AuditGroup]]:
     """Return, for each bucket, the groups of audit records of which at least one record counts.
 
-    An audit record counts for a bucket if it is below `below_offsets` and promises events of the
-    bucket's hour, or events of an earlier hour that no earlier bucket has accounted for.
+    An audit record promises events: it states how many events a delivery service wrote for a byte
+    range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
+    hour, or events of an earlier hour that no earlier bucket has accounted for.
 
     Args:
         database: The ledger.

@@ -1,10 +1,12 @@
-"""Offset gaps, and the mirror's position at the last check of the edge.
+"""Offset gaps, which are missing records, and the last successful checks of edge partitions.
 
-The stored position ensures that a gap between two checks is detected.
+A check compares an edge log with the mirror's position. The position is stored, so that the next
+check finds records that were deleted between the two.
 
-An offset gap is a set of records that may never be staged. It holds the topic's type, or every type
-for audit and report topics, until an override accepts it. The table keeps gaps that only the ledger
-knows (skipped offsets, abandoned files) and all accepted gaps.
+An offset gap is a range of offsets whose records may never be staged. It keeps the hours of the
+topic's event type open until an override accepts it. In topics of audit records or host reports, it
+keeps the hours of every type open. The table contains gaps that cannot be found again (skipped
+offsets, abandoned files) and all accepted gaps.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         passed: Successful checks; if empty, nothing is changed.
 
     Raises:

@@ -1,13 +1,14 @@
-"""Overrides by operators: a type's frontier hour closes as `forced`, whatever is unverified.
+"""Overrides by operators, which close a type's oldest open hour as `forced` although data is missing.
 
-A gap in promises or reports concerns every type and is accepted only by an override for every type
-(`put_overrides`, one transaction). An override for one type closes that type's hour and names the
-gap, which stays open. Closing the hour removes the override.
+A gap in audit or report topics concerns every type, so it is accepted only by overrides of every
+type (`put_overrides`, one transaction). An override of a single type closes that type's hour and
+names the gap in the manifest, but the gap stays open. An override is deleted when its hour closes.
 
 A sealed hour accepts no override, because its content is fixed. Exceptions are lost staged files
 and rows that cannot be written.
 
-The module also stores what each type's frontier hour waits for, for `hourmark bucket why`.
+The module also stores what keeps each type's oldest open hour from closing, for
+`hourmark bucket why`.
 """
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ def put_blockers(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         changed: Blockers to store; each replaces the previous one of its type.
         gone: Event types whose blocker is deleted.
 

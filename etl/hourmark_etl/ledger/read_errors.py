@@ -1,7 +1,8 @@
-"""Central partitions that could not be read: from which offset, why, and when staging retries.
+"""Central partitions that cannot be read: from which offset, for which reason, and the next retry.
 
-Each such partition has one row. Only its type waits: the partition is left out of batches until its
-next retry, after growing pauses. The row is deleted when the partition is staged past its offset.
+Each such partition has one row, and only its event type waits. The partition is left out of batches
+until its next retry, after growing pauses. The row is deleted once the partition is staged beyond
+the offset.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Records of event topics that cannot be in a bucket: their offsets, the reason, and the bucket.
+"""Records of event topics that cannot be in a bucket, with the reason and the bucket that counts them.
 
 No delivery service writes such records, so another program wrote them or their bytes changed. If a
-record was acknowledged, its promise stays unmet and its hour waits: setting a record aside never
-makes an hour `proved`. One row holds all records of one chunk of a partition with one reason. The
-next bucket of the type that is sealed counts it in its manifest.
+record was an acknowledged event, its hour waits for the event: setting a record aside never makes
+an hour `proved`. One row contains all records of one chunk of a partition with the same reason. The
+manifest of the next sealed bucket of the type counts them.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> 
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 
     Raises:

@@ -1,8 +1,8 @@
-"""The sites that a ledger closes for; a site, once known, must stay in the configuration.
+"""Checks that the configuration contains all sites of a ledger.
 
 Rows of the first site have no site name, as in ledgers of one site, so the first site must not
-change: with several sites, `meta` stores its audit topic. A site that was removed from the
-configuration would no longer be waited for, although the ledger has promises of it.
+change: with several sites, `meta` stores its audit topic. A site must not be removed from the
+configuration while the ledger has audit records of it, because hours would no longer wait for it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         audits: Site name by the name of its audit topic on the central cluster.
 
     Raises:

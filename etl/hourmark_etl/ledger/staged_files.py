@@ -229,7 +229,7 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         files: The files to delete.
 
     Returns:
@@ -423,7 +423,7 @@ def give_up_file(
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         known: The lost file.
         frontier: The oldest open hour of the type, with its seals.
         gap: Offset gap to store.

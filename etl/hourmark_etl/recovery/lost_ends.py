@@ -1,9 +1,9 @@
-"""Detects logs that lost their end while no driver was running, using uncommitted staged files.
+"""Detects logs that lost their end while no driver was running, by means of uncommitted staged files.
 
-An older copy of the ledger continues at positions before what was staged since the copy was made.
-If Kafka lost the end of its logs too (one power failure may affect disks of both), no log is
-shorter than the ledger's positions, and new records take the offsets of the lost ones unnoticed.
-The staged files still exist and show how far staging had come.
+An older copy of the ledger has positions from before the copy was made. If Kafka also lost the end
+of its logs (one power failure may affect the disks of both), no log is shorter than these
+positions, and new records take the offsets of the lost ones unnoticed. The staged files still exist
+and show how far staging had come.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LostEndDetector:
         events are missing. If an event topic cannot be read, the next call compares it again.
 
         Args:
-            lease: Lease of the closer.
+            lease: Lease of the closer, the process that closes hours.
             now_ms: Current time, Unix milliseconds.
 
         Raises:

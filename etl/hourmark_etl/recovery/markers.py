@@ -28,11 +28,11 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Check that storage contains no bucket which the ledger does not know to be closed or sealed.
+    """Check that the ledger is up to date with the buckets on storage.
 
-    If there is one, the ledger is an older copy or belongs to another installation. For each event
-    type, the marker of the first unsealed hour must not exist, and the marker of the last closed
-    hour must name this ledger and a commit number that it has reached.
+    The check fails if the ledger is an older copy, or belongs to another installation. For each
+    event type, the first unsealed hour must have no bucket on storage. The bucket of the last
+    closed hour must name this ledger and a commit number that the ledger has reached.
 
     Args:
         storage: The storage with the buckets.

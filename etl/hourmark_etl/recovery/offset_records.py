@@ -1,14 +1,14 @@
-"""Records on storage of offsets that only the ledger knows but that proofs depend on.
+"""Backup files on storage of offsets that only the ledger contains, but that proofs depend on.
 
-These are the mirrors' positions at the last checks of each edge, and the offset gaps. Without them,
-a rebuilt ledger cannot know whether an edge deleted records that were never copied, nor what a log
-lost that has grown since.
+These are the last successful checks of edge partitions, and the offset gaps. Without them, a
+rebuilt ledger cannot determine whether an edge deleted records that were never copied, or what a
+log lost before it grew again.
 
 Each ledger has one file `_ledger/offsets-<ledger>-<digest>.json`; a new one is written before the
-old one is deleted. If there are several, the newest is unknown: a driver was killed in between, or
-an older copy of the ledger is in use. Then the gaps of all files count, and no checks, because a
-check that succeeds after an accepted gap does not prove what was promised there. Without checks,
-everything that an edge has deleted counts as a gap.
+old one is deleted. If there are several, it is unknown which is the newest: a driver was killed in
+between, or an older copy of the ledger is in use. Then the gaps of all files count, and no checks,
+because a check that succeeds after an accepted gap does not prove what was promised there. Without
+checks, everything that an edge has deleted counts as a gap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Reads what a lost ledger left on storage: markers, staged files, files of unaudited rows."""
+"""Reads the files on storage from which a lost ledger is rebuilt.
+
+These are markers, staged files, and files of unaudited events.
+"""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def slowest_source(
     ignored.
 
     Args:
-        frontiers: The oldest hour of each type that is not closed.
+        frontiers: The oldest open hour of each type.
         reporters: Latest report of each source.
 
     Returns:
@@ -131,7 +131,7 @@ def compute_gauges(
     """Compute the values of all gauges that the driver sets once a minute.
 
     Args:
-        frontiers: The oldest hour of each type that is not closed.
+        frontiers: The oldest open hour of each type.
         reporters: Latest report of each source.
         set_aside: Number of records that were set aside and not reviewed.
         unreadable: Number of partitions that cannot be read.

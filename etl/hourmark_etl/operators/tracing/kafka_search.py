@@ -208,19 +208,20 @@ class KafkaSearch:
         to_ms: int | None,
         partition: int | None = None,
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the first event in a topic that matches, among those written in a time span.
+        """Return the first event in a topic that matches a criterion, within a time span.
+
+        The oldest records of the time span are read first.
 
         Args:
             cluster: The cluster.
             topic: Name of the topic on that cluster.
             criterion: Id of the event, or its position in a byte range.
-            from_ms: Start of the time span, Unix milliseconds.
-            to_ms: End of the time span, Unix milliseconds; None means now.
+            from_ms: Earliest time at which the record was written, Unix milliseconds.
+            to_ms: Latest time at which the record was written, Unix milliseconds; None means now.
             partition: The only partition to read; None reads all.
 
         Returns:
-            The result; its `value` is None if no record read matches. The oldest records are read
-            first.
+            The result; its `value` is None if no record that was read matches.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 

@@ -125,7 +125,7 @@ SearchCriterion = ByEventId | ByRangePosition | ByFilePosition
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAuditRecord:
-    """The audit record of a byte range, which is written just before the range is acknowledged.
+    """An audit record in Kafka, which confirms the delivery of one byte range of a log file.
 
     Attributes:
         record: The audit record.
@@ -133,8 +133,8 @@ class FoundAuditRecord:
         topic: Topic of the record.
         partition: Partition of the record.
         offset: Offset of the record.
-        other_files: Number of other files of the same path that also have the requested position,
-            as far as records were read.
+        other_files: Number of other files with the same path that also contain the requested
+            position, among the records that were read.
     """
 
     record: AuditRecord
@@ -233,9 +233,9 @@ class OldestOpenHour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TraceResults:
-    """All results of the trace of one event.
+    """The results of all searches of the trace of one event.
 
-    A search result that is None was not searched for, because the input of its search is unknown.
+    A result is None if its search was not run, because the input of the search is not known.
 
     Attributes:
         is_mirrored: Whether there is a mirror between an edge cluster and the central cluster.
