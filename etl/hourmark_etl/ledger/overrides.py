@@ -1,4 +1,4 @@
-"""Overrides by operators, which close a type's oldest open hour as `forced` although data is missing.
+"""Overrides by operators: a type's oldest open hour closes as `forced` although data is missing.
 
 A gap in audit or report topics concerns every type, so it is accepted only by overrides of every
 type (`put_overrides`, one transaction). An override of a single type closes that type's hour and

@@ -1,4 +1,4 @@
-"""Records of event topics that cannot be in a bucket, with the reason and the bucket that counts them.
+"""Records of event topics that cannot be in a bucket, the reason, and the bucket that counts them.
 
 No delivery service writes such records, so another program wrote them or their bytes changed. If a
 record was an acknowledged event, its hour waits for the event: setting a record aside never makes

@@ -1,4 +1,4 @@
-"""Detects logs that lost their end while no driver was running, by means of uncommitted staged files.
+"""Detects logs that lost their end while no driver was running, from uncommitted staged files.
 
 An older copy of the ledger has positions from before the copy was made. If Kafka also lost the end
 of its logs (one power failure may affect the disks of both), no log is shorter than these

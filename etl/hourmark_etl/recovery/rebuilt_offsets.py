@@ -415,7 +415,7 @@ class OffsetsRebuild:
     def _missing_offsets(
         self, positions: Mapping[Key, StagingPosition], staged: Relisting
     ) -> Iterator[OffsetGap]:
-        """Yield a gap for each range of needed offsets that is in neither Kafka nor a staged file."""
+        """Yield a gap for each needed range of offsets in neither Kafka nor a staged file."""
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
