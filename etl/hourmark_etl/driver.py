@@ -125,8 +125,8 @@ class Driver:
     def run(self) -> None:
         """Stage records and close hours in a loop until `stop` is called.
 
-        If a server is unavailable, or closing fails with a `Finding`, the loop logs the error and
-        continues.
+        If a server is unavailable, or closing fails with a `Finding`, the error is logged and the
+        loop continues.
 
         Raises:
             EtlStop: The driver must end, for example because another driver has taken over.

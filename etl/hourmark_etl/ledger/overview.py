@@ -33,6 +33,8 @@ class FixedHours:
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
     """Return by event type up to which hours buckets are closed, and up to which they are fixed.
 
+    A bucket is fixed once it is frozen or sealed: it accepts no more events.
+
     Args:
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.

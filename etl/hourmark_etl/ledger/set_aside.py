@@ -168,7 +168,7 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
 
     Args:
         database: The ledger.
-        event_type: Event type; None for all.
+        event_type: The only event type to count; None counts all.
     """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
         _TABLE.c.reviewed_at_ms.is_(None)

@@ -194,10 +194,13 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest hour that is not closed, over all types.
+    """Return the start of the oldest open hour of all event types.
+
+    Args:
+        database: The ledger.
 
     Returns:
-        Unix milliseconds; 0 if the ledger has no types.
+        Unix milliseconds; 0 if the ledger has no event types.
     """
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 

@@ -39,8 +39,8 @@ class ReconciliationWindow:
     def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
         """Return SQL conditions for the rows of the window's type from its first hour onwards.
 
-        The window's last hour is no condition, because later buckets may contain late events of the
-        window's hours.
+        There is no condition for the window's last hour, because later buckets may contain late
+        events of the window.
 
         Args:
             table: A ledger table with the columns `type` and `hour`.
@@ -224,15 +224,15 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
     """Return the hours of a window for which the ledger has rows, promises or closed buckets.
 
-    Hours refer to the events' own time.
+    Events are counted in the hour of their own time, so an hour may occur only because a later
+    bucket contains late events of it.
 
     Args:
         type_facts: Facts about one event type from the ledger.
         window: The hours to consider.
 
     Returns:
-        Unix seconds at the start of each hour; an hour is included if only late events belong to
-        it.
+        Unix seconds at the start of each hour; empty if nothing is known.
     """
     known = (
         {origin_s for _, origin_s in type_facts.staged_rows}
@@ -244,7 +244,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 
 
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
-    """Return the counts in a bucket's manifest that a reconciliation compares.
+    """Extract the counts that a reconciliation compares from the manifest of a bucket.
 
     Args:
         manifest: Manifest of the bucket.
