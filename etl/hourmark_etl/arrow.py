@@ -94,12 +94,15 @@ def distinct_values(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
 
 
 def semi_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` occur together in `keys`, a left semi join."""
+    """Return the rows whose values in `columns` occur together in `keys` (left semi join)."""
     return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
 
 
 def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` occur nowhere in `keys` (left anti join)."""
+    """Return the rows whose values in `columns` do not occur together in `keys`.
+
+    This is a left anti join.
+    """
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
 
@@ -130,7 +133,9 @@ def datum_hashes(
     data: memoryview,
     skip_bytes: int = 0,
 ) -> UInt64s:
-    """Return the value hash of each datum `data[offsets[i] + skip:offsets[i + 1]]`.
+    """Return the value hash (`hourmark.avro.value_hash`) of each datum in a buffer.
+
+    Datum i is `data[offsets[i] + skip_bytes:offsets[i + 1]]`.
 
     Args:
         ids_low64: The last 8 bytes of each event id.

@@ -54,13 +54,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class Driver:
-    """The ETL process: stages records, closes hours and deletes files that are no longer needed.
-
-    Resources are registered with `exit_stack`, so they are closed even if the constructor fails.
+    """The ETL process: stages records, closes hours, and deletes files that are no longer needed.
 
     Args:
         config: The complete configuration.
-        exit_stack: Closes all resources when the driver ends.
+        exit_stack: Receives all opened resources and closes them, even if the constructor fails.
         submitted: Whether spark-submit started the process and therefore controls Spark's settings.
         shards: Names of the shards to stage; empty means all. Only the driver that stages the
             default shard also closes hours and deletes files.
@@ -125,13 +123,14 @@ class Driver:
         self._stopping.set()
 
     def run(self) -> None:
-        """Stage and close in a loop until `stop` is called.
+        """Stage records and close hours in a loop until `stop` is called.
 
-        Unavailable servers and findings of the closer are retried in the next iteration.
+        If a server is unavailable, or closing fails with a `Finding`, the error is logged and the
+        loop continues.
 
         Raises:
-            EtlStop: The driver must end, for example because another driver replaced it.
-            Finding: A consumer found data that an operator must repair.
+            EtlStop: The driver must end, for example because another driver has taken over.
+            Finding: Staging found data that an operator must repair.
         """
         while not self._stopping.is_set():
             try:
@@ -199,7 +198,7 @@ class Driver:
 
 
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
-    """Run one driver until SIGTERM or SIGINT, then release its resources.
+    """Run a driver until SIGTERM or SIGINT is received, then release its resources.
 
     Args:
         config: The complete configuration.
@@ -207,7 +206,7 @@ def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> Non
         shards: Names of the shards to stage; empty means all.
 
     Raises:
-        HourmarkError: The driver could not start or must not continue.
+        HourmarkError: The driver could not start, or must not continue.
     """
     if native.WHY_NOT:
         _LOG.warning("%s", native.WHY_NOT)

@@ -26,39 +26,42 @@ class StaleDriver(EtlStop):
 
 
 class TopicReplaced(EtlStop):
-    """Raised if a topic was deleted and recreated, so that the ledger's offsets do not apply to it.
+    """Raised if a topic was deleted and recreated, so its id differs from the id in the ledger.
 
-    The id of the topic differs from the id in the ledger.
+    The offsets in the ledger do not apply to the new topic.
     """
 
 
 class DataLoss(EtlStop):
-    """Raised if offsets that must be read no longer exist in Kafka.
+    """Raised if Kafka no longer has records at offsets that must be staged.
 
-    The ledger records them as an offset gap, and the next staging plan continues after them.
+    The ledger stores these offsets as an offset gap, and staging continues after them.
     """
 
 
 class ForeignLedger(EtlStop):
-    """Raised if storage has buckets that this ledger has not closed.
+    """Raised if storage has closed buckets that this ledger does not contain.
 
     Either an older copy of the ledger was restored, or the storage root belongs to another ledger.
     """
 
 
 class NoLedger(Unavailable):
-    """Raised if the ledger does not exist, was lost, or contains no event types.
+    """Raised if there is no ledger, if it was lost, or if it contains no event types.
 
-    The message states the operator's next step.
+    The message states the next step for the operator.
     """
 
 
 class OlderLedger(Unavailable):
-    """Raised if the ledger has an older schema version; read-only commands do not migrate it."""
+    """Raised by read-only commands if the ledger has an older schema version.
+
+    Such commands do not migrate the ledger.
+    """
 
 
 class BadRecord(EtlStop):
-    """Raised if a record of a control topic cannot be staged. It can be pickled.
+    """Raised if a record of a control topic cannot be staged. Instances can be pickled.
 
     Attributes:
         topic: Name of the topic.
@@ -81,12 +84,12 @@ class BadRecord(EtlStop):
 
 
 class DamagedRow(Unavailable):
-    """Raised if a row of the ledger does not match its digest.
+    """Raised if the digest of a ledger row does not match its content.
 
     Attributes:
         table: Name of the table.
-        key: The row's primary key, formatted for messages.
-        event_type: The only event type that needs the row; None if the row is not specific to one.
+        key: Readable primary key of the row.
+        event_type: The only event type that needs the row; None if several types may need it.
     """
 
     def __init__(self, table: str, key: str, event_type: str | None = None) -> None:
@@ -104,13 +107,13 @@ class DamagedRow(Unavailable):
 
 
 class Unreadable(Finding):
-    """Raised if a staged file that the ledger lists is missing or damaged. It can be pickled.
+    """Raised if a staged file that is recorded in the ledger is missing or damaged. Can be pickled.
 
     Attributes:
         path: Path of the file, relative to the storage root.
         why: Readable reason.
-        event_type: The event type whose processing requires the file, if that does not follow from
-            the rows in the file; otherwise None.
+        event_type: The only event type whose processing needs the file; None if this follows from
+            the rows in the file.
     """
 
     def __init__(self, path: str, why: str, event_type: str | None = None) -> None:

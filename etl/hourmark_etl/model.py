@@ -63,7 +63,7 @@ def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: objec
 
 
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
-    """Return a dataclass instance as column values of a ledger row.
+    """Convert a dataclass instance to the column values of a ledger row.
 
     Args:
         record: The dataclass instance.
@@ -100,10 +100,10 @@ def to_unsigned(value: int) -> int:
 
 
 class ClosingPhase(enum.StrEnum):
-    """The condition that the next hour of an event type waits for before it can close.
+    """The condition that the oldest open hour of an event type waits for before it can close.
 
-    The first members are the phases of a cut in order; the others are errors that block proof or
-    publication.
+    The members up to `ARRIVAL` are the steps of closing, in order. The others are errors that
+    prevent the proof or the publication of the bucket.
     """
 
     REPORTS = "reports"
@@ -123,7 +123,11 @@ class ClosingPhase(enum.StrEnum):
 
 
 class HourState(enum.Enum):
-    """The state of an event type's frontier hour, which is the oldest hour that is not closed."""
+    """The state of an event type's oldest open hour.
+
+    An hour is frozen while its staged rows are proved, and sealed once the content of its bucket is
+    fixed. A damaged hour has a ledger row that does not match its digest.
+    """
 
     OPEN = "open"
     FROZEN = "frozen"  # groups are listed, not yet proved
@@ -162,7 +166,7 @@ class StagingPosition:
     )
 
     def moved_to(self, offset: int) -> StagingPosition:
-        """Return this position moved to another offset, with an unknown leader epoch."""
+        """Return a copy of this position at another offset, with an unknown leader epoch."""
         return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
 
     @property
@@ -214,12 +218,12 @@ class OffsetSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file that one task of a staging batch wrote.
+    """A Parquet file with Kafka records, written by one task of a staging batch.
 
     Attributes:
         path: Path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
-        rows: Number of rows: all records of this kind in the spans.
+        rows: Number of rows, one for each record of this kind in the offset ranges.
         spans: The offset ranges that the file was read from.
         observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds;
             None for events.
@@ -242,13 +246,13 @@ class StagedGroup:
         hour_s: Unix seconds at the start of the hour.
         rows: Number of rows.
         datum_bytes: Total size of the rows' Avro datums in bytes.
-        low64_sum: Digest: the unsigned sum modulo 2^64, over all rows including duplicates, of the
-            last 8 bytes of the event id plus RANGE_WEIGHT times the range id.
+        low64_sum: A digest of the event ids and range ids of all rows, including duplicates. It is
+            the sum modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT * range id).
         schema_ids: Distinct schema ids, ascending.
         first_row: Index of the first row in the file.
         first_id: Smallest event id.
         last_id: Largest event id.
-        value_sum: Unsigned sum modulo 2^64 of the rows' value hashes (`hourmark.avro.value_hash`);
+        value_sum: Sum modulo 2^64 of the rows' value hashes (`hourmark.avro.value_hash`), unsigned;
             None in groups that version 0.3.0 staged.
     """
 
@@ -267,48 +271,49 @@ class StagedGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AuditOffsets:
-    """A limit on audit records: for each site, an offset in its audit topic on the central cluster.
+    """A limit on audit records: for each site, an offset in the site's audit topic.
 
-    The limit includes the audit records below the offset, and none of sites that it does not name.
-    Offsets of different topics cannot be compared, so limits are only partially ordered: one limit
-    reaches another only if it does so for every site.
+    An audit record is below the limit if its offset is smaller than the offset of its site. No
+    record of a site that is not named is below the limit. Two limits can be incomparable: each of
+    them may have the larger offset for one site.
 
     Attributes:
-        by_site: Pairs of site and next offset, sorted by site.
+        by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
+            central cluster.
     """
 
     by_site: tuple[tuple[str, int], ...] = ()  # sorted
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """Create a limit from offsets by site.
+        """Create an instance from offsets by site name.
 
         Args:
-            offsets: Offsets by site, or one offset for the first site. Older ledgers stored a
-                single number, because they supported one site only.
+            offsets: Offsets by site name; or a single offset, which is that of the first site.
+                Ledgers of versions that supported only one site contain a single number.
         """
         known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
 
     def to_json(self) -> dict[str, int] | int:
-        """Return the limits as the ledger stores them in JSON.
+        """Convert the offsets to the JSON value that the ledger stores.
 
         Returns:
-            The offset of the first site if no other site is named, which every version can read;
-            otherwise a mapping from site to offset.
+            The offset of the first site if no other site is named, because every version can read
+            it; otherwise a mapping from site name to offset.
         """
         return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
     def to_marker_json(self) -> dict[str, int]:
-        """Return the limits by site for the manifest's field `audit_next`.
+        """Convert the offsets to the mapping that a bucket's manifest contains as `audit_next`.
 
-        The first site is always present; its key "0" is also its audit topic's only partition.
+        The mapping always contains the first site.
         """
         return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
     @property
     def further_sites(self) -> dict[str, int]:
-        """Return the offsets of all sites except the first."""
+        """Return the offsets of all named sites except the first, by site name."""
         return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
 
     def offset_of(self, site: str) -> int:
@@ -316,11 +321,14 @@ class AuditOffsets:
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
-        """Return whether this limit includes every audit record that the other one includes."""
+        """Return whether every audit record below the limit `other` is also below this one."""
         return all(self.offset_of(site) >= offset for site, offset in other.by_site)
 
     def maximum(self, other: AuditOffsets) -> AuditOffsets:
-        """Return the larger offset of each site: the smallest limit that reaches both."""
+        """Return the larger of the two offsets for each site that either limit names.
+
+        A site that is missing in one limit has the offset 0 in it.
+        """
         return AuditOffsets.from_offsets(
             {
                 site: max(self.offset_of(site), other.offset_of(site))
@@ -329,7 +337,10 @@ class AuditOffsets:
         )
 
     def minimum(self, other: AuditOffsets) -> AuditOffsets:
-        """Return the smaller offset of each site: the largest limit that both reach."""
+        """Return the smaller of the two offsets for each site that either limit names.
+
+        A site that is missing in one limit has the offset 0 in it.
+        """
         return AuditOffsets.from_offsets(
             {
                 site: min(self.offset_of(site), other.offset_of(site))
@@ -345,7 +356,8 @@ NO_AUDIT_OFFSETS: Final = AuditOffsets()
 class AuditGroup:
     """The audit records of one event type and hour in one staged file of audit records.
 
-    An audit record promises the events of one byte range. All records of a file come from one site.
+    An audit record states which events a delivery service wrote for one byte range of a log file:
+    it promises them. All records of a file come from one site.
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -356,7 +368,7 @@ class AuditGroup:
         last_offset: Largest offset in the central audit topic, inclusive.
         promised: Sum of the promised event counts; a duplicate audit record counts twice.
         low64_sum: The `StagedGroup.low64_sum` that the promised events must have.
-        site: The site whose audit topic the records come from.
+        site: Name of the site whose audit topic contains the records.
         value_sum: Sum modulo 2^64 of the promises' value checksums; None in groups that version
             0.3.0 staged.
         unchecked: Number of promised events without a checksum; None if `value_sum` is None.
@@ -377,23 +389,25 @@ class AuditGroup:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedSource:
-    """The latest report of one source on one host.
+    """The latest report about one log source on one host: how far the source is delivered.
 
     Attributes:
         host_id: Unique id of the host.
         source: Name of the source.
         host_name: Host name for messages.
         kind: Kind of the reporting component, for example `service`.
-        incarnation: Id of the reporter's current incarnation.
-        sequence: Sequence number of the report.
-        received_at_ms: When a delivery service received the report, in Unix milliseconds.
-        caught_up_at_ms: Everything up to this time is delivered; None if it never caught up.
-        pending_bytes: Bytes that are not delivered yet.
-        lost_bytes: Bytes that are lost.
-        goodbye: Whether the source signed off and is no longer awaited.
-        heard_at_ms: When the report was staged, by the driver's clock; for reports that are older
-            than the clock tolerance, the report's own time.
-        waived: Whether a bucket timed out without this source; reset by its next report.
+        incarnation: Id of one run of the reporting component.
+        sequence: Sequence number of the report within the incarnation.
+        received_at_ms: Time at which a delivery service received the report, Unix milliseconds.
+        caught_up_at_ms: Time up to which all lines are delivered, Unix milliseconds; None if the
+            source has never caught up.
+        pending_bytes: Number of bytes that are not delivered yet.
+        lost_bytes: Number of bytes that are lost.
+        goodbye: Whether the source signed off, so that buckets no longer wait for it.
+        heard_at_ms: Time at which the report was staged, by the driver's clock; for a report older
+            than the clock tolerance, the time at which it was received.
+        waived: Whether a bucket was closed without waiting for this source; reset by the next
+            report.
         unknown_losses: Number of losses of unknown size.
         unrepeatable: Whether the source's senders cannot resend lost data.
     """
@@ -445,16 +459,16 @@ class SetAside:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedBatch:
-    """The result of one micro-batch, which the ledger commits in one transaction.
+    """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
     Attributes:
-        folder: Path of the folder that holds all files of the batch; also the batch's name.
-        starts: Positions before the batch.
-        ends: Positions after the batch.
+        folder: Path of the folder that contains all files of the batch; also the batch's name.
+        starts: Staging positions before the batch.
+        ends: Staging positions after the batch, in the order of `starts`.
         files: The files that the batch wrote.
-        groups: Event rows by file, type and hour.
-        audit_groups: Audit records by file, type and hour.
-        reports: Host reports; each inner tuple belongs to one host, in the order of the topic.
+        groups: Groups of events by file, type and hour.
+        audit_groups: Groups of audit records by file, type and hour.
+        reports: Host reports in the order of the topic, each with one entry per source.
         set_aside: Records that could not be staged.
     """
 
@@ -470,14 +484,15 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Sums:
-    """Totals of a set of staged rows or of audit records, which a proof compares.
+    """Totals of staged rows or of promised events; a proof compares the two.
 
     Attributes:
-        records: Number of audit records.
+        records: Number of staged rows or audit records.
         events: Number of events.
-        digest: Digest of the event ids and range ids (`StagedGroup.low64_sum`), modulo 2^64.
-        values: Sum of the known value hashes, modulo 2^64.
-        unchecked: Number of events whose value hash is unknown.
+        digest: Sum modulo 2^64 that depends on all event ids and range ids; see
+            `StagedGroup.low64_sum`.
+        values: Sum modulo 2^64 of the value hashes that are known.
+        unchecked: Number of events whose value hash is not known.
     """
 
     records: int = 0
@@ -507,12 +522,12 @@ class Sums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OriginHourSums:
-    """Event counts of a seal for one origin hour, which is the hour of the events' timestamps.
+    """Counts of a bucket's events that belong to one hour, by the events' own timestamps.
 
     Attributes:
-        hour_s: Unix seconds at the start of the origin hour.
+        hour_s: Unix seconds at the start of the hour.
         promised: Number of distinct event ids that the settled audit records promise.
-        unaudited: Number of listed event ids that no audit record promises yet.
+        unaudited: Number of event ids in the bucket that no audit record promises yet.
     """
 
     hour_s: int
@@ -522,20 +537,21 @@ class OriginHourSums:
 
 @dataclasses.dataclass(frozen=True)
 class IncompleteRanges:
-    """Byte ranges whose events closed buckets may lack or may hold in two different versions.
+    """Byte ranges of log files whose events in closed buckets are missing or contradictory.
 
+    A range is contradictory if closed buckets may contain two different versions of its events.
     See `hourmark.records.manifest.MissingRanges`.
 
     Attributes:
         ranges: Range ids in hex.
-        more: Whether further ranges are affected that are not listed.
+        more: Whether further ranges are affected whose ids are not known.
     """
 
     ranges: tuple[str, ...] = ()  # range ids, hex
     more: bool = False
 
     def __or__(self, other: IncompleteRanges) -> IncompleteRanges:
-        """Return the union of both."""
+        """Return the union of the two sets of ranges."""
         return IncompleteRanges(
             tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more
         )
@@ -543,21 +559,31 @@ class IncompleteRanges:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Seal:
-    """The proof of a bucket: fixed before the bucket is written and copied into its manifest.
+    """The evidence of a bucket's completeness, fixed before the bucket is written.
+
+    It is copied into the manifest of the bucket.
 
     Attributes:
         grade: `proved`, `timed_out` or `forced`.
         method: How completeness was proved.
-        cut_at_ms: When the cut was taken, in Unix milliseconds.
-        audit_next: The audit records that the proof covers.
+        cut_at_ms: Time at which the offsets of the proof were determined, Unix milliseconds.
+        audit_next: The proof covers the audit records below these offsets.
         audit_records: Number of audit records.
-        promised: Number of promised events.
-        unaudited: Number of events without an audit record.
-        waived: Readable list of what was waived.
+        promised: Number of events that the audit records promise.
+        unaudited: Number of events that no audit record promises.
+        waived: Readable texts about everything without which the bucket was closed.
         offsets: Staging positions at the freeze.
-        listed: Totals of the listed rows, including duplicates; exactly these rows are written.
-        checked: Promised events whose values were verified; None in seals of version 0.3.0.
-        leaves_out: Whether an override allows to omit rows that cannot be written.
+        books: Counts by the hour of the events' own timestamps.
+        listed: Totals of the staged rows, including duplicates, that the bucket is written from.
+        lost: Number of bytes that hosts reported as lost, by source.
+        unknown: Number of losses of unknown size that hosts reported, by source.
+        unrepeatable: Sources whose senders cannot resend data.
+        checked: Number of promised events whose values were verified; None in seals of version
+            0.3.0.
+        leaves_out: Whether an override permits leaving out rows that cannot be written.
+        gives_up: Whether an override gives up checks that need an unreadable closed bucket.
+        lacks: Byte ranges whose events the bucket lacks; None in seals of grade `proved` and of
+            version 0.3.0.
     """
 
     grade: str
@@ -595,25 +621,27 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Return the hour that is `count` hours after the given one."""
+    """Return the hour that begins `count` hours after the given hour."""
     return Hour(hour.start_s + count * hour.length_s, hour.length_s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The oldest hour of an event type that is not closed; all earlier hours are closed.
+    """The oldest open hour of an event type, with its state; all earlier hours are closed.
 
     Attributes:
         event_type: Name of the event type.
         first_hour: The first hour of the type that has a bucket.
-        hour: The frontier hour.
-        state: State of the frontier hour.
-        sources: Names of the sources that may deliver this type.
-        settled_next: Audit records below these offsets are settled for all earlier hours.
-        seal: Seal of the frontier hour; None unless it is sealed.
-        alarm: Readable errors of the type's ledger rows.
-        shard: Shard whose query stages the type.
-        later_seals: Seals of the following hours, if a backlog was sealed together.
+        hour: The oldest open hour.
+        state: State of this hour.
+        sources: Names of the sources that may deliver the type.
+        settled_next: For each site, the audit offset below which closed buckets have accounted for
+            all audit records of earlier hours.
+        seal: Seal of this hour; None unless it is sealed.
+        alarm: Readable findings of the last failed proof, or the error of a damaged row; empty if
+            there is none.
+        shard: Name of the shard that stages the type.
+        later_seals: Seals of the hours that follow, if several hours were sealed together.
     """
 
     event_type: str
@@ -631,7 +659,7 @@ class Frontier:
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Return one frontier for each sealed hour of a backlog, in order; empty if none is sealed."""
+        """Return one frontier per sealed hour of the type, in order; empty if no hour is sealed."""
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(
             dataclasses.replace(

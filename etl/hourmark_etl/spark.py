@@ -42,11 +42,12 @@ _LOCAL: Final = {
 
 
 def spark_session(config: Config, *, submitted: bool) -> SparkSession:
-    """Create or return the process's Spark session with the ETL's settings.
+    """Return the Spark session of this process, and create it with the ETL's settings if necessary.
 
     Args:
-        config: Its `etl.spark_conf` overrides the defaults.
-        submitted: Whether spark-submit started this process; then its master and memory are kept.
+        config: The configuration; `etl.spark_conf` overrides the default settings.
+        submitted: Whether spark-submit started this process, which then determines the master and
+            the memory.
     """
     builder = SparkSession.builder.appName("hourmark-etl")
     settings = dict(_SETTINGS)
@@ -65,17 +66,18 @@ def spark_session(config: Config, *, submitted: bool) -> SparkSession:
 def submitted_settings() -> dict[str, str]:
     """Return the settings that spark-submit passed to this process, by Spark's names.
 
-    It works before a session exists, but only in a process that spark-submit started.
+    The function works before a Spark session exists. It must only be called in a process that
+    spark-submit started.
     """
     SparkContext._ensure_initialized()  # the JVM that started this process knows them
     return dict(SparkConf().getAll())
 
 
 def task_attempts_max(spark: SparkSession) -> int:
-    """Return how often Spark attempts a task before it ends the job.
+    """Return how many times Spark attempts a task before it fails the job.
 
-    A local master attempts it once, `local[N,F]` F times; every other master attempts it
-    `spark.task.maxFailures` times (4 by default).
+    A local master attempts a task once, or F times for `local[N,F]`. Any other master attempts it
+    `spark.task.maxFailures` times (default 4).
     """
     context = spark.sparkContext
     if local := re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\s*\])?", context.master or ""):

@@ -37,12 +37,12 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class StartupResources:
-    """The opened resources that a driver needs before it can start.
+    """The resources that a driver opens at startup.
 
     Attributes:
         database: The ledger.
         storage: The storage at `storage.root`.
-        types: The event types that the ledger knows; never empty.
+        types: Names of the event types in the ledger; never empty.
         cluster_id: Kafka cluster id of the central cluster.
     """
 
@@ -53,16 +53,16 @@ class StartupResources:
 
 
 def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
-    """Call a function until its server is available, and return the function's result.
+    """Call a function every 5 seconds until it no longer raises `Unavailable`; return its result.
 
-    Each `Unavailable` error is logged, and the call is repeated after 5 s.
+    Each error is logged.
 
     Args:
-        call: The function to call, without arguments.
-        clock: Measures and waits; tests pass a fake clock.
+        call: The function to call.
+        clock: Clock for measuring and waiting.
 
     Raises:
-        Unavailable: The server was unavailable for one minute. `NoLedger` and `DamagedRow` are
+        Unavailable: The function still fails after one minute. `NoLedger` and `DamagedRow` are
             raised immediately, because waiting does not repair them.
     """
     until_s = clock.monotonic_s() + WAIT_S
@@ -83,15 +83,13 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
 
     Args:
         config: The complete configuration.
-        exit_stack: Takes ownership of the ledger's connection and closes it.
-
-    Returns:
-        The opened resources.
+        exit_stack: Closes the ledger's connections at the end.
 
     Raises:
         NoLedger: The ledger does not exist or contains no event types.
-        ForeignLedger: The ledger is an older copy: storage holds buckets that it has not closed.
-        Unavailable: A server does not answer.
+        ForeignLedger: Storage contains buckets that the ledger has not closed, so the ledger is an
+            older copy or belongs to another installation.
+        Unavailable: A server does not respond.
     """
     length_s = config.parsing.bucket_seconds
     with ExitStack() as attempt:

@@ -44,22 +44,22 @@ class TaskFailure(NamedTuple):
 
     @classmethod
     def from_error(cls, error: Exception) -> TaskFailure:
-        """Return the failure for any exception; see `typed_error`.
+        """Create a failure from any exception, converted by `typed_error`.
 
-        An error that does not survive pickling is replaced by one of its nearest base class that
-        does, with the same message.
+        If the error cannot be pickled, it is replaced by an error of its nearest base class that
+        can, with the same message.
         """
         return cls(_picklable(typed_error(error)))
 
 
 def typed_error(error: BaseException) -> HourmarkError:
-    """Return the project's own exception for any exception that staging raised.
+    """Convert any exception that staging raised to one of the project's own exceptions.
 
-    The exception and those it was raised from are searched, as a traceback prints them.
+    The exception and the chain of its causes and contexts are searched.
 
     Returns:
-        The first of the project's own exceptions; otherwise `Unavailable` if the network failed;
-        otherwise `EtlStop` with the last lines of the traceback.
+        The first `HourmarkError` in the chain; otherwise an `Unavailable` if the chain contains a
+        network error; otherwise an `EtlStop` with the last lines of the traceback.
     """
     chain = [*_chain(error)]
     for one in chain:
@@ -72,12 +72,20 @@ def typed_error(error: BaseException) -> HourmarkError:
 
 
 def unreachable_server(reason: str) -> Unavailable:
-    """Return the error for a server that staging needs and cannot reach."""
+    """Create the error for a server that staging needs and cannot reach.
+
+    Args:
+        reason: Readable reason, which becomes part of the message.
+    """
     return Unavailable(f"a server that staging needs could not be reached: {reason}")
 
 
 def stopped_staging(cause: str) -> EtlStop:
-    """Return the error that stops the driver, with the last lines of the cause's text."""
+    """Create the error that ends the driver because staging has failed.
+
+    Args:
+        cause: Text of the cause, such as a traceback; its last lines become part of the message.
+    """
     lines = "\n".join(cause.splitlines()[-CAUSE_LINES_MAX:])
     return EtlStop(
         "staging has stopped; start the driver again, it continues from the ledger. The "
@@ -88,14 +96,18 @@ def stopped_staging(cause: str) -> EtlStop:
 def guard_task(
     results: Callable[[], Iterator[_Result]], attempts_max: int
 ) -> Iterator[_Result | TaskFailure]:
-    """Yield a task's results, and a `TaskFailure` in place of an exception that ends it.
+    """Run a Spark task, and yield its results; a final exception is yielded as a `TaskFailure`.
 
     Args:
-        results: Starts the task and returns an iterator of its results.
-        attempts_max: How often Spark attempts a task; see `spark.task_attempts_max`.
+        results: Function that starts the task and returns an iterator over its results.
+        attempts_max: Number of times that Spark attempts a task; see `spark.task_attempts_max`.
+
+    Yields:
+        The results. If the task fails for good, the last value is a `TaskFailure`.
 
     Raises:
-        Exception: The task's own exception, if Spark attempts the task again and that may help.
+        Exception: The task's own exception, if Spark will attempt the task again and another
+            attempt may succeed.
     """
     try:
         yield from results()
@@ -107,10 +119,14 @@ def guard_task(
 
 
 def is_worth_retrying(typed: HourmarkError, raised: Exception) -> bool:
-    """Return whether the same task may succeed on another executor.
+    """Return whether a failed task may succeed on another executor.
 
-    That holds for servers that cannot be reached and for exceptions that are not the project's own,
-    such as a full disk or exhausted memory. The project's other errors concern the data.
+    This is the case if a server could not be reached, or if the exception is none of the project's
+    own, such as an error due to a full disk. The project's other exceptions concern the data.
+
+    Args:
+        typed: The exception, converted by `typed_error`.
+        raised: The exception as it was raised.
     """
     return isinstance(typed, Unavailable) or not any(
         isinstance(one, HourmarkError) for one in _chain(raised)
@@ -118,11 +134,14 @@ def is_worth_retrying(typed: HourmarkError, raised: Exception) -> bool:
 
 
 def raise_failures(results: Iterable[_Result | TaskFailure]) -> list[_Result]:
-    """Return the results if no task failed.
+    """Return the results of Spark tasks, or raise the most severe failure among them.
+
+    Args:
+        results: Results of all tasks, in which failed tasks left a `TaskFailure`.
 
     Raises:
-        HourmarkError: The most severe failure: one that stops the driver, else a loss of data, else
-            an unavailable server. Of equal ones the first.
+        HourmarkError: The most severe failure: one that stops the driver, otherwise a loss of data,
+            otherwise an unavailable server. Among equally severe failures, the first one is raised.
     """
     found = [*results]
     if failures := [one.error for one in found if isinstance(one, TaskFailure)]:

@@ -36,11 +36,11 @@ class CentralTopics:
 
     @classmethod
     def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopics:
-        """Create the topic names of every configured site.
+        """Create the topic names of all configured sites.
 
         Args:
-            kafka: The KafkaSettings settings with all sites.
-            types: Event types whose topics to include; the control topics are always included.
+            kafka: The Kafka settings with all sites.
+            types: Event types whose topics are included. The control topics are always included.
         """
         first = kafka.edge_alias if kafka.mirrored else None
         aliases = {FIRST_SITE: first, **{alias: alias for alias in kafka.further_edges}}
@@ -55,12 +55,12 @@ class CentralTopics:
 
     @property
     def audits(self) -> dict[str, str]:
-        """Return the site of each audit topic, by topic name."""
+        """Return the names of the audit topics, each with the name of its site."""
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Return the names of the topics with host reports."""
+        """Return the names of the topics that contain host reports."""
         return frozenset(central_topic(HOSTS, alias) for alias in self.aliases.values())
 
     @property
@@ -69,9 +69,10 @@ class CentralTopics:
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
     def for_shard(self, shard: str) -> list[str]:
-        """Return the names of the topics that a shard's query stages.
+        """Return the names of the topics that the consumer of a shard stages.
 
-        Every shard stages its event topics; only the default shard also stages the control topics.
+        The consumer of the default shard also stages the control topics, which are those of audit
+        records and host reports.
         """
         return self.all if shard == DEFAULT_SHARD else [*self.types]
 
@@ -83,7 +84,9 @@ class CentralTopics:
         return found
 
     def at_edge(self, topic: str) -> str:
-        """Return the name of a central topic at its edge site.
+        """Return the name that a topic of the central cluster has on its edge cluster.
+
+        The mirror adds the site's prefix to topic names; this removes it.
 
         Raises:
             ValueError: The topic belongs to a site that is not configured.
@@ -105,19 +108,19 @@ def resolve_positions(
     shard: str,
     required: Collection[str],
 ) -> tuple[list[StagingPosition], list[str]]:
-    """Return the staging position of each partition, and the topics that do not exist.
+    """Return where staging of each partition starts, and which topics do not exist.
 
-    A partition that the ledger does not know starts at offset 0.
+    Staging continues at the known position of a partition, and starts at offset 0 if there is none.
 
     Args:
         central: The central cluster.
-        topics: Names of the topics.
-        known_positions: Positions that the ledger has.
-        shard: Shard of new positions.
-        required: Topics that must exist.
+        topics: Names of the topics to stage.
+        known_positions: Staging positions in the ledger.
+        shard: Name of the shard that is stored in new positions.
+        required: Names of topics that must exist.
 
     Returns:
-        The positions, and the sorted names of missing topics.
+        The positions of all partitions, and the sorted names of missing topics.
 
     Raises:
         EtlStop: A required topic does not exist.
@@ -150,14 +153,14 @@ def resolve_positions(
 
 
 class SiteCluster(Protocol):
-    """The operations of a Kafka cluster that closing needs (`hourmark.kafka.clients.Cluster`)."""
+    """A protocol for the Kafka metadata queries that closing needs; implemented by `Cluster`."""
 
     @property
     def name(self) -> str:
         """Return the readable name of the cluster."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Return the metadata of those topics that exist, by name."""
+        """Return the metadata of the given topics by name; topics that do not exist are omitted."""
 
     def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
         """Return the log start offset of each partition."""
@@ -174,14 +177,15 @@ class SiteCluster(Protocol):
 
 
 class CentralCluster(SiteCluster, Protocol):
-    """The operations of the central Kafka cluster that closing needs."""
+    """A protocol for the metadata queries on the central Kafka cluster that closing needs."""
 
     def cluster_id(self) -> str:
         """Return the Kafka cluster id."""
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
-        """Return the partitions whose log was truncated below an offset.
+        """Return the partitions whose log lost records that had already been read.
 
         Args:
-            begins: By partition, the offset and the leader epoch of the record before it.
+            begins: By partition, the offset after the last record read, and the leader epoch of
+                that record.
         """

@@ -17,8 +17,7 @@ import zipimport
 def freeze_loaded_modules() -> None:
     """Exclude all loaded modules from garbage collection and from import cache invalidation.
 
-    Every task calls it first. Imports still work: Python recreates a removed zip importer from its
-    cached directory when it is needed.
+    Every Spark task calls this function first. Later imports still work.
     """
     if not gc.get_freeze_count():  # only once: objects of earlier tasks must be collected
         gc.freeze()

@@ -32,11 +32,14 @@ _LOG = logging.getLogger(__name__)
 def back_up(connection: Connection) -> str:
     """Copy the committed content of the ledger, and return the copy's file path or schema name.
 
-    An existing copy of the same ledger, version and commit is kept on PostgreSQL and replaced on
-    SQLite.
+    An existing copy of the same ledger, schema version and commit is kept on PostgreSQL and
+    replaced on SQLite.
 
     Args:
         connection: The transaction that is about to change the tables.
+
+    Returns:
+        The file path of the copy on SQLite; the name of its database schema on PostgreSQL.
 
     Raises:
         Unavailable: The copy cannot be made; the caller must not change the ledger.
@@ -62,13 +65,16 @@ def back_up(connection: Connection) -> str:
 
 
 def ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
-    """Return the ledger's tables that exist, with their column names, referenced tables first.
+    """Return the names of the ledger's existing tables, each with the names of its columns.
 
-    The table of the schema version is left out. Works with a ledger of any version.
+    The function works with a ledger of any version. The table of the schema version is omitted.
 
     Args:
         connection: A connection to the database.
-        schema: Schema to inspect; None for the default one.
+        schema: Database schema to inspect; None for the default one.
+
+    Returns:
+        Column names by table name. A table comes after all tables that its foreign keys refer to.
     """
     inspector = inspect(connection)
     there = set(inspector.get_table_names(schema))
@@ -82,13 +88,14 @@ def ledger_columns(connection: Connection, schema: str | None = None) -> dict[st
 
 @contextlib.contextmanager
 def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]]:
-    """Open a transaction that sees both the ledger and a copy of it.
-
-    Yields the connection and the schema name of the copy's tables.
+    """Run the block in a transaction that can access both the ledger and a copy of it.
 
     Args:
         engine: Engine of the ledger.
         name: File path (SQLite) or schema name (PostgreSQL) of the copy.
+
+    Yields:
+        The connection, and the name of the database schema that contains the copy's tables.
 
     Raises:
         UsageError: The copy does not exist, is the ledger itself, or is not a copy of a ledger.
@@ -138,25 +145,25 @@ def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]
 
 
 def copy_revision(connection: Connection, schema: str) -> int:
-    """Return the schema version of a copy.
+    """Return the schema version of a copy of the ledger.
 
     Args:
-        connection: A connection that sees the copy.
-        schema: Schema name of the copy.
+        connection: A connection from `open_with_copy`.
+        schema: Name of the database schema that contains the copy's tables.
     """
     query = f"SELECT version_num FROM {_quoted(connection, schema)}.{_VERSIONS}"  # noqa: S608
     return int(connection.execute(text(query)).scalar_one())
 
 
 def restore_rows(connection: Connection, schema: str) -> None:
-    """Replace all rows of the ledger with those of a copy, except the table `meta`.
+    """Replace all rows of the ledger with those of a copy, except the rows of the table `meta`.
 
-    The tables must have the copy's version. `meta` is kept because the ledger's identity stays, and
-    a commit that waits for its row must find it.
+    The ledger's tables must have the schema version of the copy. The table `meta` is kept because
+    it identifies the ledger and contains its commit number.
 
     Args:
-        connection: A transaction that sees the copy.
-        schema: Schema name of the copy.
+        connection: A connection from `open_with_copy`.
+        schema: Name of the database schema that contains the copy's tables.
     """
     copied = {
         name: columns

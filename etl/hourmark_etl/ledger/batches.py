@@ -44,21 +44,33 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
-    """Return the staging position of every partition of a cluster, or an empty list.
+    """Return the staging position (next offset to stage) of every partition of a Kafka cluster.
 
-    A position is the next offset of a topic-partition to stage.
+    Args:
+        database: The ledger.
+        cluster_id: Id of the Kafka cluster.
+
+    Returns:
+        The positions; empty if nothing of the cluster was staged.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
 def positions_of_topic(database: Database, partition: Partition) -> list[StagingPosition]:
-    """Return the positions of a partition in all topics that ever had the topic's name.
+    """Return the staging positions of a partition, for every topic that ever had the topic's name.
 
-    A topic that was deleted and recreated has one position for each topic id.
+    A topic that was deleted and recreated has one position per topic id.
+
+    Args:
+        database: The ledger.
+        partition: Topic name and partition number on the central cluster.
+
+    Raises:
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     kept = tables.positions
     query = select(kept).where(
@@ -68,21 +80,21 @@ def positions_of_topic(database: Database, partition: Partition) -> list[Staging
 
 
 def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
-    """Return the position in a complete row of the table `positions`.
+    """Decode a staging position from all columns of a row of the table `positions`.
 
     Raises:
-        DamagedRow: The row differs from what was written.
+        DamagedRow: The digest of the row does not match its content.
     """
     check_digest(tables.positions, row)
     return from_columns(StagingPosition, row)
 
 
 def put_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
-    """Insert positions of partitions that are new to the ledger.
+    """Insert the staging positions of partitions that the ledger does not have yet.
 
     Args:
-        connection: The transaction.
-        new_positions: Positions to insert; none of their partitions may be in the ledger.
+        connection: The caller's transaction.
+        new_positions: Positions to insert.
     """
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new_positions]:
         connection.execute(insert(tables.positions), rows)
@@ -100,17 +112,17 @@ def _change_positions(
 
 
 def begin_positions(database: Database, lease: Lease, wanted: Collection[StagingPosition]) -> None:
-    """Insert positions of new partitions; positions of known partitions are left unchanged.
+    """Insert the staging positions of new partitions; known partitions are left unchanged.
 
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
-        wanted: Positions of all partitions that should be in the ledger.
+        wanted: Initial positions of all partitions to stage.
 
     Raises:
-        TopicReplaced: The ledger has another id for a topic, or another cluster, so its offsets
-            refer to other records.
-        StaleDriver: The lease was taken over.
+        TopicReplaced: A topic or the cluster has another id than in the ledger, so the ledger's
+            offsets refer to other records. Nothing was changed.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         clusters = set(
@@ -148,18 +160,21 @@ def skip_expired(
     to_edge_topic: Callable[[str], str],
     starts: Mapping[StagingPosition, int],
 ) -> None:
-    """Advance positions to the log start if retention deleted records before they were staged.
+    """Advance staging positions past records that retention deleted before they were staged.
 
-    The skipped offsets are recorded as a gap of the topic.
+    The skipped offsets are stored as an open offset gap of the topic.
 
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
-        to_edge_topic: Maps a central topic name to its name at the edge.
-        starts: Log start offset of each position.
+        to_edge_topic: Function that maps a topic name on the central cluster to its name at the
+            edge.
+        starts: Log start offset by current position. Positions at or after the log start are left
+            unchanged.
 
     Raises:
-        StaleDriver: The lease was taken over, or a position has moved.
+        StaleDriver: Another process has taken over the lease, or a position has changed; nothing
+            was changed.
     """
     passed = {p: start for p, start in starts.items() if start > p.next_offset}
     if passed:
@@ -178,22 +193,24 @@ def restart_truncated_logs(
     starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
-    """Restart staging of logs that end before their positions because they lost records.
+    """Handle logs that lost their end: they now end before the offset up to which they were staged.
 
-    Topics of events and reports are staged again from the log start: known ids are dropped as
-    duplicates, and promises reveal missing events. Their gap is recorded as accepted; it marks the
-    offsets as invalid for a ledger rebuild. Audit topics keep their position, because settled
-    promises are identified by offset; a gap holds every type until an override accepts it.
+    - Topics of events and host reports are staged again from the log start. Events that are staged
+      twice are later dropped by their ids. For events, a gap is stored that is already accepted, so
+      it does not block hours; it records that old offsets are invalid.
+    - Audit topics keep their position, because closed buckets refer to audit offsets. An open gap
+      is stored, which keeps every event type's hours open until an override accepts it.
 
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
-        to_edge_topic: Maps a central topic name to its name at the edge.
-        starts: Log start offset of each affected position.
+        to_edge_topic: Function that maps a topic name on the central cluster to its name at the
+            edge.
+        starts: Log start offset by the position of each affected partition.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        StaleDriver: The lease was taken over, or a position has moved.
+        StaleDriver: Another process has taken over the lease, or a position has changed.
     """
     again = {p: start for p, start in starts.items() if to_edge_topic(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
@@ -235,15 +252,18 @@ def restart_truncated_logs(
 def hold_short_audit_logs(
     database: Database, lease: Lease, truncated_positions: Collection[StagingPosition]
 ) -> None:
-    """Record a gap for each audit partition whose log ends before its position.
+    """Store an open gap for each audit partition whose log ends before the offset it was staged to.
 
-    The gap holds every type until an override accepts it. Gaps that are already open are not
-    repeated.
+    An open gap in an audit topic keeps the hours of every event type from closing until an override
+    accepts it. A gap that is already open is not stored again.
 
     Args:
         database: The ledger.
         lease: Lease under which the ledger is changed.
-        truncated_positions: Positions of the audit partitions.
+        truncated_positions: Staging positions of the affected partitions.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     known = open_gaps(database)
     if gaps := [gap for p in truncated_positions if (gap := truncated_gap(AUDIT, p)) not in known]:
@@ -252,11 +272,11 @@ def hold_short_audit_logs(
 
 
 def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
-    """Return an open gap for a log that ends before the position.
+    """Create an open gap for a log that ends before the offset up to which it was staged.
 
     Args:
-        topic: Name of the topic at its edge.
-        position: StagingPosition in the central topic.
+        topic: Name of the topic on the edge cluster.
+        position: Staging position of the partition on the central cluster.
     """
     what = (
         f"topic {position.topic} partition {position.partition}: it was staged to offset {position.next_offset}, "
@@ -266,12 +286,12 @@ def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
 
 
 def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
-    """Return an open gap for offsets that retention deleted before they were staged.
+    """Create an open gap for offsets that retention deleted before they were staged.
 
     Args:
-        topic: Name of the topic at its edge.
-        position: StagingPosition in the central topic; the first missing offset.
-        end: First offset that is available.
+        topic: Name of the topic on the edge cluster.
+        position: Staging position on the central cluster, which is the first missing offset.
+        end: Offset after the last missing one.
     """
     what = (
         f"topic {position.topic} partition {position.partition}: offsets [{position.next_offset}, {end}) are lost "
@@ -281,11 +301,11 @@ def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
 
 
 def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
-    """Check that central topics have the topic ids that the ledger knows.
+    """Check that topics of the central cluster still have the ids that are stored in the ledger.
 
     Args:
         database: The ledger.
-        infos: Topics of the central cluster; topics unknown to the ledger are accepted.
+        infos: Metadata of the topics; topics that the ledger does not have are ignored.
 
     Raises:
         TopicReplaced: A topic has another id, so it was deleted and recreated.
@@ -303,14 +323,15 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 
 def type_shards(database: Database) -> dict[str, str]:
-    """Return the shard that stages each event type, by type name."""
+    """Return the name of the shard that stages each event type, by event type."""
     return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
-    """Return all shards that have types or positions, including the default one.
+    """Return the names of all shards in the ledger, including the default shard.
 
-    The default shard stages the control topics.
+    A shard is a set of topics that one consumer stages. The default shard also stages the control
+    topics.
     """
     found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
@@ -319,17 +340,17 @@ def shards(database: Database) -> frozenset[str]:
 
 
 def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
-    """Move topics to other shards.
+    """Assign the partitions of topics to other shards (sets of topics that one consumer stages).
 
     Only the consumer that stages the topics may call this, between two batches.
 
     Args:
         database: The ledger.
-        lease: Lease of the shard's consumer.
-        shards: New shard of each central topic.
+        lease: Lease of this consumer.
+        shards: Name of the new shard by topic name on the central cluster.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         for topic, shard in shards.items():
@@ -339,18 +360,23 @@ def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) 
 def skip_unreadable(
     database: Database, to_edge_topic: Callable[[str], str], error: ReadError, end: int
 ) -> OffsetGap:
-    """Advance a blocked partition to an offset, and return the skipped offsets as a gap.
+    """Skip offsets that cannot be read, and store them as an open offset gap.
 
-    The gap holds the topic's type, or every type for a control topic, until an override accepts it.
+    The gap keeps the hours of the topic's event type open until an override accepts it. A gap in a
+    control topic keeps the hours of every type open.
 
     Args:
         database: The ledger.
-        to_edge_topic: Maps a central topic name to its name at the edge.
-        error: The read error that blocks the partition.
-        end: Next offset to stage.
+        to_edge_topic: Function that maps a topic name on the central cluster to its name at the
+            edge.
+        error: The read error of the blocked partition.
+        end: Offset at which staging continues.
+
+    Returns:
+        The stored gap.
 
     Raises:
-        UsageError: The partition is no longer blocked at that offset; nothing was changed.
+        UsageError: The partition is no longer blocked at the error's offset; nothing was changed.
     """
     rows = tables.positions
     what = (
@@ -390,24 +416,24 @@ def commit_batch(
     *,
     now_ms: int = 0,
 ) -> list[ReadError]:
-    """Commit a staged batch: advance its positions and insert its files, groups and reports.
+    """Commit a staged batch in one transaction.
 
-    Nothing else advances positions in normal operation. Position, files and read errors change in
-    one transaction.
+    The transaction advances the staging positions; inserts the batch's files, groups, set-aside
+    records and host reports; and updates the read errors.
 
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
         batch: The batch.
-        unread: Partitions that could not be read further.
+        unread: One read error per partition that could not be read further.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        The read errors that are new: with another offset than was known.
+        Those errors in `unread` that were not known at their offset.
 
     Raises:
-        StaleDriver: The lease was taken over, or a position is not where the batch started; nothing
-            was changed.
+        StaleDriver: Another process has taken over the lease, or a position in the ledger differs
+            from the batch's start; nothing was changed.
     """
     with database.transaction(lease) as connection:
         moved = list(zip(batch.starts, batch.ends, strict=True))
@@ -427,11 +453,12 @@ def commit_batch(
 def put_staged(connection: Connection, batch: StagedBatch) -> None:
     """Insert the files and groups of a staged batch in the caller's transaction.
 
-    The groups are not assigned to a bucket yet; a freeze does that.
+    The groups are not assigned to buckets. The batch's positions, set-aside records and reports are
+    not stored.
 
     Args:
-        connection: The transaction.
-        batch: The batch; its positions and reports are not written.
+        connection: The caller's transaction.
+        batch: The batch.
     """
     file_ids = {f.path: _insert_file(connection, batch.folder, f) for f in batch.files}
     for table, groups in ((tables.groups, batch.groups), (tables.audit_groups, batch.audit_groups)):

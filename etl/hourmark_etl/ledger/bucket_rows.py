@@ -48,13 +48,13 @@ _UNPACKED_MAX: Final = 1 << 30
 
 
 class BucketRow(NamedTuple):
-    """A closed bucket in the ledger.
+    """The ledger's record of one closed bucket.
 
     Attributes:
-        event_type: Event type.
-        hour_s: Start of the hour, Unix seconds.
-        grade: Grade of the bucket.
-        closed_at_ms: Time of closing, Unix milliseconds.
+        event_type: Name of the event type.
+        hour_s: Start of the bucket's hour, Unix seconds.
+        grade: Grade of the bucket: `proved`, `timed_out` or `forced`.
+        closed_at_ms: Time at which the bucket was closed, Unix milliseconds.
         manifest: Content of the bucket's `_SUCCESS` file.
     """
 
@@ -66,20 +66,20 @@ class BucketRow(NamedTuple):
 
 
 def make_damaged_bucket_error(event_type: str, hour_s: int) -> DamagedRow:
-    """Return the error to raise for a bucket row without a valid manifest.
+    """Return the error for a bucket row that contains no valid manifest; the caller raises it.
 
     Args:
         event_type: Event type of the bucket.
-        hour_s: Hour of the bucket, Unix seconds.
+        hour_s: Start of the bucket's hour, Unix seconds.
     """
     return DamagedRow(_BUCKETS.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
 def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
-    """Insert rows of closed buckets and of the hours that their late events belong to.
+    """Insert the rows of closed buckets, and index the hours that their late events belong to.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         closed: Pairs of the bucket's hour and its manifest.
     """
     closed = list(closed)
@@ -102,15 +102,18 @@ def _row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
 
 
 def make_late_hour_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
-    """Return the rows of the table `late_hours` for one bucket.
+    """Return rows of the table `late_hours`, which records the buckets that contain late events.
 
     Args:
-        event_type: Event type.
+        event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        late: Labels of the hours that the bucket's late events belong to.
+        late: The hours that the bucket's late events belong to, as text.
+
+    Returns:
+        One row per late hour, with its digest, ready to be inserted.
 
     Raises:
-        ValueError: A label is not a valid hour.
+        ValueError: A text is not a valid hour.
     """
     of_bucket = {"type": event_type, "hour": hour.start_s}
     return [
@@ -120,11 +123,11 @@ def make_late_hour_rows(event_type: str, hour: Hour, late: Iterable[str]) -> lis
 
 
 def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows into the table `late_hours`, replacing equal ones.
+    """Insert rows into the table `late_hours`; existing rows with the same key are replaced.
 
     Args:
-        connection: The transaction.
-        rows: Rows as `late_rows` returns them.
+        connection: The caller's transaction.
+        rows: Rows as `make_late_hour_rows` returns them.
     """
     replace_rows(connection, _LATE, ("type", "origin", "hour"), rows)
 
@@ -132,17 +135,18 @@ def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) ->
 def find_buckets_with_late_events(
     connection: Connection, origins_s: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, int], set[int]]:
-    """Return the buckets that hold late events of the given hours.
+    """Return the closed buckets that contain late events of the given hours.
 
     Args:
         connection: A transaction of the ledger.
-        origins_s: Origin hours of each event type, Unix seconds.
+        origins_s: By event type, the hours of the events' own time, Unix seconds.
 
     Returns:
-        For each such bucket (type, hour in Unix seconds), the given origin hours that it holds.
+        By bucket, as a pair of event type and hour in Unix seconds: those of the given hours of
+        which the bucket contains late events. Empty if there are no such buckets.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     found = defaultdict[tuple[str, int], set[int]](set)
     pairs = [
@@ -159,14 +163,17 @@ def find_buckets_with_late_events(
 def read_bucket_manifests(
     connection: Connection, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Return the manifest text of each given bucket that is closed; others are left out.
+    """Return the manifests of closed buckets; buckets that are not closed are omitted.
 
     Args:
         connection: A transaction of the ledger.
-        buckets: Buckets as (type, hour in Unix seconds).
+        buckets: Pairs of event type and hour in Unix seconds.
+
+    Returns:
+        The manifest as JSON text, by pairs of event type and hour in Unix seconds.
 
     Raises:
-        DamagedRow: A packed row differs from what was written.
+        DamagedRow: A ledger row of packed buckets is damaged.
     """
     found: dict[tuple[str, int], str] = {}
     for one in iterate_pair_tables(buckets):
@@ -201,19 +208,20 @@ def bucket_rows(
     to_s: int | None = None,
     has_days: bool = True,
 ) -> Iterator[BucketRow]:
-    """Yield rows of closed buckets whose hour is in [from_s, to_s]; packed rows come first.
+    """Yield the rows of closed buckets in a time span; packed rows are yielded first.
 
-    Memory does not grow with the number of rows. Rows of one type are in order of their hours.
+    Within each event type, rows are in order of their hours. Rows are read one after the other, so
+    memory use does not depend on their number.
 
     Args:
         connection: A transaction of the ledger.
-        event_type: Event type; None for all.
+        event_type: The only event type to read; None reads all.
         from_s: First hour, Unix seconds.
-        to_s: Last hour, Unix seconds; None for no limit.
-        has_days: False for a ledger before revision 6, which has no packed rows.
+        to_s: Last hour, Unix seconds, inclusive; None sets no limit.
+        has_days: False for a ledger with a schema version before 6, which has no packed rows.
 
     Raises:
-        DamagedRow: A packed row differs from what was written.
+        DamagedRow: A ledger row of packed buckets is damaged.
     """
     days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)
@@ -244,12 +252,15 @@ def bucket_rows(
 def find_newest_closed_bucket(
     connection: Connection, event_type: str, closed_before_ms: int
 ) -> BucketRow | None:
-    """Return the newest bucket of a type that was closed before a time, or None.
+    """Return the newest bucket of a type among those closed before a given time.
 
     Args:
         connection: A transaction of the ledger.
-        event_type: Event type.
-        closed_before_ms: Unix milliseconds.
+        event_type: Name of the event type.
+        closed_before_ms: Upper limit of the time of closing, Unix milliseconds, exclusive.
+
+    Returns:
+        The bucket's row; None if no bucket was closed before that time.
     """
     names = ("type", "hour", "grade", "closed_at_ms", "manifest")
     recent = select(*(_BUCKETS.c[name] for name in names)).where(
@@ -268,7 +279,7 @@ def find_newest_closed_bucket(
 
 
 class ClosedSpan(NamedTuple):
-    """The closed hours of an event type.
+    """The number and the time span of the closed hours of one event type.
 
     Attributes:
         hours: Number of closed hours.
@@ -282,7 +293,10 @@ class ClosedSpan(NamedTuple):
 
 
 def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
-    """Return the closed hours of each event type that has any, by type name."""
+    """Return the number and the time span of closed hours by event type.
+
+    Types without a closed hour are omitted.
+    """
     found: dict[str, ClosedSpan] = {}
     packed = select(
         _DAYS.c.type,
@@ -303,19 +317,22 @@ def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
 
 
 def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
-    """Pack the bucket rows of whole days that ended at least 8 days ago, to save space.
+    """Save space by packing the bucket rows of each day into a single row, at least 8 days later.
 
-    A day is not packed while a staged file has rows listed for one of its hours, or while one of
-    its rows is damaged (`hourmark ledger check` reports it); later days of the type wait.
+    A day stays unpacked while staged files still have rows assigned to one of its hours, or while
+    one of its bucket rows is damaged. Later days of the same type then stay unpacked as well.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
-        days_max: Maximum number of (type, day) pairs to pack.
+        days_max: Maximum number of rows to create, one per event type and day.
 
     Returns:
-        The number of days packed.
+        The number of rows created.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     before_s = now_ms // 1000 // DAY_S * DAY_S - KEPT_DAYS * DAY_S
     chosen = _packable(database, before_s)[:days_max]
@@ -386,12 +403,12 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
 
 
 def encode_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
-    """Return the row of the table `bucket_days` that packs the bucket rows of one day.
+    """Return the row of the table `bucket_days` that packs the bucket rows of one type and day.
 
     Args:
-        event_type: Event type.
-        day_s: Start of the day (UTC), Unix seconds.
-        rows: Rows of that day in ascending order; at least one.
+        event_type: Name of the event type.
+        day_s: Start of the day in UTC, Unix seconds.
+        rows: Bucket rows of that day in ascending order; at least one.
     """
     texts = [row.manifest.encode() for row in rows]
     index = [
@@ -434,13 +451,13 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
 
 
 def iterate_pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
-    """Yield SQL tables of up to 1000 pairs, to join with queries.
+    """Yield SQL tables of up to 1000 given pairs each, so that a query can be joined with them.
 
     Args:
-        pairs: Pairs of an event type and Unix seconds; duplicates are dropped.
+        pairs: Pairs of an event type and a time in Unix seconds; duplicates are dropped.
 
     Yields:
-        Common table expressions with the columns `type` and `at`.
+        Common table expressions with the columns `type` and `at`; nothing if there are no pairs.
     """
     columns: list[ColumnClause[Any]] = [sql_column("type", Text), sql_column("at", BigInteger)]
     ordered = sorted(set(pairs))

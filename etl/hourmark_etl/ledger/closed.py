@@ -40,12 +40,12 @@ _MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdRun:
-    """A run of index rows: the sorted ids of one bucket.
+    """A contiguous part of an id index file, which contains sorted event ids of one closed bucket.
 
     Attributes:
         path: Path of the index file, relative to the storage root.
-        first_row: Index of the first row in the file.
-        rows: Number of rows.
+        first_row: Index of the part's first row in the file.
+        rows: Number of rows in the part.
     """
 
     path: str
@@ -55,15 +55,15 @@ class IdRun:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBucket:
-    """A closed bucket with the location of its ids.
+    """A closed bucket, with the files and index runs in which its event ids can be looked up.
 
     Attributes:
-        event_type: Event type.
-        hour_s: Hour of the bucket, Unix seconds.
-        origin_hours: The requested origin hours of which the bucket has events.
-        events: Number of records in all files.
-        index: Index runs of the bucket's ids.
-        files: Path below the storage root and digest of each file.
+        event_type: Name of the event type.
+        hour_s: Start of the bucket's hour, Unix seconds.
+        origin_hours: Those of the requested hours of which the bucket contains events, ascending.
+        events: Number of events in all files.
+        index: Parts of id index files that contain the bucket's event ids.
+        files: Pairs of a bucket file's path, relative to the storage root, and its digest.
     """
 
     event_type: str
@@ -82,17 +82,21 @@ class ClosedBucket:
 def closed_buckets(
     database: Database, origin_hours_s: Mapping[str, Collection[int]], bucket_seconds: int
 ) -> dict[str, tuple[ClosedBucket, ...]]:
-    """Return the closed, non-empty buckets of each type that hold events of the given origin hours.
+    """Return the closed, non-empty buckets that may contain events of the given hours.
 
-    A bucket holds events of its own hour and late events of earlier ones.
+    These are the bucket of each hour itself, and later buckets with late events of the hour.
 
     Args:
         database: The ledger.
-        origin_hours_s: Origin hours of each event type, Unix seconds.
+        origin_hours_s: By event type, the hours of event time in Unix seconds.
         bucket_seconds: Length of a bucket in seconds.
 
+    Returns:
+        Buckets by event type, in ascending order; empty tuples for types without such buckets.
+        Types without requested hours are omitted.
+
     Raises:
-        DamagedRow: A bucket's row differs from what was written.
+        DamagedRow: A bucket's row does not match its digest or contains no valid manifest.
     """
     origins = {event_type: set(of) for event_type, of in origin_hours_s.items() if of}
     with database.reading() as connection:
@@ -152,17 +156,21 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
 
 
 def read_missing_ranges(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
-    """Return the ranges that closed buckets of a type lack, from an hour on.
+    """Return the byte ranges whose events are incomplete in the closed buckets of a type.
 
-    The manifests of the buckets name these ranges.
+    The ranges are those that the buckets' manifests name. Only buckets with another grade than
+    `proved` can have any.
 
     Args:
         database: The ledger.
-        event_type: Event type.
-        from_hour_s: First hour, Unix seconds.
+        event_type: Name of the event type.
+        from_hour_s: First bucket to read, Unix seconds.
+
+    Returns:
+        The union over all buckets; no ranges if every bucket is complete.
 
     Raises:
-        DamagedRow: A bucket's row differs from what was written.
+        DamagedRow: A bucket's row does not match its digest or contains no valid manifest.
     """
     with database.reading() as connection:
         rows = [
@@ -193,8 +201,6 @@ def _lacks_by_text_of_0_3_0(waived: Collection[str]) -> IncompleteRanges:
 
 
 class _ManifestFields(NamedTuple):
-    """The fields of a bucket's manifest that this module needs."""
-
     events: int
     late: Collection[str]
     files: Sequence[tuple[str, str]]
@@ -214,13 +220,16 @@ def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFi
 def replace_index_runs(
     database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
-    """Replace the index runs of closed buckets, in a transaction of its own.
+    """Replace the index runs (locations of event ids) of closed buckets, in a new transaction.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        runs: Runs as (type, hour in Unix seconds, run).
-        bytes_each: Size of one id in the index, in bytes.
+        lease: Lease of the closer, the process that closes hours.
+        runs: Tuples of event type, hour in Unix seconds, and run; if empty, nothing is changed.
+        bytes_each: Size of one id in an index file, in bytes.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     if runs:
         with database.transaction(lease) as connection:
@@ -230,12 +239,12 @@ def replace_index_runs(
 def put_runs(
     connection: Connection, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
 ) -> None:
-    """Replace the index runs of closed buckets, in the caller's transaction.
+    """Replace the index runs (locations of sorted event ids) of closed buckets.
 
     Args:
-        connection: The transaction.
-        runs: Runs as (type, hour in Unix seconds, run).
-        bytes_each: Size of one id in the index, in bytes.
+        connection: The caller's transaction.
+        runs: Tuples of event type, hour in Unix seconds, and run.
+        bytes_each: Size of one id in an index file, in bytes.
     """
     rows = [
         {
@@ -250,16 +259,21 @@ def put_runs(
 
 
 def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
-    """Delete index runs of old hours, and of the oldest hours beyond a size limit.
+    """Delete old index runs (locations of sorted event ids), by age and by total size.
+
+    Runs of whole hours are deleted. The size limit deletes the oldest hours first.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        before_s: Runs of hours before this one are deleted, Unix seconds.
-        bytes_max: Maximum size of the remaining runs, in bytes.
+        lease: Lease of the closer, the process that closes hours.
+        before_s: All runs of hours before this time are deleted, Unix seconds.
+        bytes_max: Maximum total size of the remaining runs, in bytes.
 
     Returns:
-        The number of runs deleted.
+        The number of deleted runs.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     table = tables.id_indexes
     with database.transaction(lease) as connection:
@@ -284,16 +298,18 @@ def index_paths(database: Database) -> set[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnauditedFileRow:
-    """A file of unaudited rows of one bucket: rows without a promise when the bucket was sealed.
+    """A file of one bucket's unaudited events, which no audit record had promised at sealing.
 
     Attributes:
-        event_type: Event type.
-        hour_s: Hour of the bucket, Unix seconds.
+        event_type: Name of the event type.
+        hour_s: Start of the bucket's hour, Unix seconds.
         path: Path of the file, relative to the storage root.
-        rows: Number of rows.
-        audit_next: Audit offsets at sealing; promises for these rows are at or after them.
-        sealed_at_ms: Time of sealing, Unix milliseconds.
-        settled_next: Audit offsets below which the type's promises are settled now.
+        rows: Number of events in the file.
+        audit_next: For each site, the audit offset at which audit records of these events may
+            begin.
+        sealed_at_ms: Time at which the bucket was sealed, Unix milliseconds.
+        settled_next: For each site, the audit offset below which closed buckets have accounted for
+            all audit records of the type.
     """
 
     event_type: str
@@ -306,9 +322,9 @@ class UnauditedFileRow:
 
 
 def unaudited_files(database: Database) -> list[UnauditedFileRow]:
-    """Return all files of unaudited rows, oldest bucket first.
+    """Return all files of unaudited events, sorted by hour and event type.
 
-    Unaudited rows had no audit record when their bucket was sealed.
+    An event is unaudited if no audit record promised it when its bucket was sealed.
     """
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
@@ -330,15 +346,18 @@ def unaudited_files(database: Database) -> list[UnauditedFileRow]:
 def unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
-    """Return a row of the table `unaudited`, ready to be inserted.
+    """Return the column values of a row of the table `unaudited`, ready to be inserted.
+
+    The row names a file with the events of one bucket that no audit record has promised yet.
 
     Args:
         event_type: Event type of the bucket.
-        hour_s: Hour of the bucket, Unix seconds.
-        path: Path of the file of unaudited rows, relative to the storage root.
-        rows: Number of rows in the file.
-        audit_next: Audit offsets at sealing; later audit records may be for these rows.
-        sealed_at_ms: Time of sealing, Unix milliseconds.
+        hour_s: Start of the bucket's hour, Unix seconds.
+        path: Path of the file, relative to the storage root.
+        rows: Number of events in the file.
+        audit_next: For each site, the audit offset at which audit records of these events may
+            begin.
+        sealed_at_ms: Time at which the bucket was sealed, Unix milliseconds.
     """
     return {
         "type": event_type,
@@ -352,14 +371,18 @@ def unaudited_row(
 
 
 def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[str]) -> None:
-    """Delete files of unaudited rows from the ledger; call it before the files are deleted.
+    """Delete ledger rows of files with unaudited events, which the caller deletes afterwards.
 
-    A file that the ledger does not name is harmless; a missing file would leave a promise unmet.
+    The order matters: a file without a row is ignored, but a row without its file would make a
+    later proof fail.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        paths: Paths of the files.
+        lease: Lease of the closer, the process that closes hours.
+        paths: Paths of the files, relative to the storage root.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         delete_rows(connection, tables.unaudited, ["path"], [{"path": path} for path in paths])

@@ -1,8 +1,8 @@
-"""Conflicts: ranges with two audit records that differ, and which audit files have been compared.
+"""Conflicts between audit records, and which audit files have been compared.
 
-A conflict holds one hour of one type until an override closes the hour. It is deleted when the hour
-closes, and the manifest names it; copies of compared records are ignored from then on
-(`closing.proof.readings`).
+A conflict exists if two audit records of one byte range differ. It keeps one hour of one type open
+until an override closes the hour. It is deleted when the hour closes, and the manifest names it.
+Afterwards, copies of the compared records are ignored (`closing.proof.readings`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ _GROUPS = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A byte range with two audit records that differ, which keeps one hour of a type open.
+    """A contradiction between two audit records of the same byte range, which blocks one hour.
+
+    An audit record states how many events a delivery service wrote for one byte range of a log
+    file. While two records differ, the hour of the event type is not closed without an override.
 
     Attributes:
-        event_type: Event type.
-        hour_s: Hour that is held, Unix seconds.
-        range_id: Id of the range.
-        what: The range and the promises of both records, human-readable.
+        event_type: Name of the event type.
+        hour_s: Start of the blocked hour, Unix seconds.
+        range_id: Id of the byte range.
+        what: Readable description of the range and of what both records state.
         found_at_ms: Time of detection, Unix milliseconds.
     """
 
@@ -44,15 +47,16 @@ class Conflict:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditFile:
-    """A staged file of audit records.
+    """A staged Parquet file that contains audit records of one site.
 
     Attributes:
         file_id: Row id in the ledger.
         path: Path relative to the storage root.
-        rows: Number of rows.
-        observed_from_ms: First time at which its ranges were observed, Unix milliseconds.
-        observed_to_ms: Last such time.
-        site: Site of the audit topic.
+        rows: Number of audit records in the file.
+        observed_from_ms: Earliest time at which one of the recorded byte ranges was observed, Unix
+            milliseconds.
+        observed_to_ms: Latest such time, Unix milliseconds.
+        site: Name of the site whose audit topic the records come from.
     """
 
     file_id: int
@@ -64,10 +68,16 @@ class AuditFile:
 
 
 def conflicts(database: Database) -> dict[str, list[Conflict]]:
-    """Return all conflicts between audit records, by event type.
+    """Return all contradictions between audit records of one byte range, by event type.
 
-    A conflict is a pair of differing audit records of one byte range; it keeps an hour open. A
-    damaged row is returned with hour 0, so that it keeps the type's next hour to close open.
+    If a row is damaged, its conflict is returned with `hour_s` 0 and the error as its text. It then
+    blocks the oldest open hour of its type.
+
+    Args:
+        database: The ledger.
+
+    Returns:
+        Conflicts by event type, sorted by hour and range id; types without conflicts are omitted.
     """
     found: dict[str, list[Conflict]] = {}
     for row in database.fetch(
@@ -83,12 +93,20 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
 
 
 def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
-    """Delete all conflicts and mark all audit files as not compared if a conflict row is damaged.
+    """If a stored conflict is damaged, delete all conflicts so that audit files are compared again.
 
-    A damaged row might hold the wrong hour and release its own.
+    The hour in a damaged row may be wrong. Without the reset, a wrong hour would stay open, and the
+    right one might close.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer, the process that closes hours.
 
     Returns:
-        The error of the damaged row, or None if all rows are intact.
+        The error of the damaged row; None if all rows are intact and nothing was changed.
+
+    Raises:
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     try:
         for row in database.fetch(select(_TABLE)).mappings():
@@ -104,11 +122,14 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
 def conflicts_holding(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
-    """Return the conflicts that hold a type's next hour open.
+    """Return the conflicts that keep the oldest open hour of a type from closing.
 
     Args:
-        by_type: Conflicts by event type.
-        frontier: The type's next hour to close.
+        by_type: Conflicts by event type, as `conflicts` returns them.
+        frontier: The oldest open hour of the type.
+
+    Returns:
+        The type's conflicts in this hour or an earlier one; empty if there are none.
     """
     return [c for c in by_type.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
@@ -116,11 +137,14 @@ def conflicts_holding(
 def conflict_texts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> tuple[str, ...]:
-    """Return human-readable texts of the conflicts that hold a type's next hour open.
+    """Return readable texts of the conflicts that keep the oldest open hour of a type from closing.
 
     Args:
-        by_type: Conflicts by event type.
-        frontier: The type's next hour to close.
+        by_type: Conflicts by event type, as `conflicts` returns them.
+        frontier: The oldest open hour of the type.
+
+    Returns:
+        One text per conflict; empty if there are none.
     """
     return tuple(c.what for c in conflicts_holding(by_type, frontier))
 
@@ -128,14 +152,18 @@ def conflict_texts(
 def uncompared_files(
     database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
-    """Return the oldest staged audit files that were not compared with the others yet.
+    """Return the oldest audit files that were not yet compared with the other audit files.
 
-    At least one file is returned if there is any.
+    The comparison searches for audit records that contradict each other.
 
     Args:
         database: The ledger.
-        rows_max: Maximum number of rows in all returned files, unless the first has more.
-        skip_paths: Paths to leave out.
+        rows_max: Maximum total number of rows. The first file is returned even if it has more.
+        skip_paths: Paths of files to omit.
+
+    Returns:
+        The files in the order in which they were staged; empty if all files are compared or
+        omitted.
     """
     chosen: list[AuditFile] = []
     rows = 0
@@ -150,12 +178,15 @@ def uncompared_files(
 
 
 def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Return compared audit files that may have byte ranges observed between two times.
+    """Return the compared audit files that may contain byte ranges observed in a time span.
 
     Args:
         database: The ledger.
-        from_ms: First time, Unix milliseconds.
-        to_ms: Last time, Unix milliseconds, included.
+        from_ms: Start of the time span, Unix milliseconds.
+        to_ms: End of the time span, Unix milliseconds, inclusive.
+
+    Returns:
+        The files in the order in which they were staged.
     """
     return _audit_files(
         database,
@@ -187,16 +218,16 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
 def record_compared(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
-    """Mark audit files as compared and insert the conflicts found, in one transaction.
+    """Mark audit files as compared and store the conflicts found, in one transaction.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        files: Files that were compared with all others.
-        found: Conflicts to insert; those known for the same type, hour and range are replaced.
+        lease: Lease of the closer, the process that closes hours.
+        files: Files that were compared with all compared files.
+        found: Conflicts to store. They replace stored conflicts of the same type, hour and range.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         replace_rows(

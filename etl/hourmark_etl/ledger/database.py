@@ -45,10 +45,12 @@ _NAMES_AT_ONCE: Final = 500  # in one IN list, far below every database's limit 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to act in a role until another process takes the lease.
+    """The right of one process to act in a role, until another process takes the lease.
+
+    It fences paused processes: a transaction under a lease that was taken over fails.
 
     Attributes:
-        name: Role, such as "closer".
+        name: Name of the role, such as "closer".
         epoch: Number of the commit that took the lease.
     """
 
@@ -57,11 +59,11 @@ class Lease:
 
 
 class Database:
-    """A connection pool to one ledger; safe to use from several threads.
+    """A connection pool to one ledger, the SQL database with the state of the ETL; thread-safe.
 
-    The constructor creates the tables of an empty database. It migrates an older ledger after
-    making a copy; with `may_migrate=False` it raises OlderLedger instead. Transactions that change
-    a ledger are serialized.
+    The constructor creates the tables of an empty database. If the ledger has an older schema
+    version, the constructor copies and migrates it, or raises `OlderLedger` if `may_migrate` is
+    False. Transactions that change the ledger are executed one at a time.
     """
 
     def __init__(
@@ -105,10 +107,10 @@ class Database:
         self.close()
 
     def acquire(self, name: str) -> Lease:
-        """Take the lease of a role; transactions of the previous holder fail from now on.
+        """Take the lease of a role; transactions under an earlier lease of the role then fail.
 
         Args:
-            name: Role, such as "closer".
+            name: Name of the role, such as "closer".
 
         Raises:
             Unavailable: The database does not respond.
@@ -119,7 +121,11 @@ class Database:
         return Lease(name, epoch)
 
     def epoch(self, name: str) -> int:
-        """Return the epoch of the current lease of a role, or 0 if it was never taken."""
+        """Return the epoch of the current lease of a role; 0 if the lease was never taken.
+
+        Raises:
+            Unavailable: The database does not respond.
+        """
         return (
             self.fetch(select(tables.leases.c.epoch).where(tables.leases.c.name == name)).scalar()
             or 0
@@ -127,15 +133,21 @@ class Database:
 
     @contextlib.contextmanager
     def transaction(self, lease: Lease | None = None) -> Iterator[Connection]:
-        """Run the block in one transaction that increments the commit number.
+        """Run the block in a transaction, which increments the ledger's commit number.
+
+        The transaction is committed after the block, and rolled back if the block raises an
+        exception.
 
         Args:
-            lease: Lease that must still be valid; None for a change that needs none.
+            lease: Lease that must still be valid; None if the change requires no lease.
+
+        Yields:
+            The connection of the transaction.
 
         Raises:
-            StaleDriver: The lease was taken over; nothing was changed.
-            Unavailable: The database does not respond. Whether the transaction committed may be
-                unknown; read the ledger again.
+            StaleDriver: Another process has taken over the lease; the block was not run.
+            Unavailable: The database does not respond. The transaction may have been committed, so
+                read the ledger again before retrying.
             EtlStop: The database is damaged.
         """
         with translate_database_errors(self._url), self._changing.begin() as connection:
@@ -154,17 +166,21 @@ class Database:
             yield connection
 
     def check_lease(self, lease: Lease) -> None:
-        """Check that a lease is still valid, before an action outside the ledger.
+        """Check that a lease is still valid, for use before an action outside the ledger.
 
         Raises:
-            StaleDriver: The lease was taken over.
+            StaleDriver: Another process has taken over the lease.
+            Unavailable: The database does not respond.
         """
         with self.transaction(lease):
             pass
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Run the block in a read-only transaction with a consistent view.
+        """Run the block in a read-only transaction, in which all queries see the same state.
+
+        Yields:
+            The connection of the transaction.
 
         Raises:
             Unavailable: The database does not respond.
@@ -235,14 +251,14 @@ class Database:
 
 @contextlib.contextmanager
 def translate_database_errors(url: str) -> Iterator[None]:
-    """Translate database errors in the block into errors that name the ledger.
+    """Convert SQLAlchemy errors that the block raises into errors that name the ledger.
 
     Args:
-        url: URL of the ledger; the password is not shown.
+        url: URL of the ledger; its password is not part of the messages.
 
     Raises:
-        Unavailable: The database does not respond, or refuses connections.
-        EtlStop: The database file is damaged, or not a database.
+        Unavailable: The database does not respond or refuses connections.
+        EtlStop: The database file is damaged or not a database.
     """
     try:
         yield
@@ -271,15 +287,15 @@ def translate_database_errors(url: str) -> Iterator[None]:
 def select_by_names(
     connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
 ) -> Iterator[Mapping[Any, Any]]:
-    """Yield the rows of a query whose column has one of the given names.
+    """Yield the rows of a query in which a column has one of the given values.
 
-    The names are split over several queries, to stay below database limits.
+    The values are split over several queries, to stay below the databases' limits on parameters.
 
     Args:
-        connection: A transaction.
-        query: Query to filter.
-        column: Column to compare.
-        names: Accepted values; no rows are returned if empty.
+        connection: A transaction of the ledger.
+        query: The query to restrict.
+        column: The column to compare.
+        names: Accepted values; if empty, nothing is yielded.
     """
     for at in range(0, len(names), _NAMES_AT_ONCE):
         yield from connection.execute(
@@ -293,7 +309,7 @@ def replace_rows(
     """Insert rows, and delete existing rows with the same key.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
         rows: Rows to insert.
@@ -309,7 +325,7 @@ def delete_rows(
     """Delete all rows that have the same key as one of the given rows.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
         rows: Rows that have at least the key columns.

@@ -18,14 +18,14 @@ _CLOCK: Final = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DatabaseStatus:
-    """The state of a ledger's database.
+    """The state of a ledger's database, read without changing it.
 
     Attributes:
-        settings: PostgreSQL settings by name; empty for SQLite.
-        answers: Results of the permission queries; empty for SQLite.
-        clock_ms: Clock of the PostgreSQL server, Unix milliseconds; None for SQLite.
-        is_current: Whether it holds a ledger of this version.
-        is_ledger: Whether it holds a ledger of any version.
+        settings: Values of the requested PostgreSQL settings by name; empty for SQLite.
+        answers: Results of the requested SQL conditions, by condition; empty for SQLite.
+        clock_ms: Current time of the PostgreSQL server, Unix milliseconds; None for SQLite.
+        is_current: Whether the database contains a ledger with this software's schema version.
+        is_ledger: Whether the database contains a ledger with any schema version.
     """
 
     settings: Mapping[str, str]

@@ -25,12 +25,16 @@ _BYTES: Final = 8  # against accidents: one in 2^64 passes
 
 
 def with_digest(table: Table, row: Mapping[Any, Any], path: str = "") -> dict[str, Any]:
-    """Return the row with its digest, ready to be written.
+    """Return a copy of a row with its digest (a checksum of its values), ready to be written.
 
     Args:
         table: Table of the row.
         row: Values by column name.
-        path: Path of the file that a group belongs to; "" for other rows.
+        path: For a row of `staged_groups` or `audit_groups`, the path of the staged file that the
+            group belongs to; empty for rows of other tables.
+
+    Returns:
+        The values by column name, including the digest column.
     """
     return {**row, tables.DIGEST: _digest(table, row, path)}
 
@@ -41,13 +45,14 @@ def update_rows(
     changes: Iterable[tuple[Mapping[Any, Any], Mapping[str, Any]]],
     path: str = "",
 ) -> None:
-    """Update columns of rows and their digests, in one database call.
+    """Update columns of rows, and recompute the rows' digests (checksums), in one database call.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         table: Table of the rows.
         changes: Pairs of a complete row, as read, and its new column values.
-        path: New path of the file that the groups belong to; "" for other rows.
+        path: For rows of `staged_groups` or `audit_groups`, the path of their staged file after the
+            update; empty for rows of other tables.
     """
     names, own = [c.name for c in table.columns], [c.name for c in table.primary_key]
     parameters = []
@@ -68,16 +73,17 @@ def update_rows(
 def check_digest(
     table: Table, row: Mapping[Any, Any], path: str = "", event_type: str | None = None
 ) -> None:
-    """Check the digest of a complete row.
+    """Check that the digest (checksum) stored in a row matches the row's values.
 
     Args:
         table: Table of the row.
         row: All columns of the row.
-        path: Path of the file that a group belongs to; "" for other rows.
-        event_type: Event type to name in the error.
+        path: For a row of `staged_groups` or `audit_groups`, the path of the staged file that the
+            group belongs to; empty for rows of other tables.
+        event_type: Event type to store in the error; None if the row concerns several types.
 
     Raises:
-        DamagedRow: The row differs from what was written.
+        DamagedRow: The digest does not match: the row was changed on disk, in memory or by hand.
     """
     if row[tables.DIGEST] != _digest(table, row, path):
         key = ", ".join(f"{c.name} {row[c.name]!r}" for c in table.primary_key)
@@ -85,11 +91,15 @@ def check_digest(
 
 
 def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
-    """Check every row that has a digest, and return the errors of damaged ones.
+    """Check every row of the ledger that has a digest, and return one error per damaged row.
 
     Args:
         database: The ledger.
-        is_start: Whether to skip tables that grow with history, as at a driver's start.
+        is_start: Whether to skip the tables that grow over time, as a driver does when it starts.
+            Their rows are checked whenever they are read.
+
+    Returns:
+        The errors, which are not raised; empty if all rows are intact.
     """
     found, paths = [], {}
     with database.reading() as connection:

@@ -29,15 +29,19 @@ _COMMIT: Final = tables.meta.c.key == "commit"
 def downgrade_ledger(
     url: str, revision: int, check: Callable[[Connection], None] = lambda _: None
 ) -> str:
-    """Downgrade the ledger's tables to a schema version, and return the copy that was made first.
+    """Copy the ledger, then migrate its tables down to an older schema version.
 
     Args:
         url: URL of the ledger.
         revision: Target schema version.
-        check: Called in the transaction before any change; raises an exception to abort.
+        check: Function that is called in the transaction before any change; it raises an exception
+            to abort.
+
+    Returns:
+        The file path (SQLite) or schema name (PostgreSQL) of the copy.
 
     Raises:
-        Unavailable: The database does not respond, or the copy cannot be made.
+        Unavailable: The database does not respond, or the copy cannot be made; nothing was changed.
     """
     changing, _ = open_engine(url)
     try:
@@ -58,20 +62,22 @@ def restore_copy(
     newest: int | None = None,
     check: Callable[[Connection], None] = lambda _: None,
 ) -> tuple[int, str]:
-    """Replace the ledger's content with a copy.
+    """Replace the ledger's content with that of a copy; the replaced content is copied first.
 
     Args:
         url: URL of the ledger.
-        name: File path (SQLite) or schema name (PostgreSQL) of the copy.
-        newest: Newest schema version that the software to be used can open; None for no limit.
-        check: Called in the transaction before any change; raises an exception to abort.
+        name: File path (SQLite) or schema name (PostgreSQL) of the copy to restore.
+        newest: Newest schema version that the older software can open; None for no limit.
+        check: Function that is called in the transaction before any change; it raises an exception
+            to abort.
 
     Returns:
-        The schema version of the copy, and the copy that was made of the replaced content.
+        The schema version of the restored copy; and the file path or schema name of the new copy of
+        the replaced content.
 
     Raises:
-        Finding: The copy belongs to another ledger, has a newer version, or hours were closed or
-            sealed or rules put in force since; the message has all reasons.
+        Finding: The copy belongs to another ledger or is too new, or since it was made an hour was
+            closed or sealed, or rules were changed. The message lists all reasons.
         UsageError: There is no such copy.
         Unavailable: The database does not respond, or a copy cannot be made.
     """

@@ -47,13 +47,19 @@ _NETWORK: Final = frozenset(
 
 
 def open_engine(url: str) -> tuple[Engine, Engine]:
-    """Return the engines for changes and for reading, without connecting.
+    """Create the SQLAlchemy engines of a ledger: one for changes, one for consistent reads.
 
-    The reading engine provides a consistent view and takes no write lock.
+    No connection is opened yet. The second engine takes no write lock.
+
+    Args:
+        url: URL of an SQLite or PostgreSQL database.
+
+    Returns:
+        The engine for changes, and the engine for reads.
 
     Raises:
         ConfigError: The URL (setting etl.ledger) is invalid, or names an unsupported database or a
-            network file system.
+            file on a network file system.
     """
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite":
@@ -66,7 +72,10 @@ def open_engine(url: str) -> tuple[Engine, Engine]:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the file of an SQLite ledger, or None for another database.
+    """Return the path of a ledger's SQLite file, or None if the ledger is in another database.
+
+    Args:
+        url: URL of the ledger.
 
     Raises:
         ConfigError: The URL is invalid or names an unsupported database.
@@ -90,7 +99,9 @@ def lock_for_migration(connection: Connection) -> None:
 
 
 def check_driver_placement(url: str, spark_conf: Mapping[str, str]) -> None:
-    """Check that an SQLite ledger is not used with a driver that the cluster places on any machine.
+    """Check that a ledger in a local SQLite file is not used in Spark's cluster mode.
+
+    In that mode the cluster may start the driver on any machine, where the file does not exist.
 
     Args:
         url: URL of the ledger.

@@ -20,14 +20,14 @@ _HERE: Final = "Is this the machine of the driver, and the configuration that it
 
 
 def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
-    """Open the configured ledger, which must exist; never create one.
+    """Open the configured ledger, which must exist; an empty one is never created.
 
     Args:
         config: The configuration.
-        may_migrate: Whether a ledger of an older version may be migrated.
+        may_migrate: Whether to migrate a ledger of an older version.
 
     Raises:
-        NoLedger: There is no ledger, or it is lost; the message states the next step.
+        NoLedger: There is no ledger, or it was lost; the message states the next step.
         OlderLedger: The ledger has an older version, and `may_migrate` is False.
         Unavailable: The database or the storage does not respond.
     """
@@ -35,11 +35,14 @@ def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Databa
 
 
 def open_or_create_ledger(config: Config) -> Database:
-    """Open the configured ledger, or create it if there is none; an older one is migrated.
+    """Open the configured ledger, and create it if there is none.
+
+    A ledger of an older version is migrated.
 
     Raises:
-        NoLedger: The ledger is missing or empty, but the storage has closed buckets: it is lost.
-        Unavailable: The database does not respond.
+        NoLedger: There is no ledger or it is empty, but storage contains closed buckets, so the
+            ledger was lost.
+        Unavailable: The database or the storage does not respond.
     """
     return _opened(config, may_make=True, may_migrate=True)
 

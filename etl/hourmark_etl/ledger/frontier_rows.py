@@ -1,6 +1,6 @@
-"""A frontier row for each event type, written with the rules; writing it again is harmless.
+"""The row of each event type, which stores its oldest open hour; it is written with the rules.
 
-A type's first hour never changes.
+Writing a row again has no effect on the hours. The first hour of a type never changes.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 def put_frontiers(
     connection: Connection, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour
 ) -> list[str]:
-    """Insert frontier rows of new types, and update sources and shard of known ones.
+    """Insert a row for each new event type, and update the sources and the shard of known types.
 
-    A source that no longer carries a type is kept until its hosts have sent a goodbye report, or while none
-    of its hosts has reported yet, because their lines may still arrive.
+    A source that no longer delivers a known type stays in its row while lines of it may still
+    arrive: while one of its hosts has not sent a goodbye report, or if no host has reported it yet.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         types: All declared event types.
         sources: All declared sources.
-        first_hour: First hour of new types; its length is the bucket length.
+        first_hour: First hour of new types; its length must be the ledger's bucket length.
 
     Returns:
         The sorted names of the new types.
 
     Raises:
-        UsageError: The ledger's buckets have another length, which cannot change.
-        DamagedRow: A row differs from what was written.
+        UsageError: The ledger's buckets have another length, which cannot be changed.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     if not _has_bucket_length(connection, first_hour.length_s):
         connection.execute(
@@ -85,15 +85,16 @@ def insert_frontier(
     hour_s: int | None = None,
     settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
 ) -> Insert:
-    """Return the SQL statement that inserts an open frontier of an event type.
+    """Return the SQL statement that inserts the row of a new event type, whose next hour is open.
 
     Args:
-        event_type: Event type.
-        first_s: First hour, Unix seconds.
-        shard: Shard that stages the type.
-        sources: Names of the sources that may carry the type.
-        hour_s: Frontier hour, Unix seconds; None for the first hour.
-        settled_next: Audit offsets below which the type's promises are settled.
+        event_type: Name of the event type.
+        first_s: First hour of the type that gets a bucket, Unix seconds.
+        shard: Name of the shard that stages the type.
+        sources: Names of the sources that may deliver the type.
+        hour_s: Oldest open hour, Unix seconds; None for the first hour.
+        settled_next: For each site, the audit offset below which closed buckets have accounted for
+            all audit records of the type.
     """
     row = {
         "type": event_type,
@@ -110,10 +111,14 @@ def insert_frontier(
 
 
 def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
-    """Return the column values of a frontier row that store the settled audit offsets.
+    """Convert settled audit offsets to the columns of a frontier row that store them.
 
     Args:
-        settled_next: Audit offset of each site below which all promises of the type are settled.
+        settled_next: For each site, the audit offset below which closed buckets have accounted for
+            all audit records of the type.
+
+    Returns:
+        The values by column name.
     """
     return {
         "settled_next": settled_next.offset_of(FIRST_SITE),
@@ -122,7 +127,7 @@ def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
 
 
 def encode_further_sites(offsets: AuditOffsets) -> str | None:
-    """Return the audit offsets of all sites but the first as JSON, or None if there are none.
+    """Encode the audit offsets of all sites except the first as JSON; None if there are none.
 
     Args:
         offsets: Audit offset of each site.
@@ -131,11 +136,11 @@ def encode_further_sites(offsets: AuditOffsets) -> str | None:
 
 
 def decode_offsets(first: int, further: str | None) -> AuditOffsets:
-    """Return the audit offsets of all sites from the two columns that store them.
+    """Combine the two columns that store audit offsets into the offsets of all sites.
 
     Args:
         first: Offset of the first site.
-        further: JSON of the other sites' offsets, or None.
+        further: JSON object with the offsets of the other sites; None if there are none.
     """
     return AuditOffsets.from_offsets(
         {FIRST_SITE: first, **(json.loads(further) if further else {})}
@@ -164,7 +169,7 @@ def decode_seals(text: str) -> tuple[Seal, ...]:
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """Check that the configured bucket length matches the ledger's, if that is fixed already.
+    """Check that the configured bucket length is the one in the ledger, if the ledger has one.
 
     Args:
         database: The ledger.
@@ -190,12 +195,12 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
 
 
 def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
-    """Return the names of the sources whose lines may become events of a type.
+    """Return the names of the sources that may deliver events of a type.
 
-    Lines of any source may become dead letters.
+    For the dead-letter type, these are all sources.
 
     Args:
-        event_type: Event type.
+        event_type: Name of the event type.
         sources: All declared sources.
     """
     if event_type == DEAD_LETTERS:

@@ -57,13 +57,15 @@ _ROWS: Final = tables.frontiers
 
 @dataclasses.dataclass(frozen=True)
 class SealEffects:
-    """Changes that are committed together with the seals of a round.
+    """Further ledger changes to commit in the transaction that seals a set of buckets.
 
     Attributes:
-        waived: Reporters to waive, as the cut read them; one that has reported since is not waived.
-        unaudited: Rows of the table `unaudited`.
-        accepted: Offset gaps that overrides accept.
-        checks: Edge checks that replace those of the accepted gaps' topics.
+        waived: Sources without which the buckets close. A source that has sent a report since it
+            was read is not marked as waived.
+        unaudited: Rows to insert into the table `unaudited`.
+        accepted: Offset gaps (missing records) that overrides accept.
+        checks: Checks for lost records on edge partitions, which replace all stored checks of their
+            topics.
     """
 
     waived: Collection[
@@ -76,10 +78,10 @@ class SealEffects:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedHour:
-    """A published hour to be closed in the ledger.
+    """A bucket that was published on storage and is to be recorded as closed in the ledger.
 
     Attributes:
-        frontier: Sealed frontier of the hour.
+        frontier: The sealed hour.
         manifest: Manifest of the published bucket.
     """
 
@@ -88,14 +90,16 @@ class PublishedHour:
 
 
 def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
-    """Return the frontier of every event type, sorted by type name.
+    """Return the frontier of every event type: its oldest hour that is not closed, with its state.
 
-    A frontier is the next hour of a type to close, with its state and seals. A damaged row is
-    returned with the state DAMAGED and the error as its alarm.
+    The frontier of a damaged row has the state `DAMAGED`, hour 0, and the error in `alarm`.
 
     Args:
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        The frontiers, sorted by event type; empty if the ledger has no types.
     """
     return [
         _frontier(row, bucket_seconds)
@@ -140,23 +144,26 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     last_hours: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
-    """Freeze hours: assign all staged groups of these hours, and of earlier ones, to their buckets.
+    """Freeze open hours: assign their staged rows to their buckets, so that the rows can be proved.
 
-    Groups that are staged later belong to later buckets.
+    Staged rows of earlier hours, which are late events, are assigned to the bucket of the first
+    frozen hour of their type. Rows that are staged later belong to later buckets.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        open_frontiers: Open frontiers, the next hours of their types, to freeze.
-        topics: Central topics of each type, one per site.
-        last_hours: Last hour of a backlog to freeze together, by type; the frontier's hour if missing.
+        lease: Lease of the closer, the process that closes hours.
+        open_frontiers: The oldest open hour of each type to freeze.
+        topics: Topic names on the central cluster by event type, one per site.
+        last_hours: By event type, the last of several consecutive hours to freeze together. For a
+            missing type, only its oldest open hour is frozen.
 
     Returns:
-        The positions of each type's topics in that transaction: all records of the listed hours
-        below them are in these buckets or earlier ones.
+        The staging positions of each type's topics at the freeze. Every record below them that
+        belongs to a frozen hour or earlier is in one of these buckets or in an earlier one.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not open at its hour.
+        StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
+            changed or is not open; nothing was changed.
     """
     groups, last = tables.groups, last_hours or {}
     with database.transaction(lease) as connection:
@@ -208,15 +215,18 @@ def _positions_of(
 def unfreeze_all(
     database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
 ) -> None:
-    """Reopen frozen hours and remove their listings.
+    """Reopen frozen hours after a failed proof, and remove the assignment of rows to their buckets.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        alarms: Frontiers with the findings of the failed proof; empty after a crash.
+        lease: Lease of the closer, the process that closes hours.
+        alarms: Pairs of a frozen frontier and the readable findings of its proof, which are stored
+            as its alarm. No findings clear the alarm, for example when a freeze is undone after a
+            crash.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
+        StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
+            changed or is not frozen; nothing was changed.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -245,19 +255,20 @@ def seal(
     frozen: Collection[Frontier],
     effects: SealEffects = SealEffects(),  # it is frozen
 ) -> None:
-    """Seal frozen hours: fix what their buckets contain and how that was proved.
+    """Seal frozen hours: fix the content of their buckets and store the evidence of completeness.
 
-    Hours that were frozen but not sealed are unlisted.
+    Rows of hours that were frozen but have no seal in `chains` are no longer assigned to a bucket.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        chains: Seals of each type's consecutive hours, from the frontier's hour on.
-        frozen: Frozen frontiers.
-        effects: Further changes to commit with the seals.
+        lease: Lease of the closer, the process that closes hours.
+        chains: By event type, the seals of consecutive hours, beginning with the oldest open hour.
+        frozen: The oldest open hour of each type, frozen.
+        effects: Further changes to commit in the same transaction.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not frozen at its hour.
+        StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
+            changed or is not frozen; nothing was changed.
     """
     with database.transaction(lease) as connection:
         moved = [
@@ -280,16 +291,20 @@ def seal(
 def force_sealed(
     connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
-    """Change the seals of hours that lost rows, so that the hours close as `forced`.
+    """Remove lost rows from a type's seals, and change the affected hours to the grade `forced`.
 
-    The unaudited rows of these hours are deleted from the ledger, because the lost rows may be
-    among them; promises for them stay unmet.
+    The affected hours' files of unaudited events are removed from the ledger, because lost rows may
+    be among them.
 
     Args:
-        connection: The transaction.
-        frontier: Sealed frontier of the type.
-        lost: Sums of the lost rows by hour, Unix seconds; other hours are left unchanged.
-        waived: Texts for the manifest.
+        connection: The caller's transaction.
+        frontier: The sealed frontier of the type.
+        lost: Totals of the lost rows by hour in Unix seconds. Hours that are missing here are left
+            unchanged.
+        waived: Readable texts about the loss, which are added to the manifests.
+
+    Raises:
+        StaleDriver: The type's oldest open hour has changed or is not sealed.
     """
     hours = [(h.hour.start_s, h.seal) for h in frontier.sealed_hours if h.seal]
     if hit := [hour_s for hour_s, _ in hours if hour_s in lost]:
@@ -310,20 +325,21 @@ def force_sealed(
 def leave_out_rows(
     database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
 ) -> None:
-    """Mark a sealed hour to close as `forced`, without rows that cannot be written.
+    """Change a sealed hour to the grade `forced`, so that it closes without unwritable rows.
 
-    The hour's unaudited rows are deleted from the ledger, because the omitted rows may be among
-    them; promises for them stay unmet.
+    The hour's file of unaudited events is removed from the ledger, because omitted rows may be
+    among them.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        frontier: Sealed frontier.
-        waived: Text for the manifest.
-        gives_up: Stored in the seal; see `SealedHour`.
+        lease: Lease of the closer, the process that closes hours.
+        frontier: The sealed frontier of the type.
+        waived: Readable text about the override, which is added to the manifest.
+        gives_up: Value of the seal's field `gives_up`; see `SealedHour`.
 
     Raises:
-        StaleDriver: The lease was taken over, or the frontier is not sealed at its hour.
+        StaleDriver: Another process has taken over the lease, or the type's oldest open hour has
+            changed or is not sealed; nothing was changed.
     """
     assert frontier.seal is not None
     seal = dataclasses.replace(
@@ -378,28 +394,29 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 
 
 def first_unsealed_hour(frontier: Frontier) -> Hour:
-    """Return the first hour of a type that is not sealed, so no bucket of it can be published.
+    """Return the first unsealed hour of a type; buckets of unsealed hours are never published.
 
     Args:
-        frontier: The type's next hour to close, with its seals.
+        frontier: The oldest open hour of the type, with its seals.
     """
     return later_hour(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
 def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour]) -> None:
-    """Record published buckets, and advance each type's frontier past them.
+    """Record published buckets as closed, and advance the oldest open hour of each type past them.
 
-    The manifest on storage is authoritative, whichever process published it. Overrides and
-    conflicts of the closed hours are deleted, and so are unaudited rows of hours that left out
-    rows.
+    The given manifests are stored, even if another process published the buckets. The overrides and
+    conflicts of the closed hours are deleted. So are the files of unaudited events of hours that
+    were closed without some of their rows.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        closings: Published hours; those of one type must be consecutive.
+        lease: Lease of the closer, the process that closes hours.
+        closings: Published buckets. Those of one type must be consecutive and in order.
 
     Raises:
-        StaleDriver: The lease was taken over, or a frontier is not sealed at its hour.
+        StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
+            changed or is not sealed; nothing was changed.
     """
     last: dict[str, PublishedHour] = {}
     first: dict[str, Frontier] = {}
@@ -451,10 +468,10 @@ def closed_types(database: Database) -> set[str]:
 
 
 def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Return the bytes of staged event data that is not assigned to a bucket yet.
+    """Return the size of the staged events that are not assigned to a bucket yet, by type and hour.
 
     Returns:
-        Bytes by (type, hour in Unix seconds).
+        Bytes by pairs of event type and hour in Unix seconds; empty if all events are assigned.
     """
     table = tables.groups
     query = (

@@ -24,10 +24,10 @@ _KEY: Final = "driver_seen_ms"
 
 
 class Heartbeat:
-    """A background thread that writes a heartbeat to the ledger every 15 seconds.
+    """A background thread that writes a heartbeat, the current time, to the ledger every 15 s.
 
-    It ends when it is stopped, or when the lease was taken over. If the database does not respond,
-    the next heartbeat is written at its usual time.
+    The thread ends when `stop` is called, when another process takes over the lease, or when the
+    ledger is damaged. If the database does not respond, it continues with the next heartbeat.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock) -> None:
@@ -56,34 +56,37 @@ class Heartbeat:
 
 
 def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
-    """Write one heartbeat to the ledger.
+    """Store the current time as the driver's last heartbeat.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
+        lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
+        Unavailable: The database does not respond.
     """
     with database.transaction(lease) as connection:
         replace_rows(connection, meta, ["key"], [{"key": _KEY, "value": str(now_ms)}])
 
 
 def last_heartbeat_ms(database: Database) -> int | None:
-    """Return the time of the last heartbeat in the ledger, or None if there is none.
+    """Return the time of the driver's last heartbeat; None if there was none.
 
-    The time is in Unix milliseconds by the driver's clock.
+    The time is in Unix milliseconds, measured by the driver's clock.
     """
     found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
 
 
 def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
-    """Return a human-readable text if no driver runs, or None if its last heartbeat is recent.
+    """Return a readable message if no driver is running; None if the last heartbeat is recent.
+
+    A driver is assumed not to run if its last heartbeat is more than 60 seconds old.
 
     Args:
-        heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there is none.
+        heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.
         now_ms: Current time, Unix milliseconds.
     """
     if heartbeat_ms is None:

@@ -1,9 +1,9 @@
-"""Losses of hosts by source and time, for the manifests of the hours that they may affect.
+"""Data losses of hosts by source and time, for the manifests of the hours that they may affect.
 
 Reports contain totals that never decrease. The increase since the previous report concerns lines
-written after the time up to which the source had been read, and before the new report was received.
-A loss that may affect several hours is named in the manifest of each. The loss in a host's first
-report can only be dated to its receipt.
+that were written after the time up to which the source had been delivered, and before the new
+report was received. A loss that may affect several hours is named in the manifest of each of them.
+A loss in the first report of a host is dated to the receipt of that report.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SUM_MAX: Final = (1 << 63) - 1  # what markers and the ledger hold
 
 
 class HostLossRow(TypedDict):
-    """A row of the table `host_losses`: what one report added to a source's losses.
+    """A row of the table `host_losses`: the data loss that one host report added for one source.
 
     Attributes:
         host_id: Id of the host.
-        source: Source name.
-        from_ms: Earliest time of the lost lines, Unix milliseconds by the services' clocks.
+        source: Name of the log source.
+        from_ms: Earliest time at which the lost lines were written, Unix milliseconds.
         to_ms: Time at which the report was received, Unix milliseconds.
         lost_bytes: Number of bytes lost.
         unknown: Number of losses of unknown size.
@@ -44,14 +44,14 @@ class HostLossRow(TypedDict):
 
 
 class HostLoss(NamedTuple):
-    """Losses of one source in a time span.
+    """The data loss of one log source in a time span.
 
     Attributes:
-        source: Source name.
-        from_ms: Start of the span, Unix milliseconds.
-        to_ms: End of the span, Unix milliseconds.
+        source: Name of the log source.
+        from_ms: Start of the time span, Unix milliseconds.
+        to_ms: End of the time span, Unix milliseconds.
         lost_bytes: Number of bytes lost.
-        unknown_count: Number of events in which an unknown number of lines may have been lost.
+        unknown_count: Number of losses of unknown size.
     """
 
     source: str
@@ -64,11 +64,14 @@ class HostLoss(NamedTuple):
 def compute_added_losses(
     report: Iterable[ReportedSource], previous: Mapping[str, ReportedSource]
 ) -> list[HostLossRow]:
-    """Compute the data losses that a host's report adds to its previous report.
+    """Compute by how much a host's reported losses have increased since its previous report.
 
     Args:
         report: The new report, one entry per source.
-        previous: The previous report by source; empty for a host's first report.
+        previous: The previous report by source; empty for the first report of a host.
+
+    Returns:
+        One row per source whose losses have increased; empty if there is none.
     """
     return [row for s in report if (row := _added(s, previous.get(s.source)))]
 
@@ -93,7 +96,7 @@ def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> Non
     """Insert data losses of hosts, and delete those more than 30 days older than the newest.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         new_losses: Rows to insert; if empty, nothing is changed.
     """
     if new_losses:
@@ -105,7 +108,7 @@ def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> Non
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """Return the losses of all hosts and sources that the ledger keeps."""
+    """Return all data losses that the ledger contains, of all hosts and sources."""
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
     return [HostLoss(*row) for row in database.fetch(query)]
@@ -114,14 +117,17 @@ def losses(database: Database) -> list[HostLoss]:
 def find_unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[ReportedSource]
 ) -> tuple[str, ...]:
-    """Return the sorted sources whose senders cannot send their data again.
+    """Return the sources of an event type that cannot send lost data again.
 
-    Sources of hosts that sent a goodbye report before the hour are left out.
+    Hosts that sent a goodbye report before the hour are ignored.
 
     Args:
         hour: Hour of the bucket.
-        sources: Sources that may carry the event type.
-        reporters: Latest reports.
+        sources: Names of the sources that may deliver the event type.
+        reporters: Latest report of each source.
+
+    Returns:
+        Sorted names of the sources for which at least one host cannot send lost data again.
     """
     there = (r for r in reporters if not (r.goodbye and r.received_at_ms < hour.start_s * 1000))
     return tuple(sorted({r.source for r in there if r.unrepeatable and r.source in sources}))
@@ -130,16 +136,18 @@ def find_unrepeatable_sources(
 def sum_losses_in_hour(
     hour: Hour, sources: Collection[str], all_losses: Iterable[HostLoss]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Add up the data losses of hosts that may affect an hour.
+    """Add up the data losses that may affect an hour, by source.
+
+    A loss may affect the hour if its time span overlaps the hour.
 
     Args:
         hour: Hour of the bucket.
-        sources: Sources that may carry the event type.
-        all_losses: Losses to search.
+        sources: Names of the sources that may deliver the event type; others are ignored.
+        all_losses: Losses of all hosts and sources.
 
     Returns:
-        Bytes lost by source, and number of losses of unknown size by source. Sources with zero are
-        left out.
+        Two mappings by source: the number of lost bytes, and the number of losses of unknown size.
+        Sources with a value of 0 are omitted.
     """
     lost, unknown = Counter[str](), Counter[str]()
     for loss in all_losses:

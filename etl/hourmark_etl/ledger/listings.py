@@ -61,12 +61,17 @@ _PROMISED: Final = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True)
 class RoundSums:
-    """Sums of the listed rows and of the promises of one frontier, by origin hour (Unix seconds).
+    """The totals that the proof of one bucket compares: staged events and promised events.
+
+    An audit record promises the events of one byte range: it states how many events a delivery
+    service wrote. Totals are given by the hour of the events' own time.
 
     Attributes:
-        listed: Sums of the listed groups.
-        promised: Sums of the promises, without the groups in `partially_counted`.
-        partially_counted: Groups of which only some promises count; their files show which.
+        listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
+        promised: Totals of the promised events that count for the bucket, by hour in Unix seconds.
+            The groups in `partially_counted` are not included.
+        partially_counted: Groups in which some audit records count for the bucket and others do
+            not. The staged files must be read to tell them apart.
     """
 
     listed: Mapping[int, Sums]
@@ -77,16 +82,19 @@ class RoundSums:
 def read_round_sums(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[RoundSums]:
-    """Return the sums of each frontier, in the order of the frontiers.
+    """Return the totals of staged and of promised events for several buckets.
 
     Args:
         database: The ledger.
-        frontiers: Frontiers.
-        below_offsets: Audit offsets of the cut; promises at or after them do not count.
+        frontiers: The frozen hours to prove, each the oldest open hour of its event type.
+        below_offsets: Only audit records below these offsets count.
+
+    Returns:
+        One `RoundSums` per frontier, in the given order.
 
     Raises:
-        DamagedRow: A row differs from what was written.
-        Finding: The ledger has promises of a site that the cut does not contain.
+        DamagedRow: The digest of a ledger row does not match its content.
+        Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     groups, promises = (
         listed_groups(database, frontiers),
@@ -116,14 +124,14 @@ def _summed(
 
 
 def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
-    """Add up the row counts and digests of groups of events; zeros if there are no groups."""
+    """Return the totals of groups of staged events; all zero if there are no groups."""
     return sum(map(sum_group, groups), Sums())
 
 
 def sum_group(group: StagedGroup) -> Sums:
-    """Return the row count and digest of one group of events as `Sums`.
+    """Return the totals of one group of staged events.
 
-    Rows count as unchecked if the group has no sum of value hashes.
+    If the group has no sum of value hashes, all its rows count as unchecked.
     """
     if group.value_sum is None:
         return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
@@ -131,23 +139,26 @@ def sum_group(group: StagedGroup) -> Sums:
 
 
 def sum_promises(group: AuditGroup) -> Sums:
-    """Return the counts and digest that one group of audit records promises, as `Sums`."""
+    """Return the totals of the events that one group of audit records promises.
+
+    If the group has no count of unchecked events, all its promised events count as unchecked.
+    """
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
 def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[list[StagedGroup]]:
-    """Return the staged groups assigned to each frontier's hour, including groups of late events.
+    """Return the staged groups that are assigned to each bucket, including groups of late events.
 
     Args:
         database: The ledger.
-        frontiers: Frozen or sealed hours of event types.
+        frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
-        One list per frontier, in the given order.
+        One list per frontier, in the given order; empty if a bucket has no staged rows.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
@@ -155,16 +166,17 @@ def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[lis
 
 
 def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
-    """Return the schema ids of the rows assigned to each frontier's hour.
+    """Return the schema ids of the staged rows that are assigned to each bucket.
 
-    Rows with an unreadable list of ids are skipped; other queries report them as damaged.
+    Groups whose list of ids cannot be parsed are skipped, because other queries report them as
+    damaged.
 
     Args:
         database: The ledger.
-        frontiers: Frozen or sealed hours of event types.
+        frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
-        One set per frontier, in the given order.
+        One set per frontier, in the given order; empty if a bucket has no staged rows.
     """
     c = _LISTED.c
     found: list[set[int]] = [set() for _ in frontiers]
@@ -183,19 +195,23 @@ def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list
 def counting_promises(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[list[AuditGroup]]:
-    """Return the groups of which at least one promise counts for each frontier's hour.
+    """Return, for each bucket, the groups of audit records of which at least one record counts.
+
+    An audit record promises events: it states how many events a delivery service wrote for a byte
+    range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
+    hour, or events of an earlier hour that no earlier bucket has accounted for.
 
     Args:
         database: The ledger.
-        frontiers: Frontiers.
-        below_offsets: Audit offsets of the cut; promises at or after them do not count.
+        frontiers: The hours whose buckets are requested, each the oldest open hour of its type.
+        below_offsets: Only audit records below these offsets count.
 
     Returns:
-        One list per frontier, in the given order.
+        One list per frontier, in the given order; empty if nothing is promised.
 
     Raises:
-        DamagedRow: A row differs from what was written.
-        Finding: The ledger has promises of a site that the cut does not contain.
+        DamagedRow: The digest of a ledger row does not match its content.
+        Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     c = _PROMISED.c
 
@@ -274,17 +290,21 @@ def promises_between(
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets | None,
 ) -> list[AuditGroup]:
-    """Return groups of promises that may have a promise in a range of audit offsets.
+    """Return the groups of audit records that may contain a record in a range of audit offsets.
 
     Args:
         database: The ledger.
-        event_type: Event type.
-        hours_s: Hours of the promises, Unix seconds.
-        from_offsets: Lowest audit offset of each site.
-        below_offsets: End of the range of each site, not included; None for no limits at all.
+        event_type: Name of the event type.
+        hours_s: Hours of the promised events, Unix seconds.
+        from_offsets: First offset of the range for each site.
+        below_offsets: End of the range for each site, exclusive; None returns the groups at all
+            offsets and ignores `from_offsets`.
+
+    Returns:
+        The groups in the order in which they were staged; empty if there are none.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
@@ -305,14 +325,15 @@ def promises_between(
 
 
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
-    """Decode a group of events from its ledger row.
+    """Decode a group of staged events from its ledger row.
 
     Args:
-        row: Complete row of the table `staged_groups`, and the column `path` of its file.
-        event_type: Event type to name in the error.
+        row: All columns of a row of `staged_groups`, and the column `path` of its staged file.
+        event_type: Event type to store in the error.
 
     Raises:
-        DamagedRow: The row differs from what was written, or is listed for an hour before its own.
+        DamagedRow: The digest of the row does not match its content, or the group is assigned to a
+            bucket before its own hour.
     """
     check_digest(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
@@ -334,14 +355,14 @@ def _unsigned(value: int | None) -> int | None:
 
 
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
-    """Decode a group of promises from its ledger row.
+    """Decode a group of audit records from its ledger row.
 
     Args:
-        row: Complete row of the table `audit_groups`, and the column `path` of its file.
-        event_type: Event type to name in the error.
+        row: All columns of a row of `audit_groups`, and the column `path` of its staged file.
+        event_type: Event type to store in the error.
 
     Raises:
-        DamagedRow: The row differs from what was written.
+        DamagedRow: The digest of the row does not match its content.
     """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
@@ -387,13 +408,13 @@ def _values(rows: int) -> str:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A staged file whose groups in the ledger have another number of rows than the file.
+    """A staged file whose row count differs from the total of its groups in the ledger.
 
     Attributes:
         path: Path relative to the storage root.
-        kind: EVENTS or AUDIT.
-        rows: Rows of the file.
-        in_groups: Rows of its groups.
+        kind: `EVENTS` or `AUDIT`.
+        rows: Number of rows of the file, as recorded in the ledger.
+        in_groups: Total number of rows of the file's groups.
     """
 
     path: str
@@ -403,10 +424,13 @@ class FileDifference:
 
 
 def file_differences(connection: Connection) -> list[FileDifference]:
-    """Return the staged files whose groups do not add up to the file's number of rows.
+    """Return the staged files whose row count differs from the total of their groups.
 
     Args:
         connection: A transaction of the ledger.
+
+    Returns:
+        One entry per such file; empty if all files are consistent.
     """
     files, found = tables.staged_files, []
     for kind, groups in ((EVENTS, tables.groups), (AUDIT, tables.audit_groups)):
@@ -426,10 +450,15 @@ def file_differences(connection: Connection) -> list[FileDifference]:
 
 
 def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
-    """Return the staged groups of one event type and origin hour (Unix seconds), listed or not.
+    """Return the staged groups with events of one hour, assigned to a bucket or not.
+
+    Args:
+        database: The ledger.
+        event_type: Name of the event type.
+        origin_s: Hour of the events' own time, Unix seconds.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
 
@@ -437,19 +466,19 @@ def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[S
 def groups_with_listing(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
-    """Return the staged groups of an event type and origin hour, with the buckets listing them.
+    """Return the staged groups with events of one hour, each with the bucket it is assigned to.
 
     Args:
         database: The ledger.
-        event_type: Event type.
-        origin_s: Origin hour, Unix seconds.
+        event_type: Name of the event type.
+        origin_s: Hour of the events' own time, Unix seconds.
 
     Returns:
-        Pairs of a group and the hour of its bucket (Unix seconds), or None if no freeze has listed
-        it.
+        Pairs of a group and the hour of its bucket in Unix seconds. The hour is None if the group
+        is not assigned to a bucket yet.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     query = (
         _with_path(_LISTED)

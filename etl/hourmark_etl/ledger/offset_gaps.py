@@ -1,10 +1,12 @@
-"""Offset gaps, and the mirror's position at the last check of the edge.
+"""Offset gaps, which are missing records, and the last successful checks of edge partitions.
 
-The stored position ensures that a gap between two checks is detected.
+A check compares an edge log with the mirror's position. The position is stored, so that the next
+check finds records that were deleted between the two.
 
-An offset gap is a set of records that may never be staged. It holds the topic's type, or every type
-for audit and report topics, until an override accepts it. The table keeps gaps that only the ledger
-knows (skipped offsets, abandoned files) and all accepted gaps.
+An offset gap is a range of offsets whose records may never be staged. It keeps the hours of the
+topic's event type open until an override accepts it. In topics of audit records or host reports, it
+keeps the hours of every type open. The table contains gaps that cannot be found again (skipped
+offsets, abandoned files) and all accepted gaps.
 """
 
 from __future__ import annotations
@@ -24,13 +26,16 @@ _TABLE = tables.gaps
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCheck:
-    """The state of an edge partition at its last check for missing records that passed.
+    """The result of the last successful check that a partition at an edge site lost no records.
+
+    The check compares the edge log with the mirror's position, to find records that were deleted
+    before they were copied.
 
     Attributes:
-        topic: Topic name at the edge.
+        topic: Topic name on the edge cluster.
         partition: Partition number.
-        topic_id: Topic id at the edge.
-        mirror_next: Next edge offset that the mirror was to copy.
+        topic_id: Kafka topic id on the edge cluster.
+        mirror_next: Next edge offset that the mirror was going to copy.
         checked_at_ms: Time of the check, Unix milliseconds.
     """
 
@@ -42,18 +47,24 @@ class EdgeCheck:
 
 
 def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
-    """Return the last passed check of each partition of the edge clusters."""
+    """Return the last successful check for lost records of each edge partition."""
     rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
 
 def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck]) -> None:
-    """Store passed checks of edge partitions, and replace earlier checks of the same partitions.
+    """Store successful checks for lost records, in a new transaction.
 
-    A partition whose check failed keeps its earlier check, so it fails again.
+    Each check replaces the previous one of its partition. Do not store failed checks: a partition
+    whose check failed must keep its last successful one, so that the next check fails again.
+
+    Args:
+        database: The ledger.
+        lease: Lease of the closer, the process that closes hours.
+        passed: Successful checks; if empty, nothing is changed.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     if passed:
         with database.transaction(lease) as connection:
@@ -61,11 +72,11 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
 
 def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Delete all stored checks of the topics in `checks`, and store the given ones.
+    """Delete the stored checks of all topics in `checks`, then store the given checks.
 
     Args:
-        connection: The transaction.
-        checks: Checks of all partitions of their topics.
+        connection: The caller's transaction.
+        checks: Checks for lost records, complete for each of their topics.
     """
     connection.execute(
         delete(tables.edge_checks).where(
@@ -76,10 +87,10 @@ def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) 
 
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Store checks of edge partitions, and replace earlier checks of the same partitions.
+    """Store checks for lost records; each replaces the previous check of its partition.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         checks: Checks to store.
     """
     replace_rows(
@@ -92,18 +103,20 @@ def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetGap:
-    """A range of offsets of a topic whose records may never be staged.
+    """A range of Kafka offsets whose records are missing and may never be staged.
 
-    Two gaps with the same text are equal, even if different software versions found them.
+    An open gap keeps hours from closing until an operator's override accepts it. Gaps compare equal
+    if all fields except `lost_end` are equal.
 
     Attributes:
-        topic: Topic name at the edge.
-        accepted_at_ms: Time at which an override accepted the gap, Unix milliseconds; None if open.
-        what: Topic-partition, offsets and cause, human-readable.
-        reason: Reason of the override.
-        type: The only event type that the gap concerns; None for all types of the topic.
-        lost_end: Whether the log lost its end, so that other records may have taken the offsets.
-            None in gaps of version 0.3.0, whose text states it; use `has_lost_end`.
+        topic: Topic name on the edge cluster.
+        accepted_at_ms: Time at which an override accepted the gap, Unix milliseconds; None if it is
+            open.
+        what: Readable text with topic, partition, offsets and cause.
+        reason: Reason for the acceptance.
+        type: The only event type that the gap concerns; None if it concerns all types of the topic.
+        lost_end: Whether the log lost its end, so that new records may have the same offsets. None
+            in gaps of version 0.3.0, which state it in `what`; use `has_lost_end` instead.
     """
 
     topic: str
@@ -115,9 +128,10 @@ class OffsetGap:
 
 
 def has_lost_end(gap: OffsetGap) -> bool:
-    """Return whether the log lost its end, so that other records may have the gap's offsets.
+    """Return whether the gap arose because a log lost its end.
 
-    Gaps of version 0.3.0 have no such field; their text is used.
+    New records may then have the same offsets as the lost ones. For gaps of version 0.3.0, the
+    answer is derived from their text.
     """
     return _lost_end_by_text_of_0_3_0(gap.what) if gap.lost_end is None else gap.lost_end
 
@@ -127,13 +141,14 @@ def _lost_end_by_text_of_0_3_0(what: str) -> bool:
 
 
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
-    """Store offset gaps.
+    """Store offset gaps (missing records) without duplicates.
 
-    An accepted gap replaces the same gap; an open gap is added next to an accepted one, because it
-    was found since.
+    A gap replaces the stored open gap with the same topic and text. An accepted gap also replaces
+    the stored accepted gap with the same topic, text and type. An open gap does not: both are kept,
+    because the gap was found again after its acceptance.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         gaps: Gaps to store.
     """
     for gap in sorted(gaps, key=lambda g: g.accepted_at_ms is None):
@@ -147,16 +162,16 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 
 def open_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that no override has accepted."""
+    """Return the stored offset gaps (missing records) that no override has accepted."""
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is None]
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Return the gaps that overrides accepted, oldest first."""
+    """Return the stored offset gaps (missing records) that overrides accepted, oldest first."""
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is not None]
 
 
 def all_gaps(database: Database) -> list[OffsetGap]:
-    """Return all stored offset gaps, open and accepted."""
+    """Return all stored offset gaps (missing records), open and accepted."""
     query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
     return [from_columns(OffsetGap, row) for row in database.fetch(query).mappings()]

@@ -1,13 +1,14 @@
-"""Overrides by operators: a type's frontier hour closes as `forced`, whatever is unverified.
+"""Overrides by operators: a type's oldest open hour closes as `forced` although data is missing.
 
-A gap in promises or reports concerns every type and is accepted only by an override for every type
-(`put_overrides`, one transaction). An override for one type closes that type's hour and names the
-gap, which stays open. Closing the hour removes the override.
+A gap in audit or report topics concerns every type, so it is accepted only by overrides of every
+type (`put_overrides`, one transaction). An override of a single type closes that type's hour and
+names the gap in the manifest, but the gap stays open. An override is deleted when its hour closes.
 
 A sealed hour accepts no override, because its content is fixed. Exceptions are lost staged files
 and rows that cannot be written.
 
-The module also stores what each type's frontier hour waits for, for `hourmark bucket why`.
+The module also stores what keeps each type's oldest open hour from closing, for
+`hourmark bucket why`.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ _HOLD_SEALED = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """An operator's order to close a type's next hour although data is missing.
+    """An operator's order to close the oldest open hour of an event type although data is missing.
 
     Attributes:
-        event_type: Event type.
+        event_type: Name of the event type.
         hour_s: Start of the hour, Unix seconds.
         reason: Reason given by the operator.
         requested_by: Name of the operator.
@@ -55,33 +56,36 @@ class Override:
 
     @property
     def manifest_text(self) -> str:
-        """Return the text about the override for the manifest of the bucket that it closes."""
+        """Return a readable text about the override, for the manifest of the bucket."""
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """Return operators' pending orders to force an hour closed, by event type; one per type."""
+    """Return the pending overrides by event type; there is at most one per type.
+
+    An override is an operator's order to close an hour although data is missing.
+    """
     return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
 
 def put_override(
     database: Database, event_type: str, hour: Hour, reason: str, operator: str, now_ms: int
 ) -> None:
-    """Store an override that closes a type's next hour although data is missing.
+    """Store an operator's order to close the oldest open hour of a type although data is missing.
 
-    It replaces an earlier override of the type.
+    An earlier override of the type is replaced.
 
     Args:
         database: The ledger.
-        event_type: Event type.
-        hour: Hour to close.
-        reason: Reason for the manifest; must not be blank.
+        event_type: Name of the event type.
+        hour: The oldest open hour of the type.
+        reason: Reason for the bucket's manifest; must not be blank.
         operator: Name of the operator.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        UsageError: The hour is not the next one to close or has not ended, the type is unknown, or
-            the reason is blank; nothing was stored.
+        UsageError: The type is unknown, the hour is not the type's oldest open hour or has not
+            ended, or the reason is blank. Nothing was stored.
     """
     _check_reason(reason)
     if hour.end_ms > now_ms:
@@ -108,23 +112,23 @@ def put_override(
 def put_overrides(
     database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Store an override that closes the next hour of every type although data is missing.
+    """Store orders to close the oldest open hour of every event type although data is missing.
 
-    Only such a set of overrides accepts gaps in audit and report topics.
+    Gaps in audit or report topics concern every type, so only overrides of all types accept them.
 
     Args:
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
-        reason: Reason for the manifests; must not be blank.
+        reason: Reason for the buckets' manifests; must not be blank.
         operator: Name of the operator.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        The hour of each type.
+        The hour to close, by event type.
 
     Raises:
-        UsageError: The reason is blank, an hour has not ended, or one is sealed and about to be
-            published, which would remove its override before the others apply; nothing was stored.
+        UsageError: The reason is blank, a type's hour has not ended, or a type's hour is sealed and
+            about to be published, so the override would have no effect. Nothing was stored.
     """
     _check_reason(reason)
     with database.transaction() as connection:
@@ -172,14 +176,14 @@ def _check_reason(reason: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Blocker:
-    """What an event type's next hour to close waits for.
+    """The condition that keeps the oldest open hour of an event type from closing.
 
     Attributes:
-        event_type: Event type.
-        hour: The type's next hour to close.
-        phase: Phase of closing that is blocked.
-        what: Causes, human-readable.
-        since_ms: Time since when the hour waits in this phase, Unix milliseconds.
+        event_type: Name of the event type.
+        hour: The oldest open hour of the type.
+        phase: The closing phase that is blocked.
+        what: Readable causes.
+        since_ms: Time since when the hour is blocked in this phase, Unix milliseconds.
     """
 
     event_type: str
@@ -190,9 +194,13 @@ class Blocker:
 
 
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
-    """Return the blocker of each event type that waits for something other than time.
+    """Return what keeps the oldest open hour of each event type from closing, by event type.
 
-    Damaged rows are left out; the closer writes them again.
+    Types that are not blocked, and types whose row cannot be decoded, are omitted.
+
+    Args:
+        database: The ledger.
+        bucket_seconds: Length of a bucket in seconds.
     """
     found = {}
     for row in database.fetch(select(_WAITS)).mappings():
@@ -207,14 +215,14 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
 
 
 def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
-    """Return whether an override would have no effect on a type's next hour to close.
+    """Return whether an override would have no effect on the oldest open hour of a type.
 
-    This is the case if the hour is sealed and does not wait for a lost staged file or for rows that
-    cannot be written.
+    The content of a sealed hour is fixed. An override of it only has an effect if the hour is
+    blocked by a lost staged file or by rows that cannot be written.
 
     Args:
-        frontier: Frontier of the type.
-        blocker: Blocker of the type, if any.
+        frontier: The oldest open hour of the type.
+        blocker: What keeps the hour from closing; None if nothing is known.
     """
     gives_up = (
         blocker is not None
@@ -225,14 +233,15 @@ def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
 
 
 def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
-    """Check that an override would have an effect on a type's next hour to close.
+    """Check that an override would have an effect on the oldest open hour of a type.
 
     Args:
-        frontier: The type's next hour to close.
-        blocker: What the type waits for, if anything.
+        frontier: The oldest open hour of the type.
+        blocker: What keeps the hour from closing; None if nothing is known.
 
     Raises:
-        UsageError: The hour is sealed and an override would change nothing.
+        UsageError: The hour is sealed, and an override would change nothing. The message states
+            what the hour waits for.
     """
     if not is_ineffective(frontier, blocker):
         return
@@ -251,16 +260,18 @@ def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
 def put_blockers(
     database: Database, lease: Lease, changed: Collection[Blocker], gone: Collection[str]
 ) -> None:
-    """Replace the blockers of types whose blocker changed, and delete those of other types.
+    """Store changed blockers, and delete those of types that are no longer blocked.
+
+    A blocker describes what keeps the oldest open hour of an event type from closing.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        changed: Blockers to store.
+        lease: Lease of the closer, the process that closes hours.
+        changed: Blockers to store; each replaces the previous one of its type.
         gone: Event types whose blocker is deleted.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     with database.transaction(lease) as connection:
         replace_rows(

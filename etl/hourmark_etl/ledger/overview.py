@@ -17,11 +17,13 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """The hours up to which the buckets of an event type are closed and have fixed content.
+    """The hours up to which an event type's buckets are closed, and up to which they are fixed.
+
+    A frozen or sealed bucket is fixed but not closed.
 
     Attributes:
-        closed_to_s: Buckets of hours before this are closed, Unix seconds.
-        fixed_to_s: Buckets of hours before this accept no more events, Unix seconds.
+        closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.
+        fixed_to_s: Start of the first hour whose bucket still accepts events, Unix seconds.
     """
 
     closed_to_s: int
@@ -29,7 +31,9 @@ class FixedHours:
 
 
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return, by event type, the hours up to which buckets are closed and have fixed content.
+    """Return by event type up to which hours buckets are closed, and up to which they are fixed.
+
+    A bucket is fixed once it is frozen or sealed: it accepts no more events.
 
     Args:
         database: The ledger.
@@ -59,7 +63,7 @@ def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest
         hour: Hour of the bucket.
 
     Raises:
-        DamagedRow: The bucket's row differs from what was written.
+        DamagedRow: The ledger row of the bucket is damaged.
         ValueError: The stored manifest is invalid.
     """
     marker = closed_marker(database, event_type, hour)
@@ -75,7 +79,7 @@ def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | No
         hour: Hour of the bucket.
 
     Raises:
-        DamagedRow: The bucket's row differs from what was written.
+        DamagedRow: The ledger row of the bucket is damaged.
     """
     with database.reading() as connection:
         found = read_bucket_manifests(connection, [(event_type, hour.start_s)])

@@ -1,7 +1,8 @@
-"""Central partitions that could not be read: from which offset, why, and when staging retries.
+"""Central partitions that cannot be read: from which offset, for which reason, and the next retry.
 
-Each such partition has one row. Only its type waits: the partition is left out of batches until its
-next retry, after growing pauses. The row is deleted when the partition is staged past its offset.
+Each such partition has one row, and only its event type waits. The partition is left out of batches
+until its next retry, after growing pauses. The row is deleted once the partition is staged beyond
+the offset.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ PAUSE_MS_MAX: Final = 300_000
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReadError:
-    """A partition that could not be read from an offset on.
+    """A failure to read a Kafka partition at one offset, with the time of the next retry.
 
     Attributes:
-        topic: Central topic.
+        topic: Topic name on the central cluster.
         partition: Partition number.
         offset: First offset that could not be read.
-        reason: Reason, human-readable.
-        since_ms: Time of the first failure, Unix milliseconds.
+        reason: Readable reason.
+        since_ms: Time of the first failure at this offset, Unix milliseconds.
         tries: Number of consecutive failures at this offset.
         again_at_ms: Time of the next retry, Unix milliseconds.
     """
@@ -58,7 +59,7 @@ class ReadError:
 
 
 def read_errors(database: Database) -> dict[Partition, ReadError]:
-    """Return the read error of each partition that failed at its last attempt."""
+    """Return the current read errors by partition; empty if every partition can be read."""
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.topic_partition: error for error in found}
 
@@ -66,18 +67,18 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
 def record_errors(
     database: Database, lease: Lease, errors: Collection[ReadError]
 ) -> list[ReadError]:
-    """Store read errors in a transaction of their own, and return those that are new.
+    """Store read errors in a new transaction, and return those that were not known yet.
 
     Args:
         database: The ledger.
-        lease: Lease of the shard's consumer.
-        errors: Partitions that could not be read; if empty, nothing is changed.
+        lease: Lease of the consumer that reads the partitions.
+        errors: One error per partition that could not be read; if empty, nothing is changed.
 
     Returns:
-        The errors that are the first at their partition's offset, with the time of the next retry.
+        The errors that were not known at this offset, with the time of the next retry.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     if not errors:
         return []
@@ -94,7 +95,7 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
         partitions: Partitions; if empty, nothing is changed.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     if partitions:
         with database.transaction(lease) as connection:
@@ -107,16 +108,17 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
 
 
 def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
-    """Store read errors in the caller's transaction, with the time of each partition's next retry.
+    """Store read errors in the caller's transaction, and schedule the next retry of each partition.
 
     The pause before a retry doubles with each failure, up to 5 minutes.
 
     Args:
-        connection: The transaction.
-        errors: Partitions that could not be read; `since_ms` is the time of this failure.
+        connection: The caller's transaction.
+        errors: One error per partition that could not be read; `since_ms` is the time of the
+            current failure.
 
     Returns:
-        The errors that are the first at their partition's offset, with the time of the next retry.
+        The errors that were not known at this offset, with the time of the next retry.
     """
     rows = (
         {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()}
@@ -143,11 +145,11 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
 
 
 def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
-    """Delete read errors of partitions that were staged past them.
+    """Delete the read errors of partitions whose staging has advanced beyond the failed offset.
 
     Args:
-        connection: The transaction.
-        reached: Next offset of each staged partition.
+        connection: The caller's transaction.
+        reached: Next offset to stage, by partition.
     """
     for p, offset in reached.items():
         here = (
@@ -162,7 +164,7 @@ def delete_read_error(connection: Connection, error: ReadError) -> None:
     """Delete a read error, identified by topic, partition and offset.
 
     Args:
-        connection: The transaction.
+        connection: The caller's transaction.
         error: The read error.
 
     Raises:

@@ -22,17 +22,24 @@ RENAMED_AFTER_MS: Final = 60_000  # thirty reports of the default pace
 
 
 def reporters(database: Database) -> list[ReportedSource]:
-    """Return the latest report of every source of every host."""
+    """Return the latest report of each log source of each host.
+
+    A report is the periodic message in which a tailer or delivery service states how far it has
+    delivered its sources.
+    """
     return [ReportedSource(**row) for row in database.fetch(select(tables.reporters)).mappings()]
 
 
 def decode_report(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]:
-    """Return a host report as one entry per source.
+    """Convert a host report into one entry per log source of the host.
 
     Args:
-        report: Report that is being staged.
-        now_ms: Current time, Unix milliseconds; a time up to which a source is read that lies in
-            the future is reduced to it.
+        report: The report, as read from Kafka.
+        now_ms: Current time, Unix milliseconds. A source's `caught_up_at_ms` that is later than
+            this is replaced by this time.
+
+    Returns:
+        The entries in the order of the report's sources; empty if the host has none.
     """
     heard_ms = (
         report.received_at_ms if now_ms - report.received_at_ms > CLOCKS_APART_MS_MAX else now_ms
@@ -59,15 +66,16 @@ def decode_report(report: HostReport, now_ms: int) -> tuple[ReportedSource, ...]
 
 
 def put_reports(connection: Connection, reports: Iterable[tuple[ReportedSource, ...]]) -> None:
-    """Store host reports in order, in as few database calls as for one.
+    """Store host reports in order; each replaces the previous report of its host.
 
-    A host's last report replaces all its earlier ones, so a source that it no longer has is no
-    longer awaited. Reports that arrive after a later one of the same incarnation, and reports that
-    cannot be the host's own, are skipped.
+    A source that is missing in a host's newest report is deleted, so buckets no longer wait for it.
+    Reports that arrive out of order are ignored. Reports that another host must have sent under
+    this host id are rejected with a warning in the log. The losses that a report adds are stored
+    too. The number of database calls does not depend on the number of reports.
 
     Args:
-        connection: The transaction.
-        reports: Reports, each with one entry per source.
+        connection: The caller's transaction.
+        reports: Reports in order of arrival, each with one entry per source of the host.
     """
     given = [report for report in reports if report]
     known = _known(connection, sorted({report[0].host_id for report in given}))
@@ -103,16 +111,17 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 
 
 def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
-    """Return whether a host's report is older than the latest known report of the host.
+    """Return whether a host report is older than the latest stored report of the same host.
 
-    Reports of one incarnation (one start of a tailer or service) are ordered by sequence number. A
-    lower number that arrives minutes later is not older: the known number must be wrong, and must
-    not suppress the host's reports. Reports of different incarnations are ordered by the services'
-    clocks, within the clock tolerance.
+    Within one incarnation (one start of a tailer or service), the report with the lower sequence
+    number is older. A lower number that is received `CLOCKS_APART_MS_MAX` or more after the stored
+    report is accepted, because otherwise a wrong stored number would block the host's reports
+    forever. Reports of different incarnations are compared by their times of receipt. A report is
+    older if it was received earlier, by less than `CLOCKS_APART_MS_MAX`.
 
     Args:
-        report: The report that arrived, for one of its sources.
-        latest: The last known report of the same host.
+        report: The new report, for any one of its sources.
+        latest: The latest stored report of the same host, for any one of its sources.
     """
     if report.incarnation == latest.incarnation:
         return (
@@ -123,15 +132,22 @@ def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
 
 
 def explain_foreign_report(report: ReportedSource, latest: ReportedSource) -> str:
-    """Return why a report cannot be the host's own, human-readable; "" if it can be.
+    """Return why a report was not sent by the host that it names; empty if it may have been.
 
-    A host keeps its kind (a delivery service never becomes a tailer), and it keeps its name while
-    it reports. A renamed host is accepted once its last report is a goodbye or a minute old. A
-    client that may report for one host can therefore not report as another live host.
+    A report is rejected in three cases, so that a client cannot report under the id of another live
+    host:
+
+    - The host id belongs to a delivery service, and the report is from a tailer.
+    - The report has the stored incarnation, but another kind of reporter.
+    - The host name differs from that of a report received less than a minute before, and the stored
+      report was not a goodbye.
 
     Args:
-        report: The report that arrived, for one of its sources.
-        latest: The last known report of the same host.
+        report: The new report, for any one of its sources.
+        latest: The latest stored report of the same host, for any one of its sources.
+
+    Returns:
+        A readable reason, or "".
     """
     if latest.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"

@@ -19,7 +19,7 @@ from hourmark_etl.ledger.schemas import known_schemas, put_schemas
 
 
 class LedgerRules:
-    """The rules revisions stored in one ledger: declared event types, sources and schemas."""
+    """The rules revisions in one ledger; each declares all event types, sources and schemas."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -29,34 +29,35 @@ class LedgerRules:
 
         Raises:
             Finding: The rules were written by a newer version of the software.
-            DamagedRow: A row differs from what was written.
+            DamagedRow: The digest of a ledger row does not match its content.
         """
         with self._database.reading() as connection:
             return _book(connection)
 
     def schemas(self) -> dict[int, KnownSchema]:
-        """Return the meaning of each schema id that was ever assigned to a type or control topic.
+        """Return the event type and schema of every schema id, including those of control topics.
 
         Raises:
-            DamagedRow: A row differs from what was written.
+            DamagedRow: The digest of a stored row does not match its content.
         """
         return known_schemas(self._database)
 
     def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
-        """Add revisions that only the topic has, as after an older copy of the ledger was restored.
+        """Add the rules revisions that exist in the rules topic but not in the ledger.
 
-        Hours then wait for every source that these revisions let carry a type. If the ledger has no
-        rules yet, no frontiers are created; `put` does that for the declared types.
+        The ledger lacks revisions after an older copy of it was restored. Every source of an added
+        revision is awaited again before hours close. If the ledger had no rules at all, no event
+        types are activated; `put` activates the declared ones.
 
         Args:
-            topic_rules: Revisions from the topic.
-            first_hour: First hour of types that are new.
+            topic_rules: All revisions in the rules topic.
+            first_hour: First hour of event types that the ledger does not have yet.
 
         Returns:
-            The number of records added.
+            The number of rules records that were added.
 
         Raises:
-            Finding: Ledger and topic contradict each other.
+            Finding: The ledger and the topic contradict each other.
         """
         with self._database.transaction() as connection:
             book = _book(connection)
@@ -78,22 +79,25 @@ class LedgerRules:
         first_hour: Hour,
         control_schemas: Mapping[int, KnownSchema] = MappingProxyType({}),
     ) -> list[str]:
-        """Put a revision in force, with its schemas and frontier rows, in one transaction.
+        """Make a rules revision current, and create the rows of new event types and schemas.
 
-        Putting the same revision again is harmless.
+        All changes are made in one transaction. A repeated call with the same revision has no
+        effect.
 
         Args:
-            rules: Revision to put in force.
-            expected: Revision that must be in force now; None if there must be none.
-            first_hour: First hour of types that are new.
+            rules: The new revision.
+            expected: The revision that the caller assumes to be current; None if the ledger must
+                have no rules yet.
+            first_hour: First hour of event types that the ledger does not have yet.
             control_schemas: Schemas of control topics, by schema id.
 
         Returns:
-            The sorted names of the new types.
+            The sorted names of the new event types.
 
         Raises:
-            UsageError: Another revision was put in force first; the message states the difference.
-            Finding: A schema id already has another meaning.
+            UsageError: Another revision has become current in the meantime; nothing was changed.
+                The message describes the difference.
+            Finding: The ledger has another event type or schema for a schema id.
         """
         with self._database.transaction() as connection:
             book = _book(connection)
@@ -115,14 +119,14 @@ class LedgerRules:
 
 
 def merge_rules(connection: Connection, new_rules: RulesBook) -> None:
-    """Add the rules revisions that the ledger lacks.
+    """Add the rules revisions and schemas that the ledger does not have yet.
 
     Args:
-        connection: The transaction.
-        new_rules: Revisions to add.
+        connection: The caller's transaction.
+        new_rules: Revisions to add; those that the ledger has are skipped.
 
     Raises:
-        Finding: A schema id has two meanings.
+        Finding: A schema id has two different event types or schemas.
     """
     _add(connection, _book(connection), new_rules.records.items())
 

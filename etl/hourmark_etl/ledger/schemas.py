@@ -23,20 +23,19 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
     """Return the event type and the schema of each schema id in the ledger.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     return _checked(database.fetch(select(tables.schemas)))
 
 
 def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
-    """Return the event type and the schema of the given schema ids; unknown ids are omitted.
+    """Return the event type and the schema of each given schema id; unknown ids are omitted.
 
-    A damaged row is returned as a DamagedRow value instead of being raised, because its type is
-    unknown.
+    An id whose ledger row is damaged is mapped to the `DamagedRow` error, which is not raised.
 
     Args:
         database: The ledger.
-        ids: Schema ids.
+        ids: Schema ids to look up.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
     return {row["schema_id"]: _checked_row(row) for row in database.fetch(query).mappings()}
@@ -56,10 +55,10 @@ class SchemaCheck(NamedTuple):
 
 
 def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> None:
-    """Add the checks of all schema ids that `checks` lacks.
+    """Load the compiled datum check of every schema id that is missing in `checks`.
 
-    Known ids are not read again, because their meaning never changes. Ids with a damaged row are
-    left out, because their type is unknown.
+    Ids that `checks` already has are not read again, because the schema of an id never changes.
+    Ids whose ledger row is damaged are omitted.
 
     Args:
         database: The ledger.
@@ -74,12 +73,15 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
 def schema_problem(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Return why events of a type cannot be written under a schema id, or None if they can.
+    """Return an error if events of a type cannot be written under a schema id; otherwise None.
+
+    The error is returned, not raised.
 
     Args:
-        event_type: Event type.
+        event_type: Name of the event type.
         schema_id: Schema id of the events.
-        known: Meaning of the id in the ledger, the error of its damaged row, or None if unknown.
+        known: The ledger's entry for the schema id, the error of its damaged row, or None if the
+            ledger does not have the id.
     """
     if isinstance(known, DamagedRow):
         return Finding(str(known))
@@ -99,11 +101,15 @@ def schema_problem(
 
 
 def put_schemas(connection: Connection, schemas: Iterable[tuple[int, KnownSchema]]) -> None:
-    """Insert the event types and schemas of new schema ids.
+    """Insert the event type and the schema of each schema id that the ledger does not have yet.
+
+    Args:
+        connection: The caller's transaction.
+        schemas: Pairs of a schema id and its event type and schema.
 
     Raises:
-        ValueError: A schema id already has another meaning; the message names it.
-        DamagedRow: A row differs from what was written.
+        ValueError: The ledger has another event type or schema for an id; the message names the id.
+        DamagedRow: The digest of a stored row does not match its content.
     """
     known = _checked(connection.execute(select(tables.schemas)))
     new: dict[int, KnownSchema] = {}

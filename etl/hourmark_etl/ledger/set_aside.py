@@ -1,9 +1,9 @@
-"""Records of event topics that cannot be in a bucket: their offsets, the reason, and the bucket.
+"""Records of event topics that cannot be in a bucket, the reason, and the bucket that counts them.
 
 No delivery service writes such records, so another program wrote them or their bytes changed. If a
-record was acknowledged, its promise stays unmet and its hour waits: setting a record aside never
-makes an hour `proved`. One row holds all records of one chunk of a partition with one reason. The
-next bucket of the type that is sealed counts it in its manifest.
+record was an acknowledged event, its hour waits for the event: setting a record aside never makes
+an hour `proved`. One row contains all records of one chunk of a partition with the same reason. The
+manifest of the next sealed bucket of the type counts them.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """Kafka records that cannot be in a bucket and were set aside together, with their review.
+    """Kafka records that were set aside because no bucket can contain them, and their review state.
 
     Attributes:
-        set_aside: Topic, partition, offsets and reason.
-        found_at_ms: Time of detection, Unix milliseconds.
-        listed_hour: Hour (Unix seconds) of the bucket whose manifest counts the records; None if no
-            bucket does yet.
-        reviewed_at_ms: Time at which an operator marked them as reviewed, Unix milliseconds, or
-            None.
+        set_aside: Topic, partition and offsets of the records, and the reason.
+        found_at_ms: Time at which they were found, Unix milliseconds.
+        listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds; None if no
+            bucket counts them yet.
+        reviewed_at_ms: Time at which an operator marked them as reviewed, Unix milliseconds; None
+            if they are not reviewed.
     """
 
     set_aside: SetAside
@@ -59,13 +59,18 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[SetAside]:
-    """Insert records that were set aside, except known ones, and return those inserted.
+    """Store records that cannot be in a bucket; records that are stored already are skipped.
 
     Args:
-        connection: The transaction that advances the positions past them, or seals without them.
-        records: The records.
+        connection: The transaction that advances the staging positions past the records, or that
+            seals a bucket without them.
+        records: Records to set aside.
         now_ms: Current time, Unix milliseconds.
-        listed_hour: Hour (Unix seconds) of the bucket that counts them, if it is known.
+        listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds; None if it
+            is not known yet.
+
+    Returns:
+        The records that were not stored before, grouped as given; empty if all were known.
     """
     added = []
     for of in records:
@@ -78,11 +83,13 @@ def put_set_aside(
 
 
 def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """Assign all set-aside records that no bucket counts yet to the given buckets.
+    """Assign the set-aside records that no bucket counts yet to the bucket of their event type.
+
+    The bucket's manifest will count them.
 
     Args:
         connection: The transaction that seals the buckets.
-        hours_s: Hour of the bucket (Unix seconds) by event type.
+        hours_s: Hour of the bucket in Unix seconds, by event type.
     """
     if hours_s:
         connection.execute(
@@ -100,18 +107,18 @@ def set_aside_rows(
     listed_hour: int | None = None,
     reviewed: bool | None = None,
 ) -> list[SetAsideRow]:
-    """Return set-aside records, sorted by type, topic, partition and offset.
+    """Return records that were set aside, sorted by type, topic, partition and offset.
 
-    A filter that is None matches all rows.
+    All given filters must match; a filter that is None matches every record.
 
     Args:
         database: The ledger.
-        event_type: Event type.
-        listed_hour: Hour (Unix seconds) of the bucket that counts the records.
-        reviewed: Whether an operator has reviewed the records.
+        event_type: Name of the event type.
+        listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds.
+        reviewed: True for records that an operator has reviewed, False for all others.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     query = select(_TABLE).order_by(
         _TABLE.c.type, _TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset
@@ -130,16 +137,17 @@ def set_aside_rows(
 def listed_set_aside(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
-    """Return the set-aside records that the manifests of buckets count.
-
-    Buckets without such records are omitted.
+    """Return the set-aside records that are counted in the manifests of the given buckets.
 
     Args:
         database: The ledger.
-        buckets: Buckets as (type, hour in Unix seconds).
+        buckets: Pairs of event type and hour in Unix seconds.
+
+    Returns:
+        Records by pairs of event type and hour; buckets without set-aside records are omitted.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     found = defaultdict[tuple[str, int], list[SetAside]](list)
     hours = sorted({hour_s for _, hour_s in buckets})
@@ -160,7 +168,7 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
 
     Args:
         database: The ledger.
-        event_type: Event type; None for all.
+        event_type: The only event type to count; None counts all.
     """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
         _TABLE.c.reviewed_at_ms.is_(None)
@@ -171,10 +179,17 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
 
 
 def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
-    """Return the set-aside records in offset spans, as tuples (topic, partition, offset).
+    """Return which records in the given offset ranges were set aside.
+
+    Args:
+        database: The ledger.
+        spans: Offset ranges of the central cluster's partitions.
+
+    Returns:
+        Tuples of topic, partition and offset; empty if none was set aside.
 
     Raises:
-        DamagedRow: A row differs from what was written.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     found = set()
     for s in spans:
@@ -193,15 +208,15 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
 
 
 def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> int:
-    """Mark all set-aside records of a type, or of all types, as reviewed, and return their number.
+    """Mark all unreviewed set-aside records as reviewed, and return their number.
 
     Args:
         database: The ledger.
-        event_type: Event type; None for all.
+        event_type: The only event type to mark; None marks all types.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
-        UsageError: No record waits for a review.
+        UsageError: There are no unreviewed records.
     """
     open_rows = set_aside_rows(database, event_type, reviewed=False)
     if not open_rows:
@@ -219,16 +234,15 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
 
 def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> None:
-    """Delete old rows of set-aside records that a bucket already counts.
+    """Delete set-aside records that were found more than 30 days ago and are counted by a bucket.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        now_ms: Current time, Unix milliseconds; rows found more than `KEPT_MS` (30 days) before are
-            deleted.
+        lease: Lease of the closer, the process that closes hours.
+        now_ms: Current time, Unix milliseconds.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     old = (_TABLE.c.listed_hour.is_not(None), _TABLE.c.found_at_ms < now_ms - KEPT_MS)
     if database.fetch(select(_TABLE.c.offset).where(*old).limit(1)).first() is not None:

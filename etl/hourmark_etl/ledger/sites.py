@@ -1,8 +1,8 @@
-"""The sites that a ledger closes for; a site, once known, must stay in the configuration.
+"""Checks that the configuration contains all sites of a ledger.
 
 Rows of the first site have no site name, as in ledgers of one site, so the first site must not
-change: with several sites, `meta` stores its audit topic. A site that was removed from the
-configuration would no longer be waited for, although the ledger has promises of it.
+change: with several sites, `meta` stores its audit topic. A site must not be removed from the
+configuration while the ledger has audit records of it, because hours would no longer wait for it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ FIRST_AUDIT: Final = (
 
 
 def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> None:
-    """Check that the configuration has all sites of the ledger, and the same first site.
+    """Check that the configuration contains every site of the ledger, with the same first site.
+
+    This prevents the removal of a site whose audit records are in the ledger, and the replacement
+    of the first site by another one.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        audits: Site of each central audit topic.
+        lease: Lease of the closer, the process that closes hours.
+        audits: Site name by the name of its audit topic on the central cluster.
 
     Raises:
-        UsageError: A site is missing, or the first site is another one.
-        StaleDriver: The lease was taken over.
+        UsageError: A site of the ledger is not configured, or the first site has changed.
+        StaleDriver: Another process has taken over the lease.
     """
     (first,) = (topic for topic, site in audits.items() if site == FIRST_SITE)
     with database.transaction(lease) as connection:
@@ -57,7 +60,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
 
 
 def known_further_sites(connection: Connection) -> set[str]:
-    """Return the names of all sites except the first that the ledger has audit data of."""
+    """Return the names of all sites with audit data in the ledger, except the first site."""
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()
     counted = connection.execute(select(settled).where(settled.is_not(None))).scalars()

@@ -55,12 +55,12 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that will not be read again.
+    """A staged file that is not needed any more and can be deleted.
 
     Attributes:
         file_id: Row id in the ledger.
         path: Path relative to the storage root.
-        folder: Folder of the file's batch.
+        folder: Folder of the batch that wrote the file.
     """
 
     file_id: int
@@ -71,18 +71,20 @@ class UnneededFile:
 def find_closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Return event files whose groups are all in buckets that were closed before a time.
+    """Return the staged event files all of whose rows are in buckets closed before a given time.
 
-    Examines one page of files per call, so one old file that is still needed does not block others.
+    Each call examines the next `limit` files, so files that are still needed do not block others.
 
     Args:
         database: The ledger.
-        after_id: Row id after which the page starts.
-        closed_before_ms: Unix milliseconds.
-        limit: Number of files in a page.
+        after_id: Row id after which to continue; 0 for the first call.
+        closed_before_ms: Upper limit of the buckets' times of closing, Unix milliseconds,
+            exclusive.
+        limit: Number of files to examine.
 
     Returns:
-        The unneeded files, and the row id for the next call: 0 after the last page.
+        The files that are not needed any more, and `after_id` for the next call. It is 0 after the
+        last file was examined.
     """
     groups, buckets = tables.groups, tables.buckets
     needed = (
@@ -105,18 +107,20 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Return audit files whose promises are all of closed hours and below the given audit offsets.
+    """Return the staged audit files whose audit records all belong to closed hours and are settled.
 
-    Examines one page of files per call.
+    An audit record is settled once a closed bucket has accounted for its events. Each call examines
+    the next `limit` files.
 
     Args:
         database: The ledger.
-        after_id: Row id after which the page starts.
-        below_offsets: Audit offset of each site.
-        limit: Number of files in a page.
+        after_id: Row id after which to continue; 0 for the first call.
+        below_offsets: Files with an audit record at or after these offsets are kept.
+        limit: Number of files to examine.
 
     Returns:
-        The unneeded files, and the row id for the next call: 0 after the last page.
+        The files that are not needed any more, and `after_id` for the next call. It is 0 after the
+        last file was examined.
     """
     groups, frontiers = tables.audit_groups, tables.frontiers
     needed = (
@@ -190,10 +194,13 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest hour that is not closed, over all types.
+    """Return the start of the oldest open hour of all event types.
+
+    Args:
+        database: The ledger.
 
     Returns:
-        Unix milliseconds; 0 if the ledger has no types.
+        Unix milliseconds; 0 if the ledger has no event types.
     """
     return 1000 * (database.fetch(select(func.min(tables.frontiers.c.hour))).scalar() or 0)
 
@@ -201,12 +208,15 @@ def read_oldest_open_hour_ms(database: Database) -> int:
 def find_offsets_settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Return the audit offsets of a type's newest bucket that was closed before a time, or None.
+    """Return the audit offsets up to which buckets closed before a given time settled a type.
 
     Args:
         database: The ledger.
-        event_type: Event type.
-        closed_before_ms: Unix milliseconds.
+        event_type: Name of the event type.
+        closed_before_ms: Upper limit of the time of closing, Unix milliseconds, exclusive.
+
+    Returns:
+        The field `audit_next` of the newest such bucket; None if there is no such bucket.
     """
     with database.reading() as connection:
         found = find_newest_closed_bucket(connection, event_type, closed_before_ms)
@@ -218,18 +228,18 @@ def find_offsets_settled_before(
 
 
 def delete_file_rows(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
-    """Delete files and their groups from the ledger, before the files are deleted on storage.
+    """Delete staged files and their groups from the ledger; the caller then deletes the files.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        files: Files to delete.
+        lease: Lease of the closer, the process that closes hours.
+        files: The files to delete.
 
     Returns:
-        The batch folders that have no file left.
+        Paths of the batch folders that have no file left in the ledger.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     ids = [{"id": f.file_id, "file_id": f.file_id} for f in files]
     with database.transaction(lease) as connection:
@@ -249,9 +259,10 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 
 
 def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the ledger's batch folders and the epoch of each lease, in one consistent view.
+    """Return the batch folders in the ledger and the epochs of all leases, read at the same time.
 
-    Folders are relative to the storage root; epochs are by lease name.
+    Returns:
+        Paths of the folders, relative to the storage root; and epochs by the name of the lease.
     """
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
@@ -263,13 +274,13 @@ def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
-    """A staged file with its groups, as the ledger knows them.
+    """The ledger's information about one staged file.
 
     Attributes:
         file_id: Row id in the ledger.
-        file: Path, kind, row count and spans.
-        folder: Folder of the file's batch.
-        groups: Sums of each group, by (type, hour in Unix seconds).
+        file: Path, kind, row count and offsets of the file.
+        folder: Folder of the batch that wrote the file.
+        groups: Totals of each group of rows, by pairs of event type and hour in Unix seconds.
     """
 
     file_id: int
@@ -279,11 +290,15 @@ class LedgerFile:
 
 
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
-    """Return the ledger's entry of a staged file.
+    """Return the ledger's information about a staged file.
+
+    Args:
+        database: The ledger.
+        path: Path of the file, relative to the storage root.
 
     Raises:
-        Finding: The ledger has no such file.
-        DamagedRow: A row differs from what was written.
+        Finding: The ledger does not contain the file.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     with database.reading() as connection:
         row = (
@@ -323,14 +338,14 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 
 def types_needing(database: Database, path: str) -> set[str]:
-    """Return the event types that still need rows of a staged file.
+    """Return the event types whose buckets or proofs still need rows of a staged file.
 
     Args:
         database: The ledger.
         path: Path of the file, relative to the storage root.
 
     Returns:
-        Type names; empty if no type needs the file, or the ledger does not name it.
+        Names of event types; empty if no type needs the file, or the ledger does not contain it.
     """
     return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
 
@@ -338,12 +353,12 @@ def types_needing(database: Database, path: str) -> set[str]:
 def select_needed(
     database: Database, column: str, *where: ColumnElement[bool]
 ) -> CompoundSelect[Any]:
-    """Return a query of one column of all groups that are still needed.
+    """Return an SQL query for one column of all groups whose staged files are still needed.
 
     Args:
         database: The ledger.
-        column: Column of the groups' tables.
-        *where: Further conditions.
+        column: Name of a column of both `staged_groups` and `audit_groups`.
+        *where: Further SQL conditions.
     """
     return union(
         *(
@@ -359,18 +374,18 @@ def select_needed(
 def replace_file(
     database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
 ) -> None:
-    """Replace a staged file by one with the same groups.
+    """Replace the path of a damaged staged file by that of a new file with the same rows.
 
     Args:
         database: The ledger.
         lease: Lease under which the ledger is changed.
-        known: The old file.
-        path: Path of the new file.
-        groups: Groups of the new file with their first rows; empty for an audit file.
+        known: The damaged file.
+        path: Path of the new file, relative to the storage root.
+        groups: Groups of the new file, which provide their first rows; empty for an audit file.
 
     Raises:
-        StaleDriver: The lease was taken over.
-        DamagedRow: A row differs from what was written.
+        StaleDriver: Another process has taken over the lease; nothing was changed.
+        DamagedRow: The digest of a ledger row does not match its content.
     """
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
@@ -404,21 +419,22 @@ def give_up_file(
     gap: OffsetGap,
     forced: str,
 ) -> None:
-    """Give up a staged file for one type; hours that were sealed with its rows close as `forced`.
+    """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    Offsets and audit cut of the seals stay, because a closer that has already written the complete
-    hour may still publish it.
+    Sealed hours of the type that contain such rows are changed to the grade `forced`. The lost
+    records are stored as an offset gap.
 
     Args:
         database: The ledger.
-        lease: Lease of the closer.
-        known: The file.
-        frontier: Frontier of the type.
-        gap: Gap to store for the lost records.
-        forced: Text about the override for the manifests.
+        lease: Lease of the closer, the process that closes hours.
+        known: The lost file.
+        frontier: The oldest open hour of the type, with its seals.
+        gap: Offset gap to store.
+        forced: Readable text about the override, which is added to the manifests.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another process has taken over the lease, or the type's sealed hours have
+            changed; nothing was changed.
     """
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)
@@ -439,9 +455,9 @@ def give_up_file(
 
 
 def format_spans(spans: Sequence[OffsetSpan]) -> str:
-    """Return topics, partitions and offsets of up to 5 spans as text.
+    """Return a readable text with the topics, partitions and offsets of up to 5 spans.
 
-    The text ends with the number of further spans, if any.
+    The text ends with the number of further spans, if there are any.
     """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

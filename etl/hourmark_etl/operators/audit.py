@@ -67,11 +67,11 @@ class ReconciliationSummary:
     """The scope and the result of one reconciliation of promised, staged and closed events.
 
     Attributes:
-        event_type: The only event type that was examined; None if all types were.
+        event_type: The only event type that was examined; None if all types were examined.
         first_hour: First hour, as text.
         last_hour: Last hour, as text; None if there was no limit.
         type_count: Number of event types examined.
-        hour_count: Number of hours for which anything is known, summed over types.
+        hour_count: Number of hours with any staged, promised or closed events, summed over types.
         closed_count: Number of these hours that have a closed bucket, or events in one.
         oldest_bucket: The oldest closed bucket in the ledger, as text; None if there is none.
         difference_count: Number of differences found.

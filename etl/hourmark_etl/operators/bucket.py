@@ -262,7 +262,7 @@ def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
 def closed_bucket_rows(
     config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
 ) -> list[dict[str, Any]]:
-    """Return table rows about closed buckets, read from the ledger only, not from storage.
+    """Return table rows about closed buckets, read from the ledger.
 
     Args:
         config: Selects the ledger (`etl.ledger`).
@@ -271,8 +271,9 @@ def closed_bucket_rows(
         to_hour: Last hour, as written on the command line; None ends with the newest bucket.
 
     Returns:
-        One row per bucket by column name, sorted by type and hour. A bucket whose ledger row is
-        damaged has the state `damaged` and a `problem`.
+        One row per bucket, sorted by type and hour, with values by column name such as `type`,
+        `hour`, `state` and `events`. If the ledger row of a bucket is damaged, its `state` is
+        `damaged` and `problem` is the error.
 
     Raises:
         UsageError: An hour is not the start of a bucket.

@@ -71,15 +71,15 @@ class CanaryMonitor:
         return [*self._edges]
 
     def last_passed_ms(self, site: str) -> dict[CanaryStep, int | None]:
-        """Return, for each pipeline step, the write time of the last canary event that passed it.
+        """Return when the last canary event was written that has passed each pipeline step.
 
         Args:
             site: Alias of the site.
 
         Returns:
-            Unix milliseconds by step, in the order of the steps; None if no canary event has passed
-            the step. For `CLOSED`, the time is the end of the last closed bucket. Without a mirror
-            there is no `MIRRORED`.
+            Time of writing in Unix milliseconds by step, in the order of the steps. None means that
+            no canary event has passed the step. For `CLOSED`, the time is the end of the last
+            closed bucket. Without a mirror there is no `MIRRORED`.
 
         Raises:
             UsageError: The canary's event type is not declared.

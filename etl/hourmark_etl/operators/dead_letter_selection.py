@@ -24,7 +24,7 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class DeadLetterFilter(NamedTuple):
-    """A filter for dead letters, which are lines that could not become events.
+    """A filter for dead letters: input lines that could not be converted to events.
 
     An empty sequence does not restrict its field.
 
@@ -98,13 +98,13 @@ class FilteredDeadLetters:
     def __init__(
         self, letter_filter: DeadLetterFilter, dead_letters: Iterator[Event], *, is_complete: bool
     ) -> None:
-        """Create the iterable without reading anything.
+        """Create the iterable without reading any dead letter.
 
         Args:
             letter_filter: The filter.
             dead_letters: The dead letters to filter.
-            is_complete: Whether `dead_letters` has all dead letters of the requested time, not only the newest
-                ones.
+            is_complete: Whether `dead_letters` contains all dead letters of the requested time, not
+                only the newest ones.
         """
         self._filter, self._dead_letters, self.is_complete = (
             letter_filter,

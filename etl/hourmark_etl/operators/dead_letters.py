@@ -1,6 +1,6 @@
-"""`hourmark dead-letters`: what could not become an event, and why.
+"""`hourmark dead-letters`: counts and shows input lines that could not be converted to events.
 
-Read from the topic's end, or from closed buckets.
+The dead letters are read from the end of their topic, or from closed buckets.
 """
 
 from __future__ import annotations

@@ -103,16 +103,15 @@ _BY_NO_DEADLINE: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourFacts:
-    """All ledger contents that explain why one hour of an event type is or is not closed.
+    """The content of the ledger from which `explain_hour` explains why an hour is or is not closed.
 
     Attributes:
         event_type: The event type to explain.
         hour: The hour to explain.
         now_ms: Current time, Unix milliseconds.
-        deadline_seconds: Seconds after the end of an hour at which it closes without missing
-            sources.
-        frontier: The oldest hour of the type that is not closed; None if the ledger does not have
-            the type.
+        deadline_seconds: Number of seconds after the end of an hour at which it closes even if
+            sources are missing.
+        frontier: The oldest open hour of the type; None if the ledger does not have the type.
         known_types: All event types in the ledger.
         reporters: Latest report of each source.
         blocker: What the type waits for, as last reported by the closer; None if nothing.
@@ -120,8 +119,8 @@ class HourFacts:
             none.
         set_aside: Number of the type's records that were set aside and not reviewed.
         manifest: Manifest of the hour's bucket; None if it is not closed.
-        driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is
-            none.
+        driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there
+            is none.
     """
 
     event_type: str
@@ -160,20 +159,20 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The explanation why an hour of an event type is not closed, or how it was closed.
+    """An explanation of why an hour of an event type is not closed, or of how it was closed.
 
     Attributes:
         event_type: The event type.
         hour: The hour, as text.
-        state: `closed`; `open`, `frozen`, `sealed` or `damaged`, the state of the type's oldest
-            open hour; `later` for an hour after that one; `before-first` for an hour before the
-            type's first bucket; or `unknown-type`.
+        state: `closed`; `open`, `frozen` or `sealed` for the type's oldest open hour; `later` for
+            an hour after it; `before-first` for an hour before the type's first bucket; `damaged`
+            if the type's ledger row is damaged; or `unknown-type`.
         summary: One readable sentence.
-        frontier: The type's oldest open hour, to which the reasons apply, as text; None for a
-            closed hour, a damaged type and an unknown type.
+        frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
+            hour, a damaged type and an unknown type.
         reasons: Reasons, the most important first.
-        times_out_at_ms: Time at which the hour closes without the missing sources and promises,
-            Unix milliseconds; None if no such time is known.
+        times_out_at_ms: Time at which the hour closes even if sources and promised events are
+            missing, Unix milliseconds; None if no such time is known.
     """
 
     event_type: str
@@ -268,14 +267,13 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 
 
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
-    """Explain how a closed hour was closed, from the bucket's manifest.
+    """Explain how a closed hour was closed, from the manifest of its bucket.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        manifest: Manifest of the bucket; None if the ledger has passed the hour but has no bucket for it,
-            which the explanation then reports as an error. A manifest of grade `proved` must not
-            have waived anything.
+        manifest: Manifest of the bucket. None reports the error that the hour is closed but the
+            ledger has no bucket for it.
     """
     if manifest is None:
         summary = "closed by its frontier, but not found"

@@ -36,22 +36,24 @@ def unmet_ranges(
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Describe the byte ranges of an hour whose promises the staged events do not keep.
+    """Describe the byte ranges of an hour whose staged events differ from their promises.
 
-    A promise is the number of events of a type and hour that an acknowledged byte range contains.
+    Each byte range of a log file has a promise: the number of its events of a type and hour, as
+    recorded when the range was acknowledged. It is compared with the distinct staged event ids.
 
     Args:
         storage: The storage with the staged files.
         database: The ledger.
         event_type: The event type.
         hour_s: Unix seconds at the start of the hour to which the events belong.
-        below_offsets: Only promises below these offsets of the central audit topics count; None counts all.
-        staged_rows: Number of rows that were staged for the hour in total.
-        unit_bytes_max: Maximum size of the rows that are read at once, in bytes.
+        below_offsets: Only promises below these offsets of the central audit topics are compared;
+            None compares all.
+        staged_rows: Total number of rows that were ever staged for the hour.
+        unit_bytes_max: Maximum size of the rows that are in memory at once, in bytes.
 
     Returns:
-        One readable line per range with host, path and bytes, at most 20, and a last line with the
-        number of other ranges. Empty if all promises are kept. None if some of the staged rows were
+        One readable line with host, path and bytes per range, at most 20, and a last line with the
+        number of other ranges. Empty if all promises are kept. None if some of the staged rows are
         in files that are already deleted.
 
     Raises:

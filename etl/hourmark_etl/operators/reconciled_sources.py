@@ -37,10 +37,10 @@ class ReconciliationWindow:
     to_s: int
 
     def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
-        """Return SQL conditions that select rows of the window's type from its first hour onwards.
+        """Return SQL conditions for the rows of the window's type from its first hour onwards.
 
         There is no condition for the window's last hour, because later buckets may contain late
-        events of its hours.
+        events of the window.
 
         Args:
             table: A ledger table with the columns `type` and `hour`.
@@ -64,7 +64,7 @@ def read_type_facts(
         up to the file's number of rows, of all types. Both lists may be empty.
 
     Raises:
-        DamagedRow: A row of a bucket differs from what was written.
+        DamagedRow: The ledger row of a bucket is damaged.
         ValueError: The stored manifest of a bucket is invalid.
         Unavailable: The database does not respond.
     """
@@ -222,15 +222,17 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 
 
 def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
-    """Return the hours of a window for which staged rows, promises or bucket contents are known.
+    """Return the hours of a window for which the ledger has rows, promises or closed buckets.
+
+    Events are counted in the hour of their own time, so an hour may occur only because a later
+    bucket contains late events of it.
 
     Args:
         type_facts: Facts about one event type from the ledger.
         window: The hours to consider.
 
     Returns:
-        Unix seconds at the start of each hour; an hour that only occurs as the origin of late
-        events is included.
+        Unix seconds at the start of each hour; empty if nothing is known.
     """
     known = (
         {origin_s for _, origin_s in type_facts.staged_rows}
@@ -242,7 +244,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 
 
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
-    """Return the counts in a bucket's manifest that a reconciliation compares.
+    """Extract the counts that a reconciliation compares from the manifest of a bucket.
 
     Args:
         manifest: Manifest of the bucket.

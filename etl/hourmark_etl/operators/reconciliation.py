@@ -76,15 +76,17 @@ class BucketCounts:
         hour_s: Unix seconds at the start of the bucket's hour.
         grade: Grade of the bucket.
         events: Number of events.
-        file_records: Sum of the record counts of its files.
-        late: Number of late events by origin hour, in Unix seconds.
+        file_records: Sum of the record counts of the bucket's files.
+        late: Number of late events, by the hour of their own time in Unix seconds.
         duplicates_removed: Number of duplicate rows that were dropped.
-        promised: Number of events that the audit records settled by this bucket promise, for all
-            hours. If the bucket was proved by sums, a range that was retried counts once per retry.
+        promised: Number of events, of all hours, that the audit records settled by this bucket
+            promise. If the bucket was proved by sums, a range that was retried counts once per
+            retry.
         unaudited: Number of events that no audit record had promised.
-        entries: Totals of rows, events and promises by origin hour, in Unix seconds.
+        entries: Totals of rows, events and promises, by the hour of the events' own time in Unix
+            seconds.
         set_aside: Number of records that were set aside and are counted by this bucket.
-        left_out: Number of staged rows that could not be written and were given up.
+        left_out: Number of staged rows that could not be written and were left out.
     """
 
     hour_s: int
@@ -118,9 +120,9 @@ class BucketCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PromisedCounts:
-    """The number of events that audit records promise for one hour of event time.
+    """The number of events that audit records promise for one hour of the events' own time.
 
-    A byte range that was retried counts once per retry.
+    A byte range that was retried may be counted once per retry.
 
     Attributes:
         settled: Promised events that closed buckets have accounted for.
@@ -164,25 +166,26 @@ class TypeFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourAccount:
-    """The reconciliation of one origin hour of an event type.
+    """The number of promised, staged and closed events of one event type and hour.
 
-    The origin hour is the hour of the events' own time. Counts are events unless stated otherwise.
+    The hour is that of the events' own time. All counts are numbers of events unless stated
+    otherwise.
 
     Attributes:
         event_type: The event type.
-        hour: The origin hour, as text.
+        hour: The hour, as text.
         state: "open", or the grade of the hour's bucket.
         promised: Events that audit records promise.
         staged: Staged rows, including duplicates.
         closed: Events in closed buckets.
-        late: Those of `closed` that are in the bucket of a later hour.
+        late: Events among `closed` that are in the bucket of a later hour.
         open: Staged rows that are in no closed bucket yet.
         duplicates_removed: Rows that were dropped as duplicates.
         unaudited: Events in closed buckets that no audit record had promised.
-        waived: Minimum number of promised events that a bucket was closed without.
+        waived: Minimum number of promised events without which a bucket was closed.
         on_its_way: Minimum number of promised events that are not staged yet.
-        set_aside: Records of any time that were set aside and are counted by this hour's bucket, or
-            for the oldest open hour by the next bucket to close.
+        set_aside: Records of any time that were set aside and are counted by this hour's bucket.
+            The oldest open hour has the records that no bucket counts yet.
     """
 
     event_type: str
@@ -216,11 +219,15 @@ class TypeReconciliation:
 def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
     """Compare the promised, staged and closed events of one event type, and find inconsistencies.
 
-    All buckets in `type_facts` are checked, including those of other hours.
+    All buckets in `type_facts` are checked, even if their hour is not in `origins_s`.
 
     Args:
         type_facts: All counts about the event type.
-        origins_s: The hours of event time to account for, Unix seconds at their starts.
+        origins_s: Hours to account for, Unix seconds; events are counted in the hour of their own
+            time.
+
+    Returns:
+        One account per hour in ascending order, and all inconsistencies.
     """
     found: list[HourAccount] = []
     differences = [

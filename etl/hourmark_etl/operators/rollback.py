@@ -30,14 +30,14 @@ _NO_WAY: Final = "nothing: stay with this version"
 
 
 def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]:
-    """Yield what prevents an older version of the ETL from continuing with the ledger.
+    """Yield the reasons why an older version of the ETL could not continue with the ledger.
 
     Args:
         config: Selects the ledger (`etl.ledger`).
         older_version: The version to return to.
 
     Yields:
-        Each obstacle with the next step; nothing if the older version can continue.
+        Each reason with the operator's next step; nothing if the older version can continue.
 
     Raises:
         NothingToCheck: There is no ledger.
@@ -61,16 +61,16 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
 def permanent_obstacles(
     connection: Connection, revision: int, older_version: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
-    """Yield what prevents an older version from continuing even after a downgrade of the ledger.
+    """Yield the reasons why an older version could not continue even with a downgraded ledger.
 
     Args:
-        connection: A connection to the ledger, in a transaction.
+        connection: A transaction of the ledger.
         revision: The current schema version of the ledger.
         older_version: The version to return to.
-        bucket_seconds: Length of a bucket, in seconds.
+        bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        Each obstacle; nothing if the older version can continue after a downgrade.
+        Each reason; nothing if the older version can continue after a downgrade.
     """
     yield from _markers(connection, older_version, bucket_seconds, has_days=revision >= _DAYS)
     yield from _seals(connection, older_version)

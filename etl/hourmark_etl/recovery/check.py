@@ -72,16 +72,22 @@ class LedgerFinding:
 def check_ledger(
     database: Database, storage: Storage, bucket_seconds: int, central: CentralCluster
 ) -> list[LedgerFinding]:
-    """Run all checks and return the inconsistencies that persist in a second run.
+    """Check the consistency of a ledger twice, and return the inconsistencies found both times.
+
+    A running driver may cause inconsistencies that exist only for a moment; the second run excludes
+    them.
 
     Args:
         database: The ledger.
-        storage: The storage with its buckets and staged files.
-        bucket_seconds: Length of a bucket.
-        central: The central cluster.
+        storage: The storage with buckets and staged files.
+        bucket_seconds: Length of a bucket in seconds.
+        central: The central Kafka cluster.
+
+    Returns:
+        The findings in the order of the checks; empty if the ledger is consistent.
 
     Raises:
-        Unavailable: Storage, the ledger or the cluster does not answer.
+        Unavailable: Storage, the ledger or the cluster does not respond.
     """
 
     def look() -> list[LedgerFinding]:
@@ -110,13 +116,13 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that exactly the hours from each type's first hour to its frontier are closed.
+    """Check that the closed hours of each event type are contiguous, up to its oldest open hour.
 
-    A frontier must have a seal if and only if its state is `sealed`.
+    A type must have a seal if and only if its oldest open hour is sealed.
 
     Args:
         database: The ledger.
-        known_frontiers: Frontiers of all types.
+        known_frontiers: The oldest open hour of each type.
 
     Yields:
         One finding per inconsistency.
@@ -148,13 +154,14 @@ def check_chains(
 
 
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
-    """Check that the ledger's table of late events matches the manifests of closed buckets.
+    """Check that the table `late_hours` agrees with the manifests of closed buckets.
 
-    If a row is missing, the search for duplicates of late events ignores a bucket.
+    The table records which buckets contain late events of an hour. If a row is missing, the search
+    for duplicates ignores a bucket.
 
     Args:
         database: The ledger.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket in seconds.
 
     Yields:
         One finding per missing or extra row.
@@ -205,13 +212,13 @@ def _late_hours_of_manifests(
 def check_groups(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that staged rows are assigned to valid buckets and add up to their files.
+    """Check that staged rows are assigned to valid buckets, and that groups add up to their files.
 
     Rows may be assigned to the bucket of their own hour or of a later hour.
 
     Args:
         database: The ledger.
-        known_frontiers: Frontiers of all types.
+        known_frontiers: The oldest open hour of each type.
 
     Yields:
         One finding per inconsistency.
@@ -256,13 +263,17 @@ def check_markers(
     known_frontiers: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Check that closed buckets and the markers on storage match.
+    """Check that the closed buckets in the ledger and the markers on storage agree.
 
     Args:
         database: The ledger.
-        storage: The storage.
-        known_frontiers: Frontiers of all types.
-        on_storage: Hours with a bucket folder by type, listed before `known_frontiers` was read.
+        storage: The storage with the buckets.
+        known_frontiers: The oldest open hour of each type.
+        on_storage: Hours that have a bucket folder, by event type. They must be listed before
+            `known_frontiers` is read.
+
+    Yields:
+        One finding per inconsistency.
     """
     frontier = {f.event_type: f for f in known_frontiers}
     for f in known_frontiers:
@@ -295,14 +306,17 @@ def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour
 def _marker_problem(
     database: Database, storage: Storage, event_type: str, hour: Hour, remembered: str | None
 ) -> LedgerFinding | None:
-    """Return how a bucket's marker differs from the ledger's manifest; None if it does not.
+    """Compare the marker of a bucket with the manifest in the ledger.
 
     Args:
         database: The ledger.
-        storage: The storage.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
-        remembered: The ledger's manifest; None if the ledger does not know the bucket.
+        storage: The storage with the bucket.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        remembered: The manifest in the ledger; None if the ledger does not have the bucket.
+
+    Returns:
+        A finding if they differ; None if they agree.
     """
     kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
     try:
@@ -338,13 +352,14 @@ def _marker_problem(
 
 
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
-    """Check that required staged files exist, are intact and have the expected number of rows.
+    """Check that all needed staged files exist, are intact, and have the expected number of rows.
 
-    Required are files with events that are in no closed bucket, or with unsettled audit records.
+    A staged file is needed if it contains events that are in no closed bucket, or audit records
+    that no closed bucket has accounted for.
 
     Args:
         database: The ledger.
-        storage: The storage.
+        storage: The storage with the staged files.
 
     Yields:
         One finding per missing or damaged file.
@@ -389,17 +404,17 @@ def _file_problems(
 
 
 def check_positions(database: Database, central: CentralCluster) -> Iterator[LedgerFinding]:
-    """Check that each staging position lies within the log of the topic that was staged.
+    """Check that each staging position (next offset to stage) lies within the log of its topic.
 
     Args:
         database: The ledger.
-        central: The central cluster.
+        central: The central Kafka cluster.
 
     Yields:
-        One finding per position outside its log, or of a deleted or recreated topic.
+        One finding per position outside its log, or whose topic was deleted or recreated.
 
     Raises:
-        Unavailable: The cluster does not answer.
+        Unavailable: The cluster does not respond.
     """
     # Digests are checked separately.
     positions = [

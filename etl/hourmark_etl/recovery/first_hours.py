@@ -23,13 +23,13 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
-    """The content of a file that records first hours.
+    """The content of a file on storage that records the first hour of event types.
 
     Attributes:
-        format: Version of the format.
+        format: Version of the file format.
         ledger: Id of the ledger.
-        commit: The ledger's commit number when the file was written.
-        first_hours_s: By event type, Unix seconds at the start of its first hour.
+        commit: Commit number of the ledger when the file was written.
+        first_hours_s: Unix seconds at the start of the first hour, by event type.
     """
 
     format: Literal[1]
@@ -55,18 +55,18 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Write a record to storage of the event types that no record of this ledger contains yet.
+    """Write the first hours of event types to storage, if no file of this ledger contains them yet.
 
-    Damaged records are logged, and their types are recorded again. A driver calls this at startup
-    and when new types appear.
+    The files are needed to rebuild a lost ledger. A damaged file is logged, and its types are
+    recorded again. A driver calls this at startup and when new types appear.
 
     Args:
         storage: The storage.
         database: The ledger.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket in seconds.
 
     Raises:
-        Unavailable: Storage or the ledger does not answer.
+        Unavailable: Storage or the ledger does not respond.
     """
     ledger, commit = database.identity()
     known = set[tuple[str, str, int]]()
@@ -82,10 +82,11 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
-    """Return all records, ordered by commit number; empty if there are none.
+    """Return all records of first hours on storage, sorted by commit number.
 
     Raises:
-        Finding: A record is damaged or lost; it names the file.
+        Finding: A file is damaged or lost; the message names it.
+        StorageError: Storage is unavailable.
     """
     found = []
     for record in _read_records(storage):

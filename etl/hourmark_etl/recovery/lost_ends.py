@@ -1,9 +1,9 @@
-"""Detects logs that lost their end while no driver was running, using uncommitted staged files.
+"""Detects logs that lost their end while no driver was running, from uncommitted staged files.
 
-An older copy of the ledger continues at positions before what was staged since the copy was made.
-If Kafka lost the end of its logs too (one power failure may affect disks of both), no log is
-shorter than the ledger's positions, and new records take the offsets of the lost ones unnoticed.
-The staged files still exist and show how far staging had come.
+An older copy of the ledger has positions from before the copy was made. If Kafka also lost the end
+of its logs (one power failure may affect the disks of both), no log is shorter than these
+positions, and new records take the offsets of the lost ones unnoticed. The staged files still exist
+and show how far staging had come.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class LostEndDetector:
-    """Detects Kafka logs that lost records at their end, once after a driver has started.
+    """Detects Kafka logs that lost records at their end, by comparing them with staged files.
+
+    It compares each log once after a driver has started. Only staged files that the ledger does not
+    contain are considered: they exist if an older copy of the ledger is in use.
 
     Args:
         storage: The storage with staged files.
         database: The ledger.
         central: The central cluster.
-        topics: Topics of all event types.
+        topics: Names of the topics on the central cluster.
     """
 
     def __init__(
@@ -66,23 +69,23 @@ class LostEndDetector:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all logs were compared. Until then no staged file may be deleted."""
+        """Return whether all logs have been compared. Staged files must not be deleted before."""
         return self._events is not None and not self._events
 
     def poll(self, lease: Lease, now_ms: int) -> None:
-        """Compare logs with staged files and store lost ends in the ledger as gaps.
+        """Compare logs with staged files, and store each lost end as an offset gap in the ledger.
 
-        A gap in audit records blocks every type until an override accepts it. A gap in events
-        blocks nothing, because promises show what is missing; it keeps the staged files, from which
-        `hourmark ledger rebuild` can restore the records. Unavailable event topics are compared by
-        a later call.
+        A gap in an audit topic keeps the hours of every event type from closing until an override
+        accepts it. A gap in an event topic is stored as accepted, because audit records show which
+        events are missing. If an event topic cannot be read, the next call compares it again.
 
         Args:
-            lease: The closer's lease.
-            now_ms: Current time in Unix milliseconds.
+            lease: Lease of the closer, the process that closes hours.
+            now_ms: Current time, Unix milliseconds.
 
         Raises:
-            Unavailable: Audit topics cannot be compared; no hour may close before they are.
+            Unavailable: An audit topic cannot be compared. No hour may close until it was.
+            StaleDriver: Another process has taken over the lease.
         """
         if self._events is None:
             if self._reached is None and (unnamed := self._uncommitted_folders()):

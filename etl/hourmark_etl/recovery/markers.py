@@ -28,19 +28,19 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Check that storage has no bucket that this ledger does not know.
+    """Check that the ledger is up to date with the buckets on storage.
 
-    At most two markers per type are read. Hours close in order, so an older copy considers an hour
-    as open whose bucket exists; and the newest bucket that it knows must be its own, with a commit
-    number that it has reached.
+    The check fails if the ledger is an older copy, or belongs to another installation. For each
+    event type, the first unsealed hour must have no bucket on storage. The bucket of the last
+    closed hour must name this ledger and a commit number that the ledger has reached.
 
     Args:
-        storage: The storage.
+        storage: The storage with the buckets.
         database: The ledger.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket in seconds.
 
     Raises:
-        ForeignLedger: Such a bucket exists: the ledger is an older copy, or another ledger.
+        ForeignLedger: Storage contains a bucket that contradicts the ledger.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
@@ -85,12 +85,12 @@ def _contradictions(
 
 
 def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
-    """Return why the markers on storage contradict the ledger, for one type; empty if they do not.
+    """Return how a type's markers on storage contradict the ledger; empty if they do not.
 
     Args:
-        storage: The storage.
-        frontier: The type's frontier in the ledger.
-        identity: The ledger's id and commit number.
+        storage: The storage with the buckets.
+        frontier: The oldest open hour of the type in the ledger.
+        identity: Id and last commit number of the ledger.
     """
     unsealed = first_unsealed_hour(frontier)
     if found := find_manifest(storage, frontier.event_type, unsealed):

@@ -1,14 +1,14 @@
-"""Records on storage of offsets that only the ledger knows but that proofs depend on.
+"""Backup files on storage of offsets that only the ledger contains, but that proofs depend on.
 
-These are the mirrors' positions at the last checks of each edge, and the offset gaps. Without them,
-a rebuilt ledger cannot know whether an edge deleted records that were never copied, nor what a log
-lost that has grown since.
+These are the last successful checks of edge partitions, and the offset gaps. Without them, a
+rebuilt ledger cannot determine whether an edge deleted records that were never copied, or what a
+log lost before it grew again.
 
 Each ledger has one file `_ledger/offsets-<ledger>-<digest>.json`; a new one is written before the
-old one is deleted. If there are several, the newest is unknown: a driver was killed in between, or
-an older copy of the ledger is in use. Then the gaps of all files count, and no checks, because a
-check that succeeds after an accepted gap does not prove what was promised there. Without checks,
-everything that an edge has deleted counts as a gap.
+old one is deleted. If there are several, it is unknown which is the newest: a driver was killed in
+between, or an older copy of the ledger is in use. Then the gaps of all files count, and no checks,
+because a check that succeeds after an accepted gap does not prove what was promised there. Without
+checks, everything that an edge has deleted counts as a gap.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedAuditOffset:
-    """The offset up to which an audit topic on the central cluster was staged.
+    """The offset up to which one partition of a central audit topic was staged.
 
     Attributes:
-        topic: Topic name.
+        topic: Topic name on the central cluster.
         partition: Partition number.
         topic_id: Kafka topic id.
         epoch_next: Offset after the last staged record.
-        leader_epoch: Leader epoch of that record.
+        leader_epoch: Leader epoch of the last staged record.
     """
 
     topic: str
@@ -58,15 +58,18 @@ class StagedAuditOffset:
 
 
 class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
-    """The content of a file that records a ledger's checks and gaps.
+    """The content of a backup file on storage with a ledger's edge checks and offset gaps.
+
+    An edge check is the last successful check that an edge partition lost no records. An offset gap
+    is a range of offsets whose records are missing. Neither can be derived from other data.
 
     Attributes:
-        format: Version of the format.
+        format: Version of the file format.
         ledger: Id of the ledger.
-        commit: The ledger's commit number when the file was written.
-        checks: Last checks of all edges.
-        gaps: All known offset gaps.
-        staged: How far audit topics were staged; version 0.3.0 did not write it.
+        commit: Commit number of the ledger when the file was written.
+        checks: Last successful check of each edge partition.
+        gaps: All offset gaps in the ledger.
+        staged: Offsets up to which audit topics were staged; empty if version 0.3.0 wrote the file.
     """
 
     format: Literal[1]
@@ -77,14 +80,14 @@ class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
     staged: tuple[StagedAuditOffset, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the record as JSON."""
+        """Return the record as JSON in UTF-8."""
         return self.model_dump_json().encode()
 
 
 class OffsetRecorder:
-    """Keeps the record of checks and gaps on storage up to date.
+    """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
 
-    It belongs to the driver that closes, and writes are protected by the closer's lease.
+    It is used by the driver that closes hours, under the closer's lease. It is not thread-safe.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
@@ -93,9 +96,9 @@ class OffsetRecorder:
         self._kept: OffsetRecord | None = None
 
     def poll(self, lease: Lease) -> None:
-        """Update the record once a minute, or immediately if gaps have changed.
+        """Update the backup file once a minute, and immediately if the offset gaps have changed.
 
-        Errors of storage or ledger are logged, and the next round tries again.
+        If storage or the ledger fails, a warning is logged, and a later call tries again.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -114,11 +117,11 @@ class OffsetRecorder:
             )
 
     def update(self, lease: Lease) -> None:
-        """Write the current checks and gaps if they differ from the last record.
+        """Write the current edge checks and offset gaps, if they differ from those written last.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
-            Unavailable: Storage or the ledger does not answer.
+            Unavailable: Storage or the ledger does not respond.
         """
         record = _create_record(self._database)
         content = record.model_copy(
@@ -152,7 +155,10 @@ def _create_record(database: Database) -> OffsetRecord:
 
 
 def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
-    """Return the offsets up to which audit topics are staged, if their leader epoch is known."""
+    """Return the offsets up to which the audit topics are staged, sorted by topic and partition.
+
+    Partitions whose last leader epoch is unknown are omitted.
+    """
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
         (decode_position(row) for row in database.fetch(query).mappings()),
@@ -183,14 +189,15 @@ def _replace_records(storage: Storage, record: OffsetRecord, standing: Collectio
 
 @dataclass(frozen=True)
 class KnownOffsets:
-    """The combined content of a ledger's offset records.
+    """The combined content of all backup files with a ledger's edge checks and offset gaps.
 
     Attributes:
-        commit: Highest commit number of the records; 0 if there are none.
-        checks: Last checks of all edges; None if they are unknown.
-        gaps: All offset gaps.
-        notes: Readable reasons why information is missing.
-        staged: How far audit topics were staged.
+        commit: Highest commit number in the files; 0 if there are none.
+        checks: Last successful check of each edge partition; None if it is unknown which are
+            current.
+        gaps: All offset gaps (missing records) in any file.
+        notes: Readable reasons why information is missing; empty if the content is complete.
+        staged: Offsets up to which audit topics were staged.
     """
 
     commit: int
@@ -201,14 +208,15 @@ class KnownOffsets:
 
 
 def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
-    """Read a ledger's records of edge checks and offset gaps from storage, and combine them.
+    """Read and combine all backup files with a ledger's edge checks and offset gaps.
 
     Args:
-        storage: The storage.
+        storage: The storage with the files.
         ledger: Id of the ledger.
 
     Returns:
-        The combined content. Its `checks` are None unless there is exactly one intact record.
+        The combined content. Its `checks` are None unless there is exactly one file, and it is
+        intact.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -241,18 +249,21 @@ def record_lost_ends(
     known_offsets: KnownOffsets,
     lost_ends: Collection[OffsetGap],
 ) -> None:
-    """Record lost ends of logs that a rebuild found, before the rebuild commits.
+    """Write a backup file with the lost log ends that a rebuild found, before the rebuild commits.
 
-    Once a log has grown again, only this record shows another rebuild, or a copy of the old ledger,
-    that records were lost. Gaps that have other causes are found again and need not be recorded.
-    Records that cannot be read are kept.
+    A log that has lost its end looks intact again once it has grown. From then on, only this file
+    shows another rebuild that records were lost. Existing files are replaced, unless one of them
+    cannot be used.
 
     Args:
         storage: The storage.
         ledger: Id of the ledger.
         commit: Commit number of the rebuilt ledger.
-        known_offsets: The combined existing records.
-        lost_ends: The lost ends.
+        known_offsets: The combined content of the existing files.
+        lost_ends: Offset gaps at the ends of logs; if empty, nothing is written.
+
+    Raises:
+        Unavailable: Storage does not respond.
     """
     if lost_ends:
         gaps = (*known_offsets.gaps, *lost_ends)
@@ -269,14 +280,17 @@ def record_lost_ends(
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:
-    """Add offset gaps from the records on storage that the ledger does not know.
+    """Add the offset gaps in the backup files on storage that the ledger does not contain.
 
-    They are missing if the ledger is an older copy that is used again. An open gap counts as known
-    if the ledger has it as open or as accepted. A driver calls this at startup.
+    Gaps are missing if an older copy of the ledger is in use. A driver calls this at startup. An
+    open gap is not added if the ledger contains the same gap as accepted.
 
     Args:
-        storage: The storage.
+        storage: The storage with the files.
         database: The ledger.
+
+    Raises:
+        Unavailable: Storage or the ledger does not respond.
     """
     found = read_offset_records(storage, database.identity()[0])
     for note in found.notes:

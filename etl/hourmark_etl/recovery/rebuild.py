@@ -61,22 +61,22 @@ _FILLED_BEFORE_USE: Final = (tables.meta, tables.leases, tables.schemas)
 def rebuild(
     sources: RebuildSources, target: Database, report_progress: Callable[[str], None]
 ) -> RebuildResult:
-    """Fill an empty ledger from storage and topics, in one transaction.
+    """Rebuild a lost ledger into an empty one, from storage and Kafka topics, in one transaction.
 
     A ledger on which only `types apply` has run counts as empty.
 
     Args:
         sources: The sources to read.
-        target: The ledger to fill.
-        report_progress: Receives readable progress messages.
+        target: The empty ledger.
+        report_progress: Function that is called with readable progress messages.
 
     Returns:
-        Counts, gaps and notes for the operator.
+        The number of recovered objects, gaps, and notes for the operator.
 
     Raises:
         UsageError: The target ledger contains data.
-        Finding: The sources contradict each other; the ledger is not changed.
-        Unavailable: Storage, the ledger or the cluster does not answer.
+        Finding: The sources contradict each other; the target ledger is unchanged.
+        Unavailable: Storage, the ledger or the cluster does not respond.
     """
     with target.transaction() as connection:
         check_unused(connection, sources.rules)
@@ -88,7 +88,7 @@ def rebuild(
 
 @dataclasses.dataclass(kw_only=True)
 class _Rebuild:
-    """One run of a rebuild, inside the transaction that fills the new ledger."""
+    """A rebuild of a lost ledger, inside the transaction that fills the new ledger."""
 
     connection: Connection
     outside: RebuildSources
@@ -168,9 +168,9 @@ class _Rebuild:
             self.done.buckets += len(closed)
 
     def _put_indexes(self) -> None:
-        """Record the id indexes on storage for the buckets that the index's own attempt published.
+        """Store which parts of the id index files on storage belong to closed buckets.
 
-        An index may also contain ids of buckets that were never published.
+        An index file is used only for buckets that the attempt which wrote it published.
         """
         storage = self.outside.storage
         own = [
@@ -215,7 +215,14 @@ class _Rebuild:
             )
 
     def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
-        """Use the ledger id of the markers or, without any, of the last record of first hours."""
+        """Determine the id of the lost ledger from markers, or else from records of first hours.
+
+        Args:
+            recorded: Records of first hours in order of their commit numbers.
+
+        Raises:
+            Finding: The markers name several ledgers.
+        """
         if len(self.ledgers) > 1:
             raise Finding(
                 f"{self.outside.storage.url('')} holds buckets of several ledgers "
@@ -229,7 +236,11 @@ class _Rebuild:
         ][0]
 
     def _declared_sources(self, event_type: str) -> tuple[set[str], str]:
-        """Return all sources that ever delivered the type, and its most recently declared shard."""
+        """Return all sources that were ever declared for the type, and the type's latest shard.
+
+        Sources of earlier revisions are included, because their hosts may still have lines to
+        deliver.
+        """
         knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
         if knowing:
             sources = sources_ever_carrying(event_type, knowing)
@@ -240,11 +251,11 @@ class _Rebuild:
         return set(), DEFAULT_SHARD
 
     def _first_needed_promise(self) -> AuditOffsets:
-        """Return the audit offsets of the first promises that may count for an open hour.
+        """Return, for each site, the first audit offset that may count for an open hour.
 
-        Promises of an hour, like its events, arrive at most `EARLIEST_MS` before it, and those of a
-        type without a bucket not before the ledger knew the type. Earlier promises lie below any
-        cut that was taken by then, so they are settled or belong to other hours.
+        Audit records of an hour arrive at most `EARLIEST_MS` before it. Those of a type without a
+        bucket arrive after the ledger knew the type. Records below the offsets of a proof that was
+        completed before that time are therefore not needed for open hours.
         """
         first = []
         for event_type, hour_s in self.frontiers.items():
@@ -258,9 +269,10 @@ class _Rebuild:
         return functools.reduce(AuditOffsets.minimum, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
-        """Record the file of unaudited rows of each closed hour, if its size matches the manifest.
+        """Store the file of unaudited events of each closed hour.
 
-        Other files are left over from failed proofs.
+        A file is used only if its number of rows equals the number of unaudited events in the
+        manifest. Other files were left by failed proofs.
         """
         table = tables.buckets
         found: set[tuple[str, int]] = set()
@@ -287,11 +299,11 @@ class _Rebuild:
                 self.connection.execute(insert(tables.unaudited).values(kept))
 
     def _put_rules(self) -> None:
-        """Store rules and schemas.
+        """Store all rules revisions and schemas.
 
         Raises:
-            Finding: A schema id means something else in a marker than in the rules, so one of the
-                two belongs to another installation.
+            Finding: A marker and the rules assign different types or schemas to a schema id, so one
+                of them belongs to another installation.
         """
         merge_rules(self.connection, self.outside.rules)
         try:
@@ -312,7 +324,7 @@ class _Rebuild:
             )
 
     def _put_meta(self) -> None:
-        """Store the ledger's id and a commit number above all that the lost ledger used."""
+        """Store the ledger's id, and a commit number greater than any that the lost ledger used."""
         self.done.commit = (
             max(
                 self.commits | used_epochs(self.outside.storage, self.outside.bucket_seconds),
@@ -334,15 +346,15 @@ class _Rebuild:
 
 
 def check_unused(connection: Connection, rules: RulesBook) -> None:
-    """Check that a ledger has not been used, so that a rebuild may fill it.
+    """Check that a ledger contains no data, so that a rebuild may fill it.
 
     Args:
         connection: Connection to the ledger.
-        rules: The rules revisions that the rules topic contains; other revisions in the ledger
-            count as use.
+        rules: Rules revisions of the rules topic. A ledger that contains any other revision is not
+            empty.
 
     Raises:
-        UsageError: The ledger contains data; nothing was changed.
+        UsageError: The ledger contains data.
     """
     f = tables.frontiers.c
     moved = or_(

@@ -12,15 +12,15 @@ from hourmark_etl.topics import CentralCluster
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RebuildSources:
-    """The sources from which a ledger is rebuilt.
+    """The sources from which a lost ledger is rebuilt.
 
     Attributes:
         storage: The storage with buckets and staged files.
         kafka: The Kafka settings.
         central: The central cluster.
         rules: All rules revisions in the rules topic.
-        bucket_seconds: Length of a bucket.
-        now_ms: Current time in Unix milliseconds.
+        bucket_seconds: Length of a bucket in seconds.
+        now_ms: Current time, Unix milliseconds.
     """
 
     storage: Storage
@@ -33,16 +33,17 @@ class RebuildSources:
 
 @dataclasses.dataclass(kw_only=True)
 class RebuildResult:
-    """The result of rebuilding a ledger; it is filled while the rebuild runs.
+    """The result of rebuilding a lost ledger; the rebuild fills it step by step.
 
     Attributes:
         ledger: Id of the ledger.
-        commit: The ledger's commit number.
+        commit: Commit number of the rebuilt ledger.
         types: Number of event types.
         buckets: Number of closed buckets.
-        staged_files: Number of reused staged files.
-        lost: Readable gaps that block types until an override accepts them.
-        notes: Further readable information for the operator.
+        staged_files: Number of staged files that are reused.
+        lost: Readable texts of the offset gaps (missing records) that keep hours from closing until
+            an override accepts them.
+        notes: Further readable texts for the operator.
     """
 
     ledger: str = ""

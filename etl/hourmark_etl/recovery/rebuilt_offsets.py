@@ -59,17 +59,17 @@ from hourmark_etl.topics import CentralTopics
 
 @dataclasses.dataclass(kw_only=True)
 class Relisting:
-    """Adds staged files of a lost ledger to the rebuilt one.
+    """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
 
     Attributes:
-        connection: Connection to the ledger, in the rebuild's transaction.
+        connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         storage: The storage with staged files.
         ledger: Id of the ledger; files of other ledgers are ignored.
         listed: Paths of the files that were added.
-        spans: Needed offset ranges that these files hold, by topic id and partition.
+        spans: Needed offset ranges that the added files contain, by topic id and partition.
         ends: Highest end offset in any file, by topic id and partition.
-        epochs: By topic id and partition, the offset after each leader epoch's last record.
-        unreadable: Errors by path of files that cannot be read.
+        epochs: By topic id and partition: for each leader epoch, the offset after its last record.
+        unreadable: Errors of files that cannot be read, by path.
     """
 
     connection: Connection
@@ -86,12 +86,10 @@ class Relisting:
     unreadable: dict[str, Unreadable] = dataclasses.field(default_factory=dict)
 
     def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
-        """Add the staged files that hold needed offsets.
-
-        Files are read one at a time, because all of them may exceed the memory.
+        """Add all staged files that contain needed offsets to the ledger.
 
         Args:
-            is_needed: Returns whether the offsets of a span are needed.
+            is_needed: Function that returns whether any offset of a span is needed.
         """
         for note in read_notes(self.storage, batch_folders(self.storage)):
             if isinstance(note, Unreadable):
@@ -118,8 +116,10 @@ class Relisting:
 class Logs:
     """The existing partitions of the central cluster and the bounds of their logs.
 
+    All mappings have pairs of topic id and partition number as keys.
+
     Attributes:
-        live: Topic name and partition by topic id and partition.
+        live: Topic name and partition number.
         starts: Log start offset.
         ends: Last stable offset.
         epochs: Current leader epoch; 0 if the broker does not report it.
@@ -133,17 +133,17 @@ class Logs:
 
 @dataclasses.dataclass(kw_only=True)
 class OffsetsRebuild:
-    """Rebuilds positions, staged files, checks and gaps of a ledger.
+    """Rebuilds the staging positions, staged files, edge checks and offset gaps of a lost ledger.
 
     Attributes:
-        connection: Connection to the ledger, in the rebuild's transaction.
+        connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         outside: The sources to read.
-        done: Result of the rebuild; receives notes, gaps and counts.
-        topics: Topics of all event types.
-        chains: Closed buckets by type.
-        shards: Shard by type.
-        promised: The first promises that may count for an open hour.
-        changed: Edge topics whose logs are known to have lost their end.
+        done: Result of the rebuild, to which notes, gaps and counts are added.
+        topics: Names of the topics on the central cluster.
+        chains: Closed buckets by event type.
+        shards: Name of the shard by event type.
+        promised: For each site, the first audit offset that may count for an open hour.
+        changed: Edge names of topics whose logs are known to have lost their end.
     """
 
     connection: Connection
@@ -158,14 +158,15 @@ class OffsetsRebuild:
     )  # edge names of topics with a recorded lost end
 
     def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
-        """Store positions, staged files, checks and gaps in the ledger.
+        """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
         Returns:
-            The lost ledger's offset records, and lost ends of logs that these do not contain.
+            The content of the lost ledger's backup files; and the gaps at the ends of logs that
+            these files do not contain.
 
         Raises:
-            Finding: Markers refer to topics or sites that do not exist.
-            Unavailable: Storage or the cluster does not answer.
+            Finding: Markers or staged files refer to a topic or a site that does not exist.
+            Unavailable: Storage or the cluster does not respond.
         """
         known, logs = self._put_known_offsets(), self._read_logs()
         self.changed = {gap.topic for gap in known.gaps if has_lost_end(gap)}
@@ -226,9 +227,10 @@ class OffsetsRebuild:
         )
 
     def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
-        """Return the offsets below which all events are in closed buckets.
+        """Return, by topic id and partition, the offset below which all events are in buckets.
 
-        Topics in `changed` are left out because their offsets have changed their meaning.
+        Args:
+            changed: Edge names of topics to omit, because their offsets now refer to other records.
         """
         sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
@@ -236,7 +238,11 @@ class OffsetsRebuild:
     def _put_staged(
         self, logs: Logs, closed: Mapping[Key, int], staged: Relisting, known: KnownOffsets
     ) -> dict[Key, int]:
-        """Add staged files to the ledger and return the logs that end before a known offset.
+        """Add all needed staged files to the ledger.
+
+        Returns:
+            By topic id and partition, for each log that has lost its end: the offset up to which it
+            was staged, settled or closed.
 
         Raises:
             Finding: Staged audit records belong to a topic that does not exist.
@@ -298,7 +304,7 @@ class OffsetsRebuild:
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
     def _staged_epochs(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
-        """Return, by partition and leader epoch, the offset after the last staged record."""
+        """Return, by partition and leader epoch, the offset after the last known staged record."""
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
             epochs = found.setdefault((at.topic_id, at.partition), {})
@@ -306,9 +312,9 @@ class OffsetsRebuild:
         return found
 
     def _truncated_logs(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
-        """Return the logs that lost staged records according to their leader epochs.
+        """Return the logs that lost staged records, as the broker's leader epochs show.
 
-        Records of the current leader epoch cannot be lost.
+        Logs are only checked for earlier leader epochs than the current one.
         """
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         keys = {p: key for key, p in logs.live.items()}
@@ -322,10 +328,10 @@ class OffsetsRebuild:
     def _unproven_logs(
         self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]
     ) -> list[OffsetGap]:
-        """Return a gap for each audit log whose leader changed after the last known staged record.
+        """Return a gap for each audit log that may have lost records without a trace.
 
-        A leader that started without the log's end has lost it, and no source shows whether that
-        happened.
+        This is the case if the log's leader has changed since the last record known to be staged:
+        the new leader may have started without the end of the log.
         """
         evidence, gaps = self._staged_epochs(staged, known), []
         for key, p in sorted(logs.live.items()):
@@ -340,10 +346,12 @@ class OffsetsRebuild:
         return gaps
 
     def _check_sites(self, settled: AuditOffsets) -> None:
-        """Check that all sites in markers are configured, so that no promises are ignored.
+        """Check that all sites in markers are configured.
+
+        Otherwise the audit records of a site would be ignored.
 
         Raises:
-            Finding: A site is not configured.
+            Finding: A site is not configured, or the first site is another one.
         """
         if gone := sorted(settled.further_sites.keys() - set(self.topics.audits.values())):
             raise Finding(
@@ -407,7 +415,7 @@ class OffsetsRebuild:
     def _missing_offsets(
         self, positions: Mapping[Key, StagingPosition], staged: Relisting
     ) -> Iterator[OffsetGap]:
-        """Yield a gap for offsets below the positions that Kafka and staged files lack."""
+        """Yield a gap for each needed range of offsets in neither Kafka nor a staged file."""
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
@@ -422,7 +430,7 @@ class OffsetsRebuild:
                 )
 
     def _accept_if_events(self, gap: OffsetGap) -> OffsetGap:
-        """Return the gap, marked as accepted if it concerns events, so that it blocks nothing."""
+        """Mark a gap in an event topic as accepted, so that it blocks no hour."""
         if gap.topic == AUDIT:
             return gap
         return dataclasses.replace(

@@ -1,4 +1,7 @@
-"""Reads what a lost ledger left on storage: markers, staged files, files of unaudited rows."""
+"""Reads the files on storage from which a lost ledger is rebuilt.
+
+These are markers, staged files, and files of unaudited events.
+"""
 
 from __future__ import annotations
 
@@ -28,15 +31,16 @@ _FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 @dataclasses.dataclass(frozen=True)
 class BucketChain:
-    """The consecutive closed buckets of an event type.
+    """The consecutive closed buckets of an event type, as found on storage.
 
     Attributes:
         first: Hour of the first bucket.
         last: Manifest of the last bucket.
         frontier: The hour after the last bucket.
-        closed_next: By topic id and partition, the offset below which every record is in one of the
-            buckets. What was staged when a bucket closed cannot belong to an hour that began
-            `EARLIEST_MS` later.
+        closed_next: By topic id and partition, the offset below which every event is in one of the
+            buckets. It comes from the last bucket that was closed at least `EARLIEST_MS` before the
+            hour `frontier`, because events staged by then cannot belong to a later hour. Empty if
+            there is no such bucket.
     """
 
     first: Hour
@@ -46,7 +50,11 @@ class BucketChain:
 
     @classmethod
     def from_markers(cls, closed: Sequence[tuple[Hour, Manifest]]) -> BucketChain:
-        """Create the chain from hours and manifests of all buckets, in order; at least one."""
+        """Create a chain from the buckets of an event type.
+
+        Args:
+            closed: Hour and manifest of every bucket, in ascending order; at least one.
+        """
         frontier = closed[-1][0].next()
         early = [m for _, m in closed if m.closed_at_ms <= frontier.start_s * 1000 - EARLIEST_MS]
         offsets = early[-1].offsets if early else ()
@@ -59,31 +67,31 @@ class BucketChain:
 
     @property
     def settled_next(self) -> AuditOffsets:
-        """Return the audit offsets below which all promises of closed hours are settled."""
+        """Return the audit offsets below which closed buckets account for all audit records."""
         return audit_next(self.last)
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
-    """Return the audit offsets of the manifest's cut."""
+    """Return, for each site, the audit offset up to which a bucket's proof covers audit records."""
     return AuditOffsets.from_offsets(manifest.evidence.audit_next)
 
 
 def read_chain(
     storage: Storage, event_type: str, bucket_seconds: int
 ) -> list[tuple[Hour, Manifest]]:
-    """Return the hours and manifests of a type's buckets, and verify their links.
+    """Return all buckets of an event type on storage, and verify the links between their markers.
 
     Args:
-        storage: The storage.
+        storage: The storage with the buckets.
         event_type: Name of the event type.
-        bucket_seconds: Length of a bucket.
+        bucket_seconds: Length of a bucket in seconds.
 
     Returns:
         Pairs of hour and manifest in ascending order; empty if the type has no bucket.
 
     Raises:
-        NotClosed: A bucket's folder has no marker.
-        BadMarker: A marker is invalid, or not the one that the next marker refers to.
+        NotClosed: The folder of a bucket has no marker.
+        BadMarker: A marker is invalid, or differs from the one that the next marker refers to.
     """
     hours = list_hours(storage, event_type, bucket_seconds)
     markers = list(map_concurrently(lambda hour: read_marker(storage, event_type, hour), hours))
@@ -105,7 +113,7 @@ def read_chain(
 
 
 def batch_folders(storage: Storage) -> list[str]:
-    """Return the paths of all folders of staged files, committed or not."""
+    """Return the paths of all folders with staged files, whether known to the ledger or not."""
     return [
         f"{STAGING_FOLDER}/{batch.name}"
         for batch in list_if_exists(storage, STAGING_FOLDER)
@@ -114,9 +122,14 @@ def batch_folders(storage: Storage) -> list[str]:
 
 
 def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
-    """Yield the metadata of every staged file in the folders, or the error of an unreadable file.
+    """Yield the metadata of each staged file in the given folders.
 
-    Files are read in the order of the folders, and only few are held in memory.
+    A file that is missing or damaged is yielded as an `Unreadable` error, which is not raised.
+    Folders are read a few at a time to limit memory use.
+
+    Args:
+        storage: The storage with the staged files.
+        folders: Paths of the folders, relative to the storage root.
     """
 
     def notes(folder: str) -> list[StagedNote | Unreadable]:
@@ -128,7 +141,7 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
 
 
 def single_file_batch(note: StagedNote) -> StagedBatch:
-    """Create a batch that commits a single file without moving any position."""
+    """Create a batch that consists of one staged file and does not advance any staging position."""
     return StagedBatch(
         folder=note.path.rpartition("/")[0],
         starts=(),
@@ -148,7 +161,10 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
 
 
 def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
-    """Return the lease epochs that occur in the names of staging folders and unaudited files."""
+    """Return all lease epochs that occur in the names of folders and files on storage.
+
+    These are the folders of staged files and the files of unaudited events.
+    """
     batches = {
         int(match[1])
         for entry in list_if_exists(storage, STAGING_FOLDER)
@@ -159,14 +175,14 @@ def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScannedUnauditedFile:
-    """A file of unaudited rows on storage.
+    """A file on storage with events of one bucket that no audit record promised at sealing.
 
-    Failed proofs leave files too, so an hour may have several.
+    Failed proofs also leave such files, so an hour may have several of them.
 
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        epoch: Epoch of the closer's lease that wrote the file.
+        epoch: Epoch of the closer's lease under which the file was written.
         path: Path relative to the storage root.
     """
 
@@ -177,7 +193,12 @@ class ScannedUnauditedFile:
 
 
 def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[ScannedUnauditedFile]:
-    """Yield all files of unaudited rows on storage; files with other names are ignored."""
+    """Yield all files of unaudited events on storage; files with unexpected names are skipped.
+
+    Args:
+        storage: The storage.
+        bucket_seconds: Length of a bucket in seconds.
+    """
     for folder in list_if_exists(storage, UNAUDITED_FOLDER):
         for entry in list_if_exists(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):
             if match := _UNAUDITED_NAME.fullmatch(entry.name):
@@ -191,12 +212,16 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
 
 
 def uncovered_offsets(start: int, end: int, spans: Sequence[OffsetSpan]) -> list[tuple[int, int]]:
-    """Return the parts of the offsets [start, end) that no span covers, in ascending order.
+    """Return the parts of the offset range [start, end) that no span covers.
 
     Args:
         start: First offset.
         end: Offset after the last one.
         spans: Spans of the same partition, in any order.
+
+    Returns:
+        Ascending pairs of the first offset and the offset after the last one; empty if everything
+        is covered.
     """
     found = []
     for s in sorted(spans, key=lambda s: s.start):

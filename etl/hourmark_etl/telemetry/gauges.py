@@ -49,20 +49,20 @@ class LagWindow:
 def watermarks_ms(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource], now_ms: int
 ) -> dict[str, int]:
-    """Return the watermark of each event type: the time up to which its sources have caught up.
+    """Return the watermark of each event type: the time up to which all its sources are delivered.
 
-    All live sources that may deliver the type count. The running time is linear in the number of
-    reporters plus the number of types, because there may be thousands of each.
+    Only live sources that may deliver the type count. The running time is linear in the number of
+    sources and types.
 
     Args:
-        frontiers: The oldest hour of each type that is not closed.
+        frontiers: The oldest open hour of each type.
         reporters: Latest report of each source.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Unix milliseconds by event type: at most `now_ms`, and at least the start of the type's
-        frontier hour, which is also the value for a type without live sources. Types whose ledger
-        row is damaged are omitted.
+        Unix milliseconds by event type. A watermark is at most `now_ms` and at least the start of
+        the type's oldest open hour; it is that start if the type has no live source. Types whose
+        ledger row is damaged are omitted.
     """
     reports = LatestReports(reporters)
     found = {}
@@ -83,7 +83,7 @@ def slowest_source(
     ignored.
 
     Args:
-        frontiers: The oldest hour of each type that is not closed.
+        frontiers: The oldest open hour of each type.
         reporters: Latest report of each source.
 
     Returns:
@@ -100,14 +100,14 @@ def slowest_source(
 
 
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Return the time since the oldest open hours ended, by event type.
+    """Return how long ago the oldest open hours ended, by event type.
 
     Args:
-        frontiers: The oldest hour of each type that is not closed.
+        frontiers: The oldest open hour of each type.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Seconds since the end of the hour, for at most 10 types, the oldest hour first.
+        Seconds since the end of the hour, for the 10 types with the oldest hours, the oldest first.
         Types whose hour has not ended, or whose ledger row is damaged, are omitted.
     """
     ended = sorted(
@@ -131,7 +131,7 @@ def compute_gauges(
     """Compute the values of all gauges that the driver sets once a minute.
 
     Args:
-        frontiers: The oldest hour of each type that is not closed.
+        frontiers: The oldest open hour of each type.
         reporters: Latest report of each source.
         set_aside: Number of records that were set aside and not reviewed.
         unreadable: Number of partitions that cannot be read.
@@ -166,18 +166,17 @@ def count_batch_events(
     duration_s: float,
     now_ms: int,
 ) -> BatchCounts:
-    """Count the events and files of a committed micro-batch for the metrics.
+    """Count the timely and late events and the files of a committed micro-batch.
 
     An event is late if the bucket of its own hour no longer accepted events when the batch was
-    committed. A late event is falsely late if that bucket was not closed yet.
+    committed. A late event counts as falsely late if that bucket was not closed yet.
 
     Args:
         batch: The committed batch.
-        fixed_hours: By event type, the hours up to which its buckets had fixed content and were
-            closed at the commit. A type that is missing has no closed bucket, so its events count
-            as timely.
+        fixed_hours: By event type, the hours up to which buckets were closed and fixed at the
+            commit. All events of a missing type count as timely.
         bucket_seconds: Length of a bucket, in seconds.
-        duration_s: Duration of the batch.
+        duration_s: Duration of the batch, in seconds.
         now_ms: Current time, Unix milliseconds.
     """
     timely = late = falsely_late = 0

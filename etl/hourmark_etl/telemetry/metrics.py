@@ -43,9 +43,10 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """Whether an event was staged before the bucket of its own hour stopped accepting events.
+    """Whether an event was staged in time for the bucket of its own hour.
 
-    The bucket of its own hour will contain a `TIMELY` event, and a later bucket a `LATE` one.
+    A `TIMELY` event is in the bucket of its own hour, and a `LATE` event in the bucket of a later
+    one.
     """
 
     TIMELY = "timely"
@@ -319,7 +320,7 @@ class EtlMetrics:
     def set_gauges(self, values: GaugeValues) -> None:
         """Set all gauges that the driver computes once a minute.
 
-        Event types that are missing in `standing.oldest_open` are removed from that metric.
+        Event types that are missing in `values.oldest_open` are removed from that metric.
 
         Args:
             values: The current values.

@@ -89,10 +89,11 @@ def upgrade(connection: Connection) -> None:
 def downgrade(connection: Connection, revision: int) -> None:
     """Migrate the tables down to an older schema version.
 
-    Tables and columns that the older version does not have are dropped with their content.
+    Tables and columns that do not exist in the older version are dropped with their content.
 
     Args:
-        connection: A connection in a transaction that has locked the ledger.
+        connection: A connection in a transaction that has locked the ledger; see
+            `lock_for_migration`.
         revision: The target schema version.
     """
     from alembic import command

@@ -1,4 +1,4 @@
-"""What Alembic runs: revisions on the connection that `upgrade` hands over, in its transaction."""
+"""The Alembic environment: runs revisions on the connection of `upgrade`, in its transaction."""
 
 from __future__ import annotations
 

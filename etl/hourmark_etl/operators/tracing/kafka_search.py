@@ -208,19 +208,20 @@ class KafkaSearch:
         to_ms: int | None,
         partition: int | None = None,
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the first event in a topic that matches, among those written in a time span.
+        """Return the first event in a topic that matches a criterion, within a time span.
+
+        The oldest records of the time span are read first.
 
         Args:
             cluster: The cluster.
             topic: Name of the topic on that cluster.
             criterion: Id of the event, or its position in a byte range.
-            from_ms: Start of the time span, Unix milliseconds.
-            to_ms: End of the time span, Unix milliseconds; None means now.
+            from_ms: Earliest time at which the record was written, Unix milliseconds.
+            to_ms: Latest time at which the record was written, Unix milliseconds; None means now.
             partition: The only partition to read; None reads all.
 
         Returns:
-            The result; its `value` is None if no record read matches. The oldest records are read
-            first.
+            The result; its `value` is None if no record that was read matches.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
@@ -240,14 +241,14 @@ class KafkaSearch:
     ) -> SearchResult[FoundKafkaRecord]:
         """Return an event of an acknowledged byte range from the edge cluster.
 
-        All records of a range are written within one request, so its events are near the range's
-        audit record in time.
+        All records of a range are written in one request, so the search is limited to the time
+        around the range's audit record.
 
         Args:
             topic: Name of the topic on the edge cluster.
             criterion: Id of the event, or its position in the range.
-            audit_written_at_ms: Time at which the audit record was written, Unix milliseconds. Records up to
-                ten minutes before or after it are searched.
+            audit_written_at_ms: Time at which the audit record was written, Unix milliseconds.
+                Records up to ten minutes before or after it are searched.
 
         Returns:
             The result; its `value` is None if no record read matches.
@@ -263,17 +264,20 @@ class KafkaSearch:
     def find_last_event_before(
         self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the last event of a byte range that begins at or before a position, from the edge.
+        """Return the last event of a byte range that begins at or before a position in the file.
+
+        Only the edge cluster is searched.
 
         Args:
             topic: Name of the topic on the edge cluster.
             range_id: Id of the range.
             position: Byte offset in the file.
-            audit_written_at_ms: Time at which the range's audit record was written, Unix milliseconds.
-                Records up to ten minutes before or after it are searched.
+            audit_written_at_ms: Time at which the range's audit record was written, Unix
+                milliseconds. Records up to ten minutes before or after it are searched.
 
         Returns:
-            The result; its `value` is None if no event of the range begins there.
+            The result; its `value` is None if no event of the range begins at or before the
+            position.
         """
 
         def search() -> SearchResult[FoundKafkaRecord]:
@@ -441,9 +445,9 @@ def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str]
 
 
 def decode_envelope(event_type: str, datum: bytes) -> Event:
-    """Decode the envelope fields of an event, or all fields of a dead letter.
+    """Decode the envelope of an event: the fields that every event type begins with.
 
-    The envelope is the fields that every event type begins with, such as time, host and position.
+    Examples are time, host and position. All fields of a dead letter are decoded.
 
     Args:
         event_type: Type of the event.

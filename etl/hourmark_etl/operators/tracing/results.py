@@ -76,7 +76,7 @@ class ClusterRole(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByEventId:
-    """A search criterion that matches the event with a given id.
+    """A search criterion that matches the event with the given id.
 
     Attributes:
         event_id: Id of the event.
@@ -125,7 +125,7 @@ SearchCriterion = ByEventId | ByRangePosition | ByFilePosition
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAuditRecord:
-    """The audit record of a byte range, which is written just before the range is acknowledged.
+    """An audit record in Kafka, which confirms the delivery of one byte range of a log file.
 
     Attributes:
         record: The audit record.
@@ -133,8 +133,8 @@ class FoundAuditRecord:
         topic: Topic of the record.
         partition: Partition of the record.
         offset: Offset of the record.
-        other_files: Number of other files of the same path that also have the requested position,
-            as far as records were read.
+        other_files: Number of other files with the same path that also contain the requested
+            position, among the records that were read.
     """
 
     record: AuditRecord
@@ -147,16 +147,17 @@ class FoundAuditRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundKafkaRecord:
-    """The record of an event in Kafka.
+    """The record of an event that was found in Kafka.
 
     Attributes:
         topic: Topic of the record.
         partition: Partition of the record.
         offset: Offset of the record.
-        at_ms: Time at which the delivery service wrote it, Unix milliseconds.
+        at_ms: Time at which the delivery service wrote the record, Unix milliseconds.
         event_id: Id of the event.
         range_id: Id of the byte range that contains the event.
-        event: Envelope fields of the event by name; for a dead letter, all fields.
+        event: Values of the fields that all event types have, by name; for a dead letter, of all
+            fields.
     """
 
     topic: str
@@ -232,9 +233,9 @@ class OldestOpenHour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TraceResults:
-    """All results of the trace of one event.
+    """The results of all searches of the trace of one event.
 
-    A search result that is None was not searched for, because the input of its search is unknown.
+    A result is None if its search was not run, because the input of the search is not known.
 
     Attributes:
         is_mirrored: Whether there is a mirror between an edge cluster and the central cluster.

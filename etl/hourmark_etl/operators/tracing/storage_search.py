@@ -1,8 +1,8 @@
 """Searches the ledger, staged files and closed buckets for one event.
 
-Little is read if the event's id is known. Staged groups have their first and last id in the ledger.
-Bucket files are sorted by id, so a block is decoded only if the id lies between its first id and
-that of the next block. Files that are not sorted are read completely.
+If the event's id is known, little is read: the ledger contains the first and last id of each staged
+group, and bucket files are sorted by id, so few blocks are decoded. Files that are not sorted are
+read completely.
 """
 
 from __future__ import annotations

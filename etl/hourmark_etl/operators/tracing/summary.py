@@ -146,8 +146,8 @@ def _before(results: TraceResults) -> str:
 def loss_reason(results: TraceResults) -> str | None:
     """Return the evidence that a traced event is lost.
 
-    An event is lost if the mirror, staging or a bucket has passed it, the next stage was searched
-    completely, and the event is not there.
+    An event is lost if one pipeline stage (mirror, staging or bucket) has passed it, and a complete
+    search of the next stage did not find it.
 
     Args:
         results: Results of all searches of the trace.
