@@ -30,7 +30,7 @@ class MirrorReader(Protocol):
     """
 
     def refresh(self) -> Mapping[Partition, int]:
-        """Return the next offset to copy by edge partition, read from the mirror's committed positions."""
+        """Return the next offset to copy by edge partition, as the mirror has committed it."""
 
     def close(self) -> None:
         """Close the connection to the cluster."""
