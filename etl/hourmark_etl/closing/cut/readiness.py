@@ -80,7 +80,7 @@ class LatestReports:
         return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
     def live_sources(self, frontier: Frontier) -> frozenset[str]:
-        """Return the sources that may deliver the type and are still reported by a host or service."""
+        """Return the sources that may deliver the type and that a host or service still reports."""
         live = self._by_source.keys()
         return frozenset(
             live if frontier.event_type == DEAD_LETTERS else live & {*frontier.sources, API_SOURCE}
