@@ -127,23 +127,21 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The result of checking one hour of an event type against the audit records that promise events.
+    """The result of checking an hour of an event type against its audit records.
 
     The hour is proved complete if `findings` is empty.
 
     Attributes:
-        method: `empty` (nothing promised and no rows), `sums` (totals match) or `join` (compared
-            range by range).
-        audit_records: Number of promises that this hour settles.
-        promised: Number of promised events. With `sums`, a duplicate of an audit record counts
-            again.
+        method: `empty` (no promises, no rows), `sums` (totals match) or `join` (by byte range).
+        audit_records: Number of promises that the hour settles.
+        promised: Number of promised events.
         unaudited: Number of distinct event ids without a promise.
         checked: Number of promised events whose values a checksum verified.
         findings: Readable descriptions of unmet promises.
         lacks: The byte ranges of these promises.
         books: Totals by hour of event time.
-        unaudited_file: The file with the rows without a promise; None if there are none.
-        listed: Totals of all rows that belong to the hour.
+        unaudited_file: File with the rows without a promise, if any.
+        listed: Totals of all rows of the hour.
         second_readings: Byte ranges that were parsed twice with different results.
         unknown: Readable reasons why late rows could not be checked.
     """
