@@ -273,10 +273,11 @@ def restart_truncated(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Continue staging of partitions whose logs lost records, at a position that still exists.
+    """Restart staging of partitions whose logs lost records, as a broker has reported.
 
-    The broker detects the loss by comparing leader epochs (KIP-320). The positions in the ledger
-    are changed.
+    Topics of events and host reports are staged again from the start of the log, because duplicates
+    are dropped later. Audit topics keep their position, and hours stay open until an operator's
+    override accepts the loss.
 
     Args:
         database: Database of the ledger.
@@ -288,7 +289,8 @@ def restart_truncated(
         now_ms: Current time in Unix milliseconds.
 
     Raises:
-        StaleDriver: Another consumer has taken over the lease.
+        StaleDriver: Another consumer has taken over the lease, or a position has moved.
+        Unavailable: The cluster does not answer.
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)

@@ -167,12 +167,12 @@ class StagedPiece(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Return the groups of the event file: its rows by type and hour. Empty without such a file."""
+        """Return the rows of the event file grouped by type and hour; empty without such a file."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Return the groups of all audit files: their rows by type and hour. Empty without such files."""
+        """Return the rows of all audit files grouped by type and hour; empty without such files."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

@@ -144,7 +144,11 @@ class StreamReader(DataSourceStreamReader):
         return self._plans().next_batch()
 
     def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
-        """Return the Spark tasks of a planned batch, each with the schema ids of the topics it reads."""
+        """Return the Spark tasks of a planned batch, with the schemas of the topics they read.
+
+        Returns:
+            One task for each entry of `planned.tasks`; empty for a batch without tasks.
+        """
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
         bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
@@ -353,7 +357,7 @@ class Planner:
         )
 
     def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return what schema ids mean, with checks of encoded events for the given central topics."""
+        """Return what schema ids mean, with checks of encoded events for these central topics."""
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
@@ -369,7 +373,7 @@ class Planner:
     def _to_compare(
         self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
-        """Return empty spans of idle partitions whose leader has changed since the last staged record.
+        """Return empty spans of idle partitions whose leader changed since the last staged record.
 
         Reading an empty span lets the broker compare leader epochs. Only this comparison detects a
         log that lost records and then grew to the same end offset again. Each leader is compared

@@ -37,7 +37,7 @@ def check_path(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent_folder(path: str) -> str:
-    """Return the path of the folder that contains a file or folder; "" is the root."""
+    """Return the path of the folder that contains a file or folder; "" for the root."""
     return path.rpartition("/")[0]
 
 
