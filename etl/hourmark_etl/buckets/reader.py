@@ -127,7 +127,7 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
-    """Return the manifest of a closed bucket.
+    """Return the manifest of a closed bucket, which is the content of its `_SUCCESS` file.
 
     Args:
         storage: The storage.
@@ -135,8 +135,8 @@ def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
         hour: The bucket's hour.
 
     Raises:
-        NotClosed: The bucket has no marker.
-        BadMarker: The marker is not a valid manifest of this bucket.
+        NotClosed: The bucket has no `_SUCCESS` file.
+        BadMarker: The file is not a valid manifest of this bucket.
         StorageError: Storage is unavailable or denies access.
     """
     return decode_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
@@ -180,7 +180,7 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
 
 
 def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of a bucket, or None if the bucket is not closed.
+    """Return the manifest of a bucket; None if the bucket is not closed.
 
     Args:
         storage: The storage.
@@ -188,7 +188,7 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
         hour: The bucket's hour.
 
     Raises:
-        BadMarker: The marker is not a valid manifest of this bucket.
+        BadMarker: The bucket's `_SUCCESS` file is not a valid manifest of this bucket.
         StorageError: Storage is unavailable or denies access.
     """
     try:

@@ -140,11 +140,15 @@ class Cleaner:
             )
 
     def clean(self, lease: Lease, now_ms: int) -> CleanupCounts:
-        """Run one cleanup round of limited size and return the numbers of deleted files.
+        """Run one cleanup round, which deletes a limited number of files.
 
         Args:
             lease: The closer's lease.
             now_ms: Current time in Unix milliseconds.
+
+        Returns:
+            The numbers of deleted files and folders. The next round continues with the remaining
+            ones.
 
         Raises:
             Unavailable: Storage or the ledger is unavailable.

@@ -64,7 +64,7 @@ class ClosingHolds:
         self._unchecked: frozenset[str] = frozenset()
 
     def hold(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Do not try to close a type for `RETRY_SECONDS`.
+        """Do not try to close a type for `RETRY_SECONDS` (10 seconds).
 
         Args:
             event_type: Event type.
@@ -76,8 +76,9 @@ class ClosingHolds:
     def hold_longer(self, event_type: str, reason: HoldReason, now_s: float) -> None:
         """Do not try to close a type for twice as long as after the last call of this method.
 
-        The pause is limited to `PAUSE_SECONDS_MAX`. Use this method for failures that an operator
-        must repair, because every further try repeats expensive work.
+        The first pause takes 20 seconds, and the longest one `PAUSE_SECONDS_MAX` (600 seconds). Use
+        this method for failures that an operator must repair, because every further try repeats
+        expensive work.
 
         Args:
             event_type: Event type.

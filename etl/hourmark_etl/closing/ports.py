@@ -16,7 +16,7 @@ from hourmark_etl.storage import Storage
 
 
 class ClosingMetrics(Protocol):
-    """Receiver of closing metrics, implemented by the ETL's metrics."""
+    """Interface to the metrics that report closed buckets."""
 
     def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record that a bucket was closed.

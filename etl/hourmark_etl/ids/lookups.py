@@ -200,7 +200,7 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
 
 
 def bucket_key(event_type: str, hour_s: int) -> bytes:
-    """Return the 16-byte key by which an index file identifies a bucket.
+    """Return the 16-byte key that identifies a bucket in an index file of event ids.
 
     Args:
         event_type: The bucket's event type.

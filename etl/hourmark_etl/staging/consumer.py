@@ -180,9 +180,10 @@ class Consumer:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """Stop the query, waiting up to `STOP_S` seconds for the current batch to be committed.
+        """Stop the query, after waiting for a limited time until the current batch is committed.
 
-        A batch that is not committed by then is staged again by the next start.
+        A batch that is not committed within `STOP_S` (10) seconds is staged again by the next
+        start.
         """
         if self._query is None:
             return
@@ -414,6 +415,9 @@ class Consumers:
             consumer.check()
 
     def stop(self) -> None:
-        """Stop the queries of all shards, waiting up to `STOP_S` seconds for each."""
+        """Stop the queries of all shards, one after the other.
+
+        Each stop waits up to `STOP_S` (10) seconds until the current batch is committed.
+        """
         for consumer in self._consumers.values():
             consumer.stop()

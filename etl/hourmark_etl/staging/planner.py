@@ -292,8 +292,8 @@ class Planner:
     def next_batch(self) -> PlannedBatch | None:
         """Return the next batch to read, or None if there are no new records.
 
-        Partitions with a recent read error are left out until their next try. Positions of logs
-        that became shorter are corrected in the ledger.
+        Partitions with a recent read error are left out until their next try. If a log became
+        shorter than its staging position, staging of it is restarted.
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.

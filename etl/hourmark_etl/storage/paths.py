@@ -42,5 +42,8 @@ def parent_folder(path: str) -> str:
 
 
 def scratch_path() -> str:
-    """Return a new, unique path for a temporary file or folder below `.unfinished/`."""
+    """Return a new, unique path below `.unfinished/` for a temporary file or folder.
+
+    Nothing is created on storage.
+    """
     return f"{SCRATCH}/{uuid.uuid4().hex}"

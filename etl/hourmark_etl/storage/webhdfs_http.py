@@ -309,7 +309,8 @@ def read_response(
 
     Raises:
         StorageError: The response has another status. The subclass corresponds to Hadoop's
-            exception; without one it is OutcomeUnknown.
+            exception; if that does not show whether the operation was executed, it is
+            OutcomeUnknown.
         OSError: The connection broke.
         http.client.HTTPException: The response is not valid HTTP.
     """

@@ -185,7 +185,7 @@ class ClosingCut:
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without_types(self, types: Collection[str]) -> ClosingCut:
-        """Return a copy of the cut without these event types."""
+        """Return a copy of the cut without these event types, so that their hours do not close."""
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
         )

@@ -33,7 +33,7 @@ class MirrorReader(Protocol):
         """Return the next offset to copy by edge partition, as the mirror has committed it."""
 
     def close(self) -> None:
-        """Close the connection to the cluster."""
+        """Close the connection to the cluster that stores the mirror's positions."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -264,5 +264,5 @@ def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, Top
 
 
 def partitions_of(infos: Collection[TopicInfo]) -> list[Partition]:
-    """Return all partitions of the topics."""
+    """Return all partitions of the topics, in the order of `infos`."""
     return [Partition(info.name, number) for info in infos for number in info.partitions]

@@ -95,14 +95,14 @@ class RangeEvidence(NamedTuple):
 class PromiseWindows(NamedTuple):
     """Selects the promises of audit records that count in the proof of each hour of a round.
 
-    A promise is the statement of an audit record how many events a byte range has for one type and
-    hour. For each hour, its own promises below the cut count, and those of earlier hours that no
-    earlier seal has counted. Instances can be pickled.
+    A promise states how many events a byte range has for one type and hour. In the proof of an
+    hour, the promises for that hour count, and late promises for earlier hours that no seal has
+    counted yet. In both cases the audit record must be below the cut. Instances can be pickled.
 
     Attributes:
         frontiers: For each hour a tuple of its index in the round, event type, hour (Unix seconds),
-            and the audit offsets up to which earlier hours are settled. If these are None, promises
-            of earlier hours do not count.
+            and the audit offsets up to which promises of earlier hours are settled. If these are
+            None, promises of earlier hours do not count.
         below: The cut: audit records at or past these offsets do not count; None for no limit.
     """
 
