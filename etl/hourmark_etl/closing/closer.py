@@ -211,9 +211,10 @@ class Closer:
     ) -> bool:
         """Apply operators' overrides to hours with an unreadable file or unwritable rows.
 
-        An override is an operator's instruction to close an hour despite missing data. If the hour
-        is sealed and has rows that cannot be written, its seal is changed to leave them out. Checks
-        against an unreadable closed bucket are skipped only if the override is newer than the seal.
+        An override is an operator's instruction to close an hour despite missing data. The pause of
+        each such type ends, so that closing tries the hour again. If the hour is sealed and has
+        rows that cannot be written, its seal is changed to leave them out. Checks against an
+        unreadable closed bucket are skipped only if the override is newer than the seal.
 
         Args:
             chosen: Frontiers (next hours to close) with an override.

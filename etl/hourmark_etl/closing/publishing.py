@@ -331,7 +331,7 @@ class Unwritable(Finding):
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that an hour needs were changed or deleted after the hour was sealed."""
+    """Raised if ledger rows that a sealed hour needs were changed or deleted after its sealing."""
 
 
 class PublishFailure(NamedTuple):

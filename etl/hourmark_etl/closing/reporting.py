@@ -78,7 +78,7 @@ _EACH_MAX: Final = 3  # buckets of a type that get a line each
 def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
     """Yield log lines that report closed buckets, grouped by event type.
 
-    Each bucket gets a line of its own, but if a type has more than three, one line summarizes them.
+    Up to three buckets of a type get one line each. More buckets are summarized in one line.
 
     Args:
         manifests: Manifests of the closed buckets; those of a type are in ascending order of hours.

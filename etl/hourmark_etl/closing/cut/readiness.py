@@ -115,15 +115,19 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Return the time up to which an event type's hours are complete, given the latest reports.
+    """Compute the time up to which an event type's hours are complete, given the latest reports.
 
-    Once the deadline has passed, sources that are behind are waived instead of awaited.
+    Sources that have not delivered everything up to the end of the next hour delay it. Once the
+    deadline has passed, the hour closes without them, and they are listed as waived.
 
     Args:
         frontier: The next hour to close of the type.
         reports: The latest reports of all sources.
         now_ms: The closer's clock in Unix milliseconds.
         deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+
+    Returns:
+        The time, and the sources that the next hour waits for or that are waived.
     """
     end = frontier.hour.end_ms
     behind: list[ReportedSource] = []

@@ -98,10 +98,11 @@ def check_late_rows(
     ranges: pa.Table,
     unit_bytes_max: int,
 ) -> dict[int, LateRowsCheck]:
-    """Check whether closed buckets contain the late rows of byte ranges that were already complete.
+    """Check that late rows are duplicates of rows in closed buckets.
 
-    A late row belongs to an earlier hour, which is closed. Such rows are normally duplicates. If a
-    closed bucket does not contain them, the byte range was parsed twice with different results.
+    A late row belongs to an earlier hour, whose bucket is closed. Only rows of byte ranges that an
+    earlier hour has proved complete are checked. If no closed bucket contains such a row, its byte
+    range was parsed twice with different results.
 
     Args:
         runner: Runs the lookups.

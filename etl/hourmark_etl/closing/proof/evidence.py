@@ -49,8 +49,8 @@ class RowsItem(NamedTuple):
         unit: The rows to read: those of several small buckets, or an id range of a large one.
         frontier_indexes: For each listing (rows of one bucket) of the unit, the index of its hour
             in the round.
-        earlier: Files with rows of earlier buckets that had no audit record when these were sealed,
-            as pairs of frontier index and path.
+        earlier: Files with unaudited rows (rows without an audit record) of earlier buckets, as
+            pairs of frontier index and path.
     """
 
     unit: Unit
@@ -186,13 +186,13 @@ def plan_row_items(
 ) -> list[RowsItem]:
     """Split the staged rows of several hours into proof tasks of limited size.
 
-    Each task also reads the rows of earlier buckets that had no audit record when these were
-    sealed.
+    Each task also reads the unaudited rows (rows without an audit record) of earlier buckets,
+    because a later audit record may promise them.
 
     Args:
         groups: By index in the round, the hour and the groups of staged rows that belong to it.
-        earlier_unaudited: By index in the round, paths of files with such earlier rows. The files
-            of hours without groups are combined in one further task.
+        earlier_unaudited: By index in the round, paths of files of unaudited rows. The files of
+            hours without groups are combined in one further task.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
 
     Returns:
@@ -298,12 +298,15 @@ def read_item_by_part(
 
 
 def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
-    """Return the rows of byte ranges without an audit record, except those of earlier buckets.
+    """Return the staged rows of some byte ranges that have no audit record.
+
+    Rows that an earlier bucket has already stored as rows without an audit record are left out.
 
     Args:
         item: The task whose rows to read.
         storage: The storage.
-        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
+        ranges: The byte ranges without an audit record, columns `frontier_index`, `hour` and
+            `range_id`.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier` (always
@@ -321,8 +324,7 @@ def read_settled_promises(
 ) -> pa.Table:
     """Return the promises of some byte ranges that earlier seals have already counted.
 
-    A promise is the statement of an audit record how many events a byte range has for one type and
-    hour.
+    A promise states how many events a byte range has for one type and hour.
 
     Args:
         item: The files of audit records to read.
@@ -331,7 +333,8 @@ def read_settled_promises(
         ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
 
     Returns:
-        A table with the columns of `PROMISED`; it has no rows if nothing is found.
+        A table with the columns that `PromiseWindows.select_settled` returns; it has no rows if
+        nothing is found.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -395,11 +398,13 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 
 def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """Return the staged rows of a proof task, followed by its rows of earlier buckets.
+    """Return the staged rows of a proof task, followed by its unaudited rows of earlier buckets.
+
+    Unaudited rows are rows without an audit record.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which
-        is true for rows of earlier buckets that had no audit record.
+        is true for the unaudited rows of earlier buckets.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.

@@ -358,8 +358,8 @@ class RangeComparison(NamedTuple):
         unaudited: Byte ranges with rows but no promise, columns `frontier_index`, `hour`,
             `range_id` and `rows`.
         unmet: Promises that the rows do not meet.
-        passed_over: Promises that repeat one that an earlier hour has settled, and that are not
-            required again.
+        passed_over: Repetitions of promises that an earlier hour has settled. They are not required
+            again.
     """
 
     verdict: RangeCounts
@@ -408,11 +408,11 @@ def complete_sums(
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
-    """Complete the totals of promises with audit records that count only in part.
+    """Add the audit records of partially counted groups to the totals of each hour.
 
-    The ledger has totals by group of audit records. Some groups have records on both sides of the
-    cut, or of the offsets up to which earlier hours are settled. Their files are read, each of them
-    once, to count the records individually.
+    The ledger has totals by group of audit records. If only some records of a group count for an
+    hour, the ledger's totals leave the group out. This function reads the group's file, once for
+    all hours, and adds the records that count.
 
     Args:
         sums: Totals of each hour from the ledger.

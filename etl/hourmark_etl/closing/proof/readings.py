@@ -301,12 +301,12 @@ def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
 def conflicts_of(
     difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
-    """Return the conflicts that a range with contradictory audit records causes.
+    """Return the conflicts that a byte range with contradictory audit records causes.
 
-    A conflict blocks an hour of an event type until an operator's override closes it. Each type and
-    hour that one of the records names causes one, unless earlier hours have settled the record. If
-    the named hour is closed, the conflict blocks the next hour that may contain the rows. The
-    function performs no I/O.
+    A conflict blocks an hour of an event type until an operator's override closes it. Every type
+    and hour in the range's audit records causes one. If that hour is closed, the next hour that may
+    contain the rows is blocked instead. Nothing is blocked by a record that closed hours have
+    already settled. The function performs no I/O.
 
     Args:
         difference: The range and its records.

@@ -44,7 +44,7 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 
 
 class UnauditedFile(NamedTuple):
-    """A file with those rows of a bucket for which no audit record existed when it was sealed.
+    """A file with the rows of one bucket that had no audit record when the bucket was sealed.
 
     Attributes:
         event_type: The bucket's event type.
@@ -73,9 +73,10 @@ class UnauditedFile(NamedTuple):
 def write_unaudited(
     storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table
 ) -> UnauditedFile:
-    """Write a file with those rows of an hour that have no audit record, before the hour is sealed.
+    """Write the rows of an hour that have no audit record to a file.
 
-    If an earlier, failed proof has left a file with the same name, the file is replaced.
+    This happens before the hour is sealed. If an earlier, failed proof has left a file with the
+    same name, the file is replaced.
 
     Args:
         storage: The storage.
@@ -85,7 +86,7 @@ def write_unaudited(
             ignored.
 
     Returns:
-        The file, whose row the caller must add to the ledger together with the seal.
+        The file. The caller must add its row to the ledger together with the seal.
 
     Raises:
         StorageError: The file could not be written.
