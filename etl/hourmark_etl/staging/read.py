@@ -70,7 +70,7 @@ class UnreadablePartition(NamedTuple):
 
     @classmethod
     def from_error(cls, error: PartitionError) -> UnreadablePartition:
-        """Create an instance from a Kafka read error, because instances can be pickled."""
+        """Create a picklable description of a Kafka read error."""
         return cls(
             error.partition.topic,
             error.partition.partition,
