@@ -30,11 +30,11 @@ _DIGEST_SIZE: Final = 16
 
 
 class ContainerStats(NamedTuple):
-    """The size and digest of a container file that was written.
+    """The number of records, size and digest of a finished Avro container file.
 
     Attributes:
-        records: Number of datums.
-        bytes: Size of the file.
+        records: Number of records.
+        bytes: Size of the file in bytes.
         blake2b: BLAKE2b digest of the whole file, 16 bytes in hex.
     """
 
@@ -44,15 +44,15 @@ class ContainerStats(NamedTuple):
 
 
 class ContainerWriter:
-    """Writes encoded datums into one Avro container file.
+    """Writes encoded records into one Avro container file, compressed with Zstandard.
 
     The caller opens and closes the file. After an exception the file is incomplete and must be
     discarded.
 
     Args:
         file: A buffered binary file, positioned at its start.
-        schema_json: The writer schema; it is embedded unchanged.
-        block_bytes: Size of a block before compression.
+        schema_json: The writer schema as JSON; it is embedded unchanged.
+        block_bytes: Size of a block in bytes before compression.
     """
 
     def __init__(self, file: BinaryIO, schema_json: str, *, block_bytes: int = BLOCK_BYTES) -> None:
@@ -70,11 +70,11 @@ class ContainerWriter:
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
     def append_run(self, data: memoryview, offsets: Int64s) -> None:
-        """Append contiguous datums, copying them in whole blocks.
+        """Append encoded records that are adjacent in a buffer.
 
         Args:
-            data: Buffer with the encoded datums.
-            offsets: Offsets into `data`, one more than datums: datum i is
+            data: Buffer with the records.
+            offsets: Offsets into `data`; one element more than records. Record i is
                 `data[offsets[i]:offsets[i + 1]]`.
 
         Raises:
@@ -98,11 +98,16 @@ class ContainerWriter:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes written so far, without the block that is being filled."""
+        """Return the number of bytes written to the file so far.
+
+        The current block is not included before it is complete.
+        """
         return self._bytes
 
     def close(self) -> ContainerStats:
-        """Write the last block and return the file's statistics; the file stays open.
+        """Write the last block and return the statistics of the file.
+
+        The file itself stays open; the caller closes it.
 
         Raises:
             ValueError: The container is already closed.
@@ -132,10 +137,10 @@ class ContainerWriter:
 
 
 class Block(NamedTuple):
-    """One block of a container file.
+    """One block of an Avro container file.
 
     Attributes:
-        records: Number of datums.
+        records: Number of records.
         data: The block's content, compressed with the container's codec.
     """
 
@@ -144,14 +149,19 @@ class Block(NamedTuple):
 
 
 class ContainerReader:
-    """Iterates over the blocks of an Avro container file without decoding them.
+    """An iterator over the blocks of an Avro container file, which does not decode them.
 
-    The constructor and the iterator raise ValueError or EOFError if the file is no valid container.
+    The constructor and the iterator raise ValueError or EOFError if the file is not a valid
+    container.
+
+    Args:
+        file: A binary file, positioned at its start.
 
     Attributes:
-        metadata: The header's metadata.
+        metadata: The metadata in the file's header.
         sync: The 16-byte sync marker.
-        header: The bytes before the first block. Followed by any one block, they form a container.
+        header: All bytes before the first block. Together with any one block they form a valid
+            container.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -179,7 +189,7 @@ class ContainerReader:
             yield Block(records, data)
 
     def content(self, block: Block) -> bytes:
-        """Return the decompressed datums of a block.
+        """Return the decompressed content of a block: encoded records without separators.
 
         Raises:
             ValueError: The codec is neither `zstandard` nor `null`, or the data is damaged.
@@ -199,7 +209,7 @@ class ContainerReader:
     def content_size(self, block: Block) -> int:
         """Return the decompressed size of a block in bytes.
 
-        The block is decompressed only if its frame header does not state the size.
+        The block is decompressed only if its Zstandard frame header does not state the size.
         """
         if self.metadata.get("avro.codec", b"null") == b"zstandard":
             size = zstandard.frame_content_size(block.data)
@@ -249,7 +259,10 @@ def _sized(value: bytes) -> bytes:
 
 
 class DigestingReader:
-    """A file reader that counts and digests all bytes it reads.
+    """A reader that counts and digests all bytes that are read from a file.
+
+    Args:
+        file: The file to read.
 
     Attributes:
         digest: BLAKE2b hash object (16 bytes) of the bytes read so far.

@@ -29,21 +29,22 @@ Event = dict[str, Any]
 
 
 class NotClosed(HourmarkError):
-    """Raised if a bucket does not exist; its hour may still be open."""
+    """Raised if a bucket has no `_SUCCESS` file; its hour may still be open."""
 
 
 class BadMarker(Finding):
-    """Raised if a bucket's `_SUCCESS` file is not a valid manifest of this bucket."""
+    """Raised if a bucket's `_SUCCESS` file is not a valid manifest, or that of another bucket."""
 
 
 class DamagedBucketFile(Finding):
-    """Raised if a file that a bucket's manifest lists is missing or cannot be decoded."""
+    """Raised if a file in a bucket's manifest is missing or cannot be decoded."""
 
 
 def list_types(storage: Storage) -> list[str]:
-    """Return the event types that have a folder in the storage root, sorted.
+    """Return the event types that have a folder in the storage root, in alphabetical order.
 
-    The list is empty if the root does not exist.
+    Returns:
+        Names of event types; empty if the root does not exist.
     """
     return [
         entry.name
@@ -53,14 +54,18 @@ def list_types(storage: Storage) -> list[str]:
 
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
-    """Return the hours for which a bucket folder of the type exists, in ascending order.
+    """Return the hours for which a bucket folder of an event type exists, in ascending order.
 
-    A folder alone does not mean that the bucket is closed; that needs a marker (`read_marker`).
+    A folder alone does not mean that the bucket is closed; `read_marker` checks that.
 
     Args:
-        storage: The storage to search.
+        storage: The storage.
         event_type: Name of the event type.
-        bucket_seconds: Length of a bucket; folders of other lengths are ignored.
+        bucket_seconds: Length of a bucket in seconds. Folders of buckets of other lengths are
+            ignored.
+
+    Returns:
+        The hours; empty if the type has no folder.
     """
     hours = []
     for date, *clock in _walk_levels(
@@ -74,15 +79,16 @@ def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[H
 def find_marker(
     storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS
 ) -> str | None:
-    """Return the path of any bucket marker in a type's folder; None if it holds no bucket.
+    """Return the path of any one `_SUCCESS` file of a bucket below a folder; None if there is none.
 
-    Buckets of every length count. The search stops at the first marker, so it takes no longer in a
-    folder with many buckets.
+    Buckets of all lengths are searched. The search stops at the first marker, so it is fast even if
+    there are many buckets.
 
     Args:
-        storage: The storage to search.
-        folder: Path of the folder, relative to the storage root.
-        levels: Patterns of the folder names below it; only the recursion passes this argument.
+        storage: The storage.
+        folder: Path of an event type's folder, relative to the storage root.
+        levels: Patterns of the folder names below it. Callers use the default; the recursion passes
+            the remaining levels.
     """
     entries = list_if_exists(storage, folder)
     if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
@@ -99,7 +105,7 @@ def find_marker(
 
 
 def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
-    """Return the content of a closed bucket's `_SUCCESS` file.
+    """Return the content of a closed bucket's marker, the file `_SUCCESS`.
 
     Args:
         storage: The storage.
@@ -121,7 +127,7 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
-    """Return the manifest of a closed bucket.
+    """Return the manifest of a closed bucket, which is the content of its `_SUCCESS` file.
 
     Args:
         storage: The storage.
@@ -129,8 +135,8 @@ def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
         hour: The bucket's hour.
 
     Raises:
-        NotClosed: The bucket has no marker.
-        BadMarker: The marker is not a valid manifest of this bucket.
+        NotClosed: The bucket has no `_SUCCESS` file.
+        BadMarker: The file is not a valid manifest of this bucket.
         StorageError: Storage is unavailable or denies access.
     """
     return decode_manifest(storage, event_type, hour, read_marker(storage, event_type, hour))
@@ -174,7 +180,7 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
 
 
 def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of a bucket, or None if the bucket is not closed.
+    """Return the manifest of a bucket; None if the bucket is not closed.
 
     Args:
         storage: The storage.
@@ -182,7 +188,7 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
         hour: The bucket's hour.
 
     Raises:
-        BadMarker: The marker is not a valid manifest of this bucket.
+        BadMarker: The bucket's `_SUCCESS` file is not a valid manifest of this bucket.
         StorageError: Storage is unavailable or denies access.
     """
     try:

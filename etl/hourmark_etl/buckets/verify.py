@@ -45,7 +45,7 @@ _READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
-    """The kinds of faults that verification of a bucket can find."""
+    """A kind of fault that `verify_bucket` or a check across buckets can find."""
 
     MISSING_BUCKET = (
         "missing-bucket"  # hours close in order, even empty ones, so there must be no gap
@@ -68,14 +68,15 @@ class BucketFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFinding:
-    """One fault of a bucket.
+    """A fault that was found in one bucket.
 
     Attributes:
         type: Event type of the bucket.
         hour: Label of the bucket's hour.
         kind: Kind of the fault.
         detail: Readable description.
-        file: Name of the affected file in the bucket; None if the fault concerns no single file.
+        file: Name of the affected file in the bucket; None if the fault does not concern a single
+            file.
     """
 
     type: str
@@ -115,11 +116,16 @@ class BucketReport:
 
 
 def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
-    """Return a finding for each gap in the hours of closed buckets, which must be contiguous.
+    """Return a finding for each gap in the hours of an event type's buckets.
+
+    Hours are closed in order, so every hour between two buckets must have a bucket.
 
     Args:
         event_type: Event type for the findings.
-        hours: Hours that have a bucket, ascending.
+        hours: Hours that have a bucket, in ascending order.
+
+    Returns:
+        One finding per gap, for its first missing hour; empty if the hours are contiguous.
     """
     findings = []
     for before, after in itertools.pairwise(hours):
@@ -172,12 +178,16 @@ def find_late_clashes(
 ) -> list[BucketFinding]:
     """Return a finding for each bucket whose late events also occur in another bucket.
 
-    Late events are compared with those of the other reports and with the bucket of their own hour.
+    A late event is stored in a later bucket than that of its own hour. The late events of all
+    reports are compared with each other and with the buckets of their own hours.
 
     Args:
-        storage: The storage that holds the buckets.
+        storage: The storage with the buckets.
         event_type: Event type of all reports.
-        reports: Reports of `verify_bucket`.
+        reports: Results of `verify_bucket`.
+
+    Returns:
+        The findings; empty if each late event occurs once.
     """
     late: dict[bytes, Hour] = {}
     findings = []
@@ -240,8 +250,6 @@ class _Content:
 
 
 class _Check:
-    """Verification of one bucket; collects findings and event ids."""
-
     def __init__(self, storage: Storage, event_type: str, hour: Hour) -> None:
         self.folder = hour.bucket_path(event_type)
         self._storage = storage

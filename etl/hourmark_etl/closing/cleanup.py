@@ -60,10 +60,10 @@ class CleanupCounts:
 
     Attributes:
         event_files: Staged files of events.
-        audit_files: Staged files of audit records.
+        audit_files: Staged files of audit records, the statements of what a byte range contains.
         folders: Folders of uncommitted batches, and interrupted uploads.
-        unaudited_files: Files of unaudited rows.
-        index_files: Id indexes.
+        unaudited_files: Files with events that had no audit record when their bucket was sealed.
+        index_files: Indexes of the event ids in closed buckets.
     """
 
     event_files: int
@@ -76,7 +76,15 @@ class CleanupCounts:
 class Cleaner:
     """Deletes staged files, uploads and indexes that are no longer needed.
 
-    It belongs to the driver that closes, and every deletion is protected by the closer's lease.
+    The driver that closes buckets calls `poll` in its loop. Each round deletes a limited number of
+    files. The closer's lease protects every deletion, so a process that lost the lease deletes
+    nothing. An instance is not thread-safe.
+
+    Args:
+        storage: Storage with the files.
+        database: Database of the ledger, which records the files that are still needed.
+        config: Configuration with the retention periods.
+        clock: Clock for retention periods and for the interval between rounds.
     """
 
     def __init__(self, storage: Storage, database: Database, config: Config, clock: Clock) -> None:
@@ -88,10 +96,14 @@ class Cleaner:
         self._due_s = clock.monotonic_s() + EVERY_SECONDS
 
     def poll(self, lease: Lease) -> None:
-        """Run one cleanup round if 60 s have passed since the last one.
+        """Run one cleanup round if 60 seconds have passed since the last one.
 
-        Errors of storage or ledger are logged, and the next round tries again. Nothing is deleted
-        while clocks disagree or the ledger has damaged rows.
+        The method deletes nothing while the clocks of this process and the delivery services
+        disagree, or while the ledger has damaged rows. Errors of storage or the ledger are logged,
+        and the next round tries again.
+
+        Args:
+            lease: The closer's lease.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -128,11 +140,15 @@ class Cleaner:
             )
 
     def clean(self, lease: Lease, now_ms: int) -> CleanupCounts:
-        """Run one cleanup round of limited size and return the numbers of deleted files.
+        """Run one cleanup round, which deletes a limited number of files.
 
         Args:
             lease: The closer's lease.
             now_ms: Current time in Unix milliseconds.
+
+        Returns:
+            The numbers of deleted files and folders. The next round continues with the remaining
+            ones.
 
         Raises:
             Unavailable: Storage or the ledger is unavailable.

@@ -67,13 +67,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class Closer:
-    """Closes hourly buckets: publishes each event type's hours once they are proved complete.
+    """Publishes the hourly buckets of all event types once their content is complete.
 
-    Creating an instance takes the closer's lease, which stops any other closer. It is not
-    thread-safe.
+    Creating an instance acquires the closer's lease in the ledger, so an older closer can no longer
+    change anything. Call `step` repeatedly. An instance is not thread-safe.
+
+    Args:
+        ports: Storage, ledger, Kafka clusters and other services to use.
+        config: The complete configuration.
 
     Attributes:
-        lease: The closer's lease; cleanup uses it too.
+        lease: The closer's lease. Cleanup uses it too.
     """
 
     def __init__(self, ports: Ports, config: Config) -> None:
@@ -116,22 +120,24 @@ class Closer:
         self._interrupted = True  # assume that the previous closer crashed
 
     def close(self) -> None:
-        """Close the connections to the clusters."""
+        """Close the connections to the Kafka clusters; the lease is kept."""
         self._sites.close()
 
     def step(self) -> Waiting | int:
-        """Close the hours that can be closed now, for all event types.
+        """Close all hours that can be closed now, for all event types.
 
-        Each call continues from the state in the ledger, so a failed or interrupted call can be
-        repeated.
+        Progress is stored in the ledger. After an error or a crash, call the method again to
+        continue. A staged file that cannot be read is staged again, and the call then returns 0.
 
         Returns:
-            The number of hours that were closed, or what closing waits for.
+            The number of hours that were closed, or a `Waiting` that describes what the next hours
+            wait for.
 
         Raises:
-            Unavailable: A server does not answer; the next call continues.
-            Finding: An operator must repair something first.
-            EtlStop: The driver must end, for example because its lease was taken over.
+            Unavailable: A server does not answer. The next call continues.
+            Finding: An operator must repair something first, as the message states.
+            EtlStop: The process must end, for example because another closer has taken over the
+                lease.
         """
         try:
             try:
@@ -203,13 +209,19 @@ class Closer:
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
-        """Apply overrides to hours that lack a staged file or cannot be written.
+        """Apply operators' overrides to hours with an unreadable file or unwritable rows.
 
-        An override that is older than the seal does not give up an unreadable bucket, because
-        storage may be available at the next attempt.
+        An override is an operator's instruction to close an hour despite missing data. The pause of
+        each such type ends, so that closing tries the hour again. If the hour is sealed and has
+        rows that cannot be written, its seal is changed to leave them out. Checks against an
+        unreadable closed bucket are skipped only if the override is newer than the seal.
+
+        Args:
+            chosen: Frontiers (next hours to close) with an override.
+            overrides_by_type: The override of each event type.
 
         Returns:
-            Whether a seal was changed.
+            Whether a seal was changed, so that frontiers must be read from the ledger again.
         """
         changed = False
         for f in chosen:
@@ -228,9 +240,12 @@ class Closer:
         return changed
 
     def _read_errors_by_type(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """Return the read errors of event partitions by type, and those of control topics.
+        """Return the recorded errors of partitions that could not be read from Kafka.
 
-        Errors of control topics, which carry audit records and host reports, block all types.
+        Returns:
+            A pair: the error messages by event type, for partitions of event topics; and the error
+            messages for partitions of control topics (audit records and host reports), which block
+            all types.
         """
         naming, of_type, for_all = (
             CentralTopics.from_settings(self._config.kafka),
@@ -250,15 +265,29 @@ class Closer:
         return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
     def _conflicts_by_type(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
-        """Return the types whose frontier hour only an override can close, with the reasons."""
+        """Return the types whose next hour is blocked by contradictory audit records.
+
+        Only an operator's override can close such an hour.
+
+        Args:
+            frontiers: The next hour to close of each type.
+
+        Returns:
+            Descriptions of the contradictions by event type. Types without one are missing.
+        """
         found = conflicts(self._database)
         return {f.event_type: what for f in frontiers if (what := conflict_texts(found, f))}
 
     def _compare_audit_files(self, cut: ClosingCut) -> None:
-        """Compare new audit records with all others, before anything is frozen under the cut.
+        """Search new audit records for byte ranges that other audit records describe differently.
 
-        Ranges that were parsed twice with different results become conflicts. A lost audit file is
-        skipped until a type that needs it is in the cut.
+        This happens before hours are frozen. Each difference is stored in the ledger as a conflict,
+        which blocks the affected hours. An audit file that cannot be read is skipped as long as no
+        type in the cut needs it.
+
+        Args:
+            cut: The cut (the offsets up to which records count) under which hours are about to
+                freeze.
         """
         if damaged := reset_if_damaged(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
@@ -287,7 +316,6 @@ class Closer:
                 )
 
     def _stage_again(self, unreadable: Unreadable) -> None:
-        """Stage a file's records again; if that fails, hold the types that need the file."""
         _LOG.error("%s", unreadable)
         reason = (
             "its records were staged again, and cannot be read again"
@@ -320,7 +348,6 @@ class Closer:
                 self._hold_types(types, phase, reason)
 
     def _hold_types(self, types: Collection[str], phase: ClosingPhase, reason: str) -> None:
-        """Hold types, with growing pauses, for something that needs an operator."""
         for f in self._frontiers():
             if f.event_type in types:
                 self._holds.hold_longer(
@@ -330,7 +357,15 @@ class Closer:
                 )
 
     def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
-        """Record the loss of a staged file for types with an override, and return these types."""
+        """Record that a staged file is lost, for each type whose hour has an operator's override.
+
+        Args:
+            path: Path of the staged file, relative to the storage root.
+            types: Event types that need the file.
+
+        Returns:
+            The types with an override, for which the loss is now accepted.
+        """
         given, known = overrides(self._database), read_ledger_file(self._database, path)
         chosen = overridden_frontiers(
             (f for f in self._frontiers() if f.event_type in types), given
@@ -365,9 +400,15 @@ class Closer:
             self._checked_at_s = now_s
 
     def _close_under(self, cut: ClosingCut) -> int:
-        """Close all hours that the cut allows, in rounds, and return their number.
+        """Close all hours that a cut allows, in rounds of limited size.
 
-        A type whose hour is refused leaves the cut and waits for the next one.
+        A type whose hour fails its proof takes no further part in this cut.
+
+        Args:
+            cut: The cut: the offsets up to which records count, and the hours that may close.
+
+        Returns:
+            The number of closed hours.
         """
         closed = 0
         while chosen := self._allowed_frontiers(cut):
@@ -415,14 +456,17 @@ class Closer:
     ) -> int:
         """Freeze, prove, seal, write, publish and close one round of hours.
 
+        Hours that are not proved complete are unfrozen and stay open.
+
         Args:
-            chosen: Open frontiers of the types that take part.
-            last_hours: The last hour of each type in this round.
-            cut: The cut that allows these hours.
-            overrides_by_type: Overrides by type; empty for a regular round.
+            chosen: Frontiers (the next hour to close of each type) that take part; all are open.
+            last_hours: By type, the last hour to close in this round.
+            cut: The cut (the offsets up to which records count) that allows these hours.
+            overrides_by_type: Operators' instructions to close hours anyway; empty for a regular
+                round.
 
         Returns:
-            The number of closed hours.
+            The number of closed hours; 0 if none was proved.
         """
         if not (chosen := self._without_bucket(chosen)):
             return 0
@@ -449,10 +493,18 @@ class Closer:
         )
 
     def _without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
-        """Return the frontiers whose bucket does not exist; hold those that cannot be checked.
+        """Check that storage has no bucket yet for these open hours.
+
+        Types whose bucket folder denies access are put on hold and left out of the result.
+
+        Args:
+            chosen: Frontiers (the next hour to close of each type); all are open.
+
+        Returns:
+            The frontiers that were checked and have no bucket.
 
         Raises:
-            ForeignLedger: A bucket of an open hour exists already.
+            ForeignLedger: A bucket of an open hour exists, so another ledger has published it.
         """
         try:
             storage = self._ports.storage
@@ -535,7 +587,14 @@ class Closer:
         )  # attempts of interrupted closers
 
     def _close_published(self, published: PublishResult) -> int:
-        """Close published hours in the ledger, hold failed ones, return the number closed."""
+        """Record published hours as closed in the ledger, and put types with failed hours on hold.
+
+        Args:
+            published: The result of publishing.
+
+        Returns:
+            The number of hours that were closed.
+        """
         if published.closings:
             ledger.close_all(self._database, self.lease, published.closings)
         for closing in published.closings:
@@ -579,7 +638,6 @@ class Closer:
         return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
     def _due_frontiers(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
-        """Return the frontiers in this state whose type is not held."""
         now_s = self._clock.monotonic_s()
         return [
             f for f in frontiers if f.state is state and self._holds.is_due(f.event_type, now_s)

@@ -24,13 +24,15 @@ from hourmark_etl.storage import Storage
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Runs the expensive steps of closing, each for all given event types at once.
+    """Runs the expensive steps of closing: proving, comparing and writing hours.
+
+    Each method processes all given event types together, split into tasks of limited size.
 
     Attributes:
         storage: Storage with staged files and buckets.
-        database: The ledger.
+        database: Database of the ledger.
         config: The complete configuration.
-        runner: Executes units of work; by default in this process.
+        runner: Executes the tasks; by default in this process.
     """
 
     storage: Storage
@@ -41,15 +43,19 @@ class Engine:
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
         """Check whether the staged rows of hours contain every event that audit records promise.
 
+        An audit record states how many events a byte range of a log file contains for each type and
+        hour. Missing events are not an error; they are listed in the proof.
+
         Args:
-            frozen: Frontiers whose rows are fixed (listed in the ledger).
-            audit_next: The audit records to check: those below these offsets.
+            frozen: The hours to prove, one per event type. Their rows are already fixed in the
+                ledger.
+            audit_next: Audit records below these offsets are checked.
 
         Returns:
-            A proof by event type; it has findings if events are missing.
+            A proof by event type. Its `findings` are empty if all events exist.
 
         Raises:
-            Unreadable: A staged file must be staged again first.
+            Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
         """
         prover = Prover(
             runner=self.runner,
@@ -63,36 +69,39 @@ class Engine:
         }
 
     def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare the next new audit files with all others, to find ranges with differing records.
+        """Compare the next new audit files with all others, to find contradictory audit records.
+
+        Two audit records contradict each other if they describe the same byte range differently.
 
         Args:
             skip_paths: Paths of audit files to skip.
 
         Returns:
-            The compared files and their differences; None if no file is left to compare.
+            The compared files and the differences; None if all files have been compared.
 
         Raises:
-            Unreadable: An audit file must be staged again first.
+            Unreadable: An audit file is missing or damaged. Stage it again and repeat the call.
         """
         return AuditComparer(self.runner, self.storage, self.database).compare_next(skip_paths)
 
     def write(
         self, sealed: Collection[SealedHour], schemas: Mapping[int, str], folder: str
     ) -> list[WrittenHour]:
-        """Write container files for sealed hours.
+        """Write the Avro container files of sealed hours, without duplicate events.
 
-        A failed call can be repeated with another folder.
+        The files are not published by this method. After an error, repeat the call with another
+        folder.
 
         Args:
-            sealed: The hours and their listed rows.
-            schemas: Avro schemas as JSON by schema id.
+            sealed: The hours and the staged rows that belong to them.
+            schemas: Avro schemas as JSON, by schema id.
             folder: Path of a new folder for the files.
 
         Returns:
-            What was written, in the order of `sealed`.
+            The files of each hour, in the order of `sealed`.
 
         Raises:
-            Unreadable: A staged file must be staged again first.
+            Unreadable: A staged file is missing or damaged. Stage it again and repeat the call.
         """
         etl, late = self.config.etl, defaultdict[str, set[int]](set)
         for s in sealed:

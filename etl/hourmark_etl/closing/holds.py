@@ -19,12 +19,12 @@ PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored 
 
 
 class HoldReason(NamedTuple):
-    """What the next hour of an event type waits for.
+    """The reason why the next hour of an event type cannot close now.
 
     Attributes:
         hour: The hour.
         phase: Phase of closing that is blocked.
-        what: Causes, human-readable.
+        what: Readable causes.
     """
 
     hour: Hour
@@ -34,12 +34,12 @@ class HoldReason(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Hold:
-    """The hold of one event type.
+    """The pause of one event type: closing does not try the type again before a given time.
 
     Attributes:
-        reason: Why the type is or was held; None if the reason was resolved.
-        not_before_s: When closing tries the type again, on the monotonic clock.
-        pause_s: Length of the last growing pause, in seconds.
+        reason: Why the type cannot close; None if the reason no longer applies.
+        not_before_s: Time of the next try, in seconds of the monotonic clock.
+        pause_s: Length of the last pause that `hold_longer` set, in seconds.
     """
 
     reason: HoldReason | None = None
@@ -51,7 +51,11 @@ _NO_HOLD: Final = Hold()
 
 
 class ClosingHolds:
-    """The holds of all event types, and the conditions on storage that cause new ones."""
+    """The event types that closing does not try for a while after a failure, and why.
+
+    It also stores which staged files could not be restored, and which types have buckets that could
+    not be checked. Everything is kept in memory only. An instance is not thread-safe.
+    """
 
     def __init__(self) -> None:
         self._by_type: dict[str, Hold] = {}
@@ -60,79 +64,83 @@ class ClosingHolds:
         self._unchecked: frozenset[str] = frozenset()
 
     def hold(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Hold a type for `RETRY_SECONDS`.
+        """Do not try to close a type for `RETRY_SECONDS` (10 seconds).
 
         Args:
             event_type: Event type.
-            reason: Replaces the reason of an earlier hold.
-            now_s: Current time on the monotonic clock, in seconds.
+            reason: Why the type cannot close. It replaces an earlier reason.
+            now_s: Current time of the monotonic clock, in seconds.
         """
         self._change(event_type, reason=reason, not_before_s=now_s + RETRY_SECONDS)
 
     def hold_longer(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Hold a type for twice its last growing pause, at most `PAUSE_SECONDS_MAX`.
+        """Do not try to close a type for twice as long as after the last call of this method.
 
-        For conditions that need an operator: each poll finds only one such file or row, and would
-        repeat all work before it.
+        The first pause takes 20 seconds, and the longest one `PAUSE_SECONDS_MAX` (600 seconds). Use
+        this method for failures that an operator must repair, because every further try repeats
+        expensive work.
 
         Args:
             event_type: Event type.
-            reason: Replaces the reason of an earlier hold.
-            now_s: Current time on the monotonic clock, in seconds.
+            reason: Why the type cannot close. It replaces an earlier reason.
+            now_s: Current time of the monotonic clock, in seconds.
         """
         pause_s = min(2 * self._of(event_type).pause_s, PAUSE_SECONDS_MAX)
         self._change(event_type, reason=reason, not_before_s=now_s + pause_s, pause_s=pause_s)
 
     def end_pause(self, event_type: str) -> None:
-        """Let closing try a type at once; the reason stays."""
+        """End the pause of a type, so that the next poll tries to close it; its reason is kept."""
         if event_type in self._by_type:
             self._change(event_type, not_before_s=0.0)
 
     def resolve(self, event_type: str) -> None:
-        """Remove the reason of a hold; a running pause continues."""
+        """Remove the reason why a type cannot close; a running pause continues."""
         if event_type in self._by_type:
             self._change(event_type, reason=None)
 
     def release(self, event_type: str) -> None:
-        """Forget everything about a type, because its hour was closed."""
+        """Remove the pause and the reason of a type, and reset the length of its next pause.
+
+        Call it after an hour of the type was closed.
+        """
         self._by_type.pop(event_type, None)
 
     def is_due(self, event_type: str, now_s: float) -> bool:
-        """Return whether no pause of the type is running."""
+        """Return whether closing may try the type now: it has no pause, or the pause has ended."""
         return now_s >= self._of(event_type).not_before_s
 
     def reason(self, event_type: str) -> HoldReason | None:
-        """Return why a type is held, or None."""
+        """Return why a type cannot close; None if there is no reason."""
         return self._of(event_type).reason
 
     @property
     def reasons(self) -> Mapping[str, HoldReason]:
-        """The reason of each held type, also after its pause."""
+        """The reason of each type that cannot close, by event type, even if its pause has ended."""
         return {t: hold.reason for t, hold in self._by_type.items() if hold.reason is not None}
 
     def add_restaged_file(self, path: str) -> None:
-        """Record the path of a file that was staged again."""
+        """Record the path of a new staged file that replaces an unreadable one."""
         self._restaged.add(path)
 
     def is_restaged(self, path: str) -> bool:
-        """Return whether the file is itself one that was staged again."""
+        """Return whether the path was recorded by `add_restaged_file`."""
         return path in self._restaged
 
     def add_unrestorable_file(self, path: str) -> None:
-        """Record the path of a staged file that could not be staged again."""
+        """Record the path of an unreadable staged file that could not be restored from Kafka."""
         self._unrestorable.add(path)
 
     @property
     def unrestorable_files(self) -> Collection[str]:
-        """The paths of staged files that could not be staged again."""
+        """The paths of unreadable staged files that could not be restored from Kafka."""
         return self._unrestorable
 
     def set_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Replace the types whose buckets on storage could not be checked after a start."""
+        """Replace the set of types whose buckets on storage could not be checked after a start."""
         self._unchecked = frozenset(event_types)
 
     def remove_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Remove types whose buckets on storage have been checked."""
+        """Remove types whose buckets on storage have been checked in the meantime."""
         self._unchecked -= frozenset(event_types)
 
     @property

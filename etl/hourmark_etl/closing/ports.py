@@ -16,7 +16,7 @@ from hourmark_etl.storage import Storage
 
 
 class ClosingMetrics(Protocol):
-    """Receiver of closing metrics, implemented by the ETL's metrics."""
+    """Interface to the metrics that report closed buckets."""
 
     def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record that a bucket was closed.
@@ -29,19 +29,19 @@ class ClosingMetrics(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ports:
-    """The services that a closer needs.
+    """The services that a closer needs: storage, ledger, Kafka clusters, metrics and clock.
 
     Attributes:
-        engine: Runs proofs and writes.
+        engine: Proves and writes hours.
         storage: Storage with staged files and buckets.
-        database: The ledger.
-        sites: Creates the view of all Kafka clusters for a lease.
-        progress: Staging progress in the ledger.
-        restage: Stages the records of an unreadable file again, given a lease and the file's path,
-            and returns the new path; raises DataLoss if Kafka no longer has the records.
-        metrics: Receives closed buckets.
-        clock: Clock of the closer.
-        publishers: Number of types that are published in parallel.
+        database: Database of the ledger.
+        sites: Creates the queries of all Kafka clusters, given the closer's lease.
+        progress: Progress of staging, as recorded in the ledger.
+        restage: Stages the records of an unreadable file again. It receives a lease and the file's
+            path, returns the new path, and raises DataLoss if Kafka no longer has the records.
+        metrics: Receives each closed bucket.
+        clock: The closer's clock.
+        publishers: Number of event types that are published in parallel.
     """
 
     engine: Engine

@@ -83,19 +83,24 @@ def build_manifest(
     now_ms: int,
     unverified: Collection[str] = (),
 ) -> Manifest:
-    """Build the content of a bucket's `_SUCCESS` file. It performs no I/O.
+    """Build the manifest of a bucket, which is the content of its `_SUCCESS` file.
+
+    The function performs no I/O.
 
     Args:
-        frontier: The sealed hour.
-        written_hour: The files that were written for it.
-        listed: The staged groups that were listed for the hour.
-        set_aside: Records of the hour that could not be staged.
-        fingerprints: Schema fingerprints by schema id.
+        frontier: The sealed hour and its event type.
+        written_hour: The files that were written for the hour.
+        listed: The groups of staged rows that belong to the hour.
+        set_aside: Malformed records of the hour that could not be staged.
+        fingerprints: Schema fingerprints by schema id, for all schemas of the files.
         previous: The marker of the hour before; None for the type's first hour.
         ledger: The ledger's id and commit number.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
-        unverified: Checks that an override waived, in addition to those in `written_hour`.
+        unverified: Checks that an operator's override skipped, besides those in `written_hour`.
+
+    Returns:
+        The manifest with its own digest.
     """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
@@ -197,17 +202,17 @@ def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
 
 
 def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
-    """Return the reference to the previous hour's marker that a frontier's manifest must contain.
+    """Read the `_SUCCESS` file of the bucket before an hour, to which the hour's manifest refers.
 
     Args:
         storage: The storage.
         frontier: The hour whose predecessor to read.
 
     Returns:
-        Hour and digest of the previous marker; None for the type's first hour.
+        Hour and digest of the previous bucket's marker; None for the type's first hour.
 
     Raises:
-        Finding: The previous marker is missing or damaged.
+        Finding: The previous marker is missing or damaged. An operator must restore it.
         StorageError: Storage is unavailable.
     """
     if frontier.hour == frontier.first_hour:
@@ -246,24 +251,26 @@ def _books(
 def publish(
     storage: Storage, frontier: Frontier, written_hour: WrittenHour, manifest: Manifest
 ) -> Manifest:
-    """Publish a written hour as a bucket.
+    """Publish the written files of an hour as a bucket, with one atomic rename.
 
-    File contents were read back by the tasks that wrote them; this function reads back the file
-    names, the sizes and the manifest.
+    The files and the manifest are first moved into a folder of their own, whose names, sizes and
+    manifest are read back. If the bucket already exists, it is left unchanged and its manifest is
+    returned, which the caller must check.
 
     Args:
         storage: The storage.
-        frontier: The sealed hour.
-        written_hour: The hour's files; they are moved into the bucket.
-        manifest: The manifest of the bucket.
+        frontier: The sealed hour and its event type.
+        written_hour: The hour's files.
+        manifest: The manifest to publish.
 
     Returns:
-        The manifest of the published bucket: the given one, or that of an existing bucket.
+        The manifest of the bucket that now exists.
 
     Raises:
-        Unwritable: Rows cannot be written; an override can close the hour without them.
-        Finding: The files do not read back as written; nothing is published.
-        StorageError: Storage failed.
+        Unwritable: Some rows cannot be written. An override can close the hour without them.
+        Finding: The files do not read back as written, or a folder without a marker exists in place
+            of the bucket. Nothing is published.
+        StorageError: A storage operation failed.
     """
     if written_hour.publish_error:
         raise Finding(written_hour.publish_error)
@@ -317,19 +324,22 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 
 
 class Unwritable(Finding):
-    """Raised if a sealed hour cannot be written as it was sealed; an override can close it anyway."""
+    """Raised if a sealed hour has rows that cannot be written, or needs an unreadable older bucket.
+
+    An operator's override can close the hour anyway.
+    """
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that a sealed hour needs were changed or deleted after sealing."""
+    """Raised if ledger rows that a sealed hour needs were changed or deleted after its sealing."""
 
 
 class PublishFailure(NamedTuple):
-    """An hour that could not be published, and the reason.
+    """An hour that could not be published or checked, and the reason.
 
     Attributes:
-        frontier: The frontier of the affected type and hour.
-        error: The `Finding` or `StorageError` that prevented it.
+        frontier: The hour and its event type.
+        error: The error that prevented it.
     """
 
     frontier: Frontier
@@ -338,11 +348,11 @@ class PublishFailure(NamedTuple):
 
 @dataclasses.dataclass
 class PublishResult:
-    """The result of publishing a round.
+    """The result of publishing the sealed hours of several event types.
 
     Attributes:
-        closings: The hours that were published, with their manifests.
-        failures: The hours that could not be published.
+        closings: The hours that are published, with their manifests.
+        failures: The hours that could not be published, with the reasons.
     """
 
     closings: list[PublishedHour] = dataclasses.field(default_factory=list)
@@ -351,15 +361,19 @@ class PublishResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Publisher:
-    """Writes sealed hours and publishes them as buckets.
+    """Writes sealed hours and publishes them as buckets on storage.
+
+    A sealed hour is one whose content and grade are fixed in the ledger. The ledger records it as
+    closed only after publication; that is the task of the caller.
 
     Attributes:
         engine: Writes the container files.
         storage: The storage.
-        database: The ledger.
+        database: Database of the ledger.
         lease: The closer's lease.
         clock: Clock for the time of closing.
-        publishers: Number of types that are published in parallel; 1 gives a reproducible order.
+        publishers: Number of event types that are published in parallel; 1 gives a reproducible
+            order.
     """
 
     engine: Engine
@@ -370,9 +384,15 @@ class Publisher:
     publishers: int
 
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Return those of the sealed hours whose buckets already exist, with their manifests.
+        """Return those of the sealed hours whose buckets already exist on storage.
 
-        An interrupted closer may have published them.
+        Use it after a restart, because an interrupted closer may have published them.
+
+        Args:
+            sealed: The first sealed hour of each type, with the sealed hours that follow it.
+
+        Returns:
+            The published hours with their manifests, and the hours that could not be checked.
 
         Raises:
             ForeignLedger: A bucket was published with other contents than this ledger sealed.
@@ -384,12 +404,20 @@ class Publisher:
         )
 
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Write and publish every sealed hour of the given frontiers.
+        """Write and publish all sealed hours of several event types.
 
-        An error of one hour is returned with it and stops only later hours of the same type.
+        If an hour fails, the error is part of the result, and the later hours of the same type are
+        not published. Other types are not affected. After an exception the call can be repeated.
+
+        Args:
+            sealed: The first sealed hour of each type, with the sealed hours that follow it.
+
+        Returns:
+            The published hours with their manifests, and the failed hours.
 
         Raises:
-            Unreadable: A staged file must be staged again first; nothing is published.
+            Unreadable: A staged file is missing or damaged and must be staged again. Nothing is
+                published.
             ForeignLedger: A bucket was published with other contents than this ledger sealed.
         """
         attempt = uuid.uuid4().hex
@@ -556,18 +584,20 @@ def check_foreign_root(
 ) -> list[PublishFailure]:
     """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
-    Only markers count, because administrators may create folders before the first bucket.
+    Such a bucket shows that the storage root belongs to another ledger. Folders without a bucket
+    marker are ignored, because administrators may create them in advance.
 
     Args:
         storage: The storage.
-        frontiers: Frontiers of all types.
+        frontiers: The next hour to close of each type.
         closed_types: Types with a closed bucket in the ledger.
 
     Returns:
-        The types for which storage denies access, so that the check was not possible.
+        The types that could not be checked because storage denies access; empty if all were
+        checked.
 
     Raises:
-        ForeignLedger: A marker of such a type exists.
+        ForeignLedger: A bucket of such a type exists.
     """
     failures = []
     for f in frontiers:
@@ -587,17 +617,18 @@ def check_foreign_root(
 def check_not_published(
     storage: Storage, open_frontiers: Collection[Frontier]
 ) -> list[PublishFailure]:
-    """Check that no bucket exists for open hours; only a sealed hour can have been published.
+    """Check that no bucket exists for hours that are still open according to the ledger.
 
     Args:
         storage: The storage.
-        open_frontiers: Frontiers whose hour is open.
+        open_frontiers: The open hours, one per event type.
 
     Returns:
-        The hours for which storage denies access, so that the check was not possible.
+        The hours that could not be checked because storage denies access; empty if all were
+        checked.
 
     Raises:
-        ForeignLedger: The bucket of an open hour exists.
+        ForeignLedger: A bucket of an open hour exists, so another ledger has published it.
     """
     failures = []
     for f in open_frontiers:
@@ -614,11 +645,11 @@ def check_not_published(
 
 
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
-    """Check that the manifest of an existing bucket matches this ledger's seal of the hour.
+    """Check that an existing bucket has the content that this ledger sealed for the hour.
 
     Args:
         manifest: The bucket's manifest.
-        seal: The ledger's seal.
+        seal: The ledger's record of the content and grade of the hour.
         ledger_id: The ledger's id.
 
     Raises:

@@ -23,11 +23,17 @@ REWORD_MS: Final = 5_000  # between changes of the text only, for example of an 
 
 
 class BlockerWriter:
-    """Stores in the ledger what each event type's next hour waits for.
+    """Stores in the ledger what the next hour of each event type waits for.
 
-    Only changes are written: to the table `blockers`, and a changed text for the same condition at
-    most every 5 s. Only one instance may write at a time, because it caches the rows; the closer's
-    lease ensures that.
+    Only changes are written. If only the text of a condition changes, it is written at most every 5
+    seconds. The instance caches the rows, so there must be only one; the closer's lease ensures
+    that.
+
+    Args:
+        database: Database of the ledger.
+        lease: The closer's lease.
+        clock: Clock for the time since which a type waits.
+        bucket_seconds: Length of an hour (a bucket) in seconds.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock, bucket_seconds: int) -> None:
@@ -36,10 +42,10 @@ class BlockerWriter:
         self._reworded_ms = dict.fromkeys(self._written, 0)
 
     def update(self, now: Mapping[str, HoldReason]) -> None:
-        """Store the current blockers, and delete those of event types that are not named.
+        """Store what each type waits for now, and delete the rows of types that no longer wait.
 
         Args:
-            now: What each waiting event type waits for.
+            now: The reason for each event type that waits.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -70,13 +76,12 @@ _EACH_MAX: Final = 3  # buckets of a type that get a line each
 
 
 def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
-    """Yield log lines about buckets that were closed in one step, grouped by type.
+    """Yield log lines that report closed buckets, grouped by event type.
 
-    Up to three buckets of a type get one line each. More share one line per type, because
-    `hourmark bucket ls` shows each of them.
+    Up to three buckets of a type get one line each. More buckets are summarized in one line.
 
     Args:
-        manifests: Manifests of the closed buckets, in the order of closing for each type.
+        manifests: Manifests of the closed buckets; those of a type are in ascending order of hours.
     """
     of: dict[str, list[Manifest]] = {}
     for manifest in manifests:

@@ -27,13 +27,18 @@ _Result = TypeVar("_Result")
 
 
 class Runner:
-    """Runs a function on many items, sequentially in this process.
+    """Runs a function on each of many items, one after the other in this process.
 
-    Other runners may run the function more than once per item, so it must be repeatable.
+    Subclasses may run it in parallel elsewhere, and more than once per item after a failure, so the
+    function must be repeatable.
     """
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Return the function's result for each item, in order.
+        """Call a function with each item and return the results in the order of the items.
+
+        Args:
+            work: The function. It must be repeatable.
+            items: The items.
 
         Raises:
             HourmarkError: The first error that the function raised, unchanged.
@@ -47,17 +52,17 @@ class Runner:
         merge: Callable[[Sequence[_Part]], _Result],
         keys: int,  # noqa: ARG002  # there is one place
     ) -> list[_Result]:
-        """Run a function on each item, group the parts it returns by key, and merge each group.
+        """Call a function with each item, group the returned parts by key, and merge each group.
 
         Args:
-            work: Returns parts by key, with keys from 0 to `keys` - 1.
+            work: Returns parts by key. Keys are from 0 to `keys` - 1.
             items: The items.
             merge: Merges all parts of one key. Distributed runners call it in separate tasks, so
                 that no process holds all parts.
-            keys: The number of keys.
+            keys: Number of possible keys.
 
         Returns:
-            One result per key that has parts, in no particular order.
+            One merged result per key that has parts, in no particular order.
 
         Raises:
             HourmarkError: The first error that a function raised, unchanged.
@@ -71,18 +76,26 @@ class Runner:
 
 @dataclasses.dataclass(frozen=True)
 class SparkRunner(Runner):
-    """Runs each function as one Spark job with one task per item.
+    """Runs a function on each of many items, as one Spark job with one task per item.
 
-    Functions, items, results and errors must be picklable. If a task fails in any other way than by
-    a `HourmarkError`, the methods raise `Unavailable`, and the closer's next poll tries again.
+    Functions, items, results and errors must be picklable. Any failure other than a `HourmarkError`
+    is raised as `Unavailable`, so that the next poll of the closer tries again.
+
+    Attributes:
+        spark: Spark session of the driver.
     """
 
     spark: SparkSession
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        """Run one Spark task per item and return the results in order; see `Runner.map`.
+        """Call a function with each item in its own Spark task and return the results in order.
+
+        Args:
+            work: The function. It must be picklable and repeatable.
+            items: The items, one per task. No job runs if there are none.
 
         Raises:
+            HourmarkError: An error that the function raised, unchanged.
             Unavailable: The Spark job failed.
         """
         return self._collected(items, lambda given: given.map(functools.partial(_guarded, work)))
@@ -94,9 +107,22 @@ class SparkRunner(Runner):
         merge: Callable[[Sequence[_Part]], _Result],
         keys: int,
     ) -> list[_Result]:
-        """Run a Spark job of two stages: one task per item, then one per key; see `Runner.gather`.
+        """Call a function with each item in Spark tasks, and merge the returned parts by key.
+
+        The job has two stages: one task per item, then tasks that each merge the parts of some
+        keys.
+
+        Args:
+            work: Returns parts by key. Keys are from 0 to `keys` - 1.
+            items: The items. No job runs if there are none.
+            merge: Merges all parts of one key.
+            keys: Number of possible keys.
+
+        Returns:
+            One merged result per key that has parts, in no particular order.
 
         Raises:
+            HourmarkError: An error that a function raised, unchanged.
             Unavailable: The Spark job failed.
         """
 

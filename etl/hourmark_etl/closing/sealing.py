@@ -69,14 +69,15 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingRound:
-    """The hours that are proved, sealed and published together.
+    """A set of hours of many event types that are proved, sealed and published together.
 
     Attributes:
-        frozen: Frontiers of the types that take part; their rows are fixed.
-        last: Last hour of each type in the round.
-        offsets: Staging positions of each type's topics when the rows were fixed.
-        cut: The cut that allows the hours to close.
-        overrides: Operators' orders to close an hour anyway, by type; empty for a regular round.
+        frozen: The first hour of each type that takes part. The rows of these hours are fixed.
+        last: By type, the last hour in the round. It may be later than the first.
+        offsets: By type, the staging positions at which the rows were fixed.
+        cut: The cut (the offsets up to which records count) that allows the hours to close.
+        overrides: By type, an operator's instruction to close the hour despite missing data; empty
+            for a regular round.
     """
 
     frozen: Sequence[Frontier]
@@ -88,14 +89,15 @@ class ClosingRound:
 
 @dataclasses.dataclass
 class RoundDecisions:
-    """The decisions on the hours of a round: which are sealed and which must wait.
+    """The decisions on the hours of a round: which are sealed, and which must stay open.
 
     Attributes:
-        chains: By type, the seals of its first hours, in order.
+        chains: By type, the seals of its hours, starting with the first one.
         unaudited: Rows for the ledger's table `unaudited` that belong to these seals.
-        refused: Frontiers that are not proved, with what is missing.
-        unwritable: Frontiers with rows that cannot be in a bucket, with the condition and reasons.
-        conflicts: New conflicts that only an override can resolve.
+        refused: Hours that are not proved complete, with readable descriptions of what is missing.
+        unwritable: Hours with rows that cannot be in a bucket, with the blocked phase and the
+            reasons.
+        conflicts: New conflicts (contradictory audit records), which only an override can resolve.
     """
 
     chains: dict[str, list[Seal]] = dataclasses.field(default_factory=dict)
@@ -109,18 +111,18 @@ class RoundDecisions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sealer:
-    """Proves frozen hours and stores their seals in the ledger.
+    """Proves hours complete and stores their seals in the ledger.
 
-    A seal fixes the content and the grade of a bucket before it is written.
+    A seal fixes the content and the grade of a bucket before the bucket is written.
 
     Attributes:
         engine: Runs the proofs.
-        database: The ledger.
+        database: Database of the ledger.
         lease: The closer's lease.
-        sites: The Kafka clusters of all sites.
-        progress: Staging progress in the ledger.
-        clock: Clock of the closer.
-        deadline_ms: Time after an hour's end at which it closes without missing sources.
+        sites: Queries of the Kafka clusters of all sites.
+        progress: Progress of staging, as recorded in the ledger.
+        clock: The closer's clock.
+        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
     """
 
     engine: Engine
@@ -132,13 +134,19 @@ class Sealer:
     deadline_ms: int
 
     def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
-        """Prove every hour of a round and decide on each, without changing the ledger.
+        """Prove the hours of a round and decide which of them are sealed.
+
+        The hours of a type are proved in order, up to the first one that must stay open. The ledger
+        is not changed.
 
         Args:
-            closing_round: The frozen hours.
+            closing_round: The hours, whose rows are fixed.
+
+        Returns:
+            The seals to store, and the hours that must stay open with the reasons.
 
         Raises:
-            Unreadable: A staged file must be staged again first.
+            Unreadable: A staged file is missing or damaged and must be staged again first.
             Unavailable: Storage or the ledger does not answer.
         """
         rule = DecisionContext(
@@ -221,13 +229,15 @@ class Sealer:
     def seal(
         self, closing_round: ClosingRound, decisions: RoundDecisions, all_types: set[str]
     ) -> None:
-        """Store all seals of a round in the ledger, in one transaction.
+        """Store the seals of a round in the ledger, in one transaction.
+
+        Lost records that overrides accept are recorded in the same transaction.
 
         Args:
             closing_round: The round.
-            decisions: The result of `prove_round`.
-            all_types: All event types; gaps of control topics are accepted only if each has an
-                override.
+            decisions: The result of `prove_round` for this round.
+            all_types: All event types. Lost records of control topics (audit records, host reports)
+                are accepted only if every type has an override.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -275,11 +285,11 @@ class DecisionContext(NamedTuple):
     """The inputs of seal decisions that are the same for all hours of a round.
 
     Attributes:
-        cut: The cut.
-        accepted: Offset gaps that overrides have accepted.
-        deadline_ms: Time after an hour's end at which it closes without missing sources.
-        conflicts: Known conflicts by type.
-        losses: Losses that hosts reported.
+        cut: The cut: the offsets up to which records count.
+        accepted: Lost records (offset gaps) that overrides have accepted.
+        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+        conflicts: Known conflicts (contradictory audit records) by type.
+        losses: Losses of data that hosts have reported.
         reporters: Latest reports of all sources.
     """
 
@@ -298,20 +308,25 @@ def decide_seal(
     override: Override | None,
     context: DecisionContext,
 ) -> Seal | None:
-    """Decide whether an hour can be sealed, and with which grade, without I/O.
+    """Decide whether an hour can be sealed, and with which grade.
 
-    The grade is `proved`, `timed_out` past the deadline, or `forced` with an override. The deadline
-    is compared with the time of the cut, and never waives a conflict.
+    - `proved`: all sources have delivered, and the rows contain every promised event.
+    - `timed_out`: sources or promised events are missing, and the deadline has passed.
+    - `forced`: an operator's override closes the hour, or lost records were accepted that affect
+      it.
+
+    Without an override, contradictory audit records keep the hour open even past the deadline. The
+    function performs no I/O.
 
     Args:
-        frontier: The frozen hour.
+        frontier: The hour and its event type.
         proof: The result of its proof.
-        offsets: Staging positions when its rows were fixed.
-        override: The operator's order to close this hour anyway, if any.
+        offsets: Staging positions at which the hour's rows were fixed.
+        override: The operator's instruction to close this hour anyway, if any.
         context: The inputs that all hours of the round share.
 
     Returns:
-        The seal, or None if the hour must wait.
+        The seal; None if the hour must stay open.
     """
     late = context.cut.taken_at_ms >= frontier.hour.end_ms + context.deadline_ms
     conflicting = tuple(
@@ -406,17 +421,21 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, Hour]:
-    """Choose the hours that the next round closes: the last hour of each type.
+    """Choose which hours the next round closes.
+
+    The oldest next hours of all types come first. Remaining capacity is filled with further hours
+    of these types, in turn.
 
     Args:
-        ready: Open frontiers that may close.
-        watermarks_ms: By type, hours that end at or before this time may close.
-        unlisted_bytes: Staged bytes by type and hour (Unix seconds).
+        ready: The next hour to close of each type that may close.
+        watermarks_ms: By type, the time in Unix milliseconds up to which hours may close.
+        unlisted_bytes: By type and hour (Unix seconds), bytes of staged rows.
         hours_max: Maximum number of hours of all types.
-        bytes_max: Maximum total of staged bytes, except for frontier hours.
+        bytes_max: Maximum total bytes of staged rows. The next hours themselves are included even
+            if they exceed it.
 
     Returns:
-        The last hour by type; types that do not fit into the round are missing.
+        The last hour of each type in the round. Types that do not fit into the round are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
     last = {f.event_type: f.hour for f in chosen}

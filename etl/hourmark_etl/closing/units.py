@@ -42,10 +42,12 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its ow
 class Listing(NamedTuple):
     """The staged rows that belong to one bucket, as groups of rows in staged files.
 
+    A group is the rows of one type and hour in one staged file.
+
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
-        groups: Groups of this hour, and of earlier hours (late events).
+        groups: Groups of the bucket's hour, and of earlier hours (late events).
     """
 
     event_type: str
@@ -54,18 +56,18 @@ class Listing(NamedTuple):
 
     @property
     def datum_bytes(self) -> int:
-        """Return the total size of the listing's datums in bytes."""
+        """Return the total size of the listing's encoded events in bytes."""
         return sum(g.datum_bytes for g in self.groups)
 
 
 class Unit(NamedTuple):
-    """The input of one task: the rows of several small buckets, or an id range of a large one.
+    """The rows that one task reads: those of several small buckets, or an id range of a large one.
 
-    It can be pickled.
+    Instances can be pickled.
 
     Attributes:
-        listings: The buckets' rows.
-        slot: The id range to read; None for all ids.
+        listings: The rows of each bucket. With an id range there is exactly one listing.
+        slot: The range of event ids to read; None for all ids.
     """
 
     listings: tuple[Listing, ...]
@@ -73,16 +75,16 @@ class Unit(NamedTuple):
 
 
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
-    """Split listings into units of at most `unit_bytes_max` bytes of datums.
+    """Split the rows of buckets into units (rows that one task reads) of limited size.
 
-    Units are smaller if there would otherwise be fewer than `tasks`. A large listing is split by
-    id, assuming that each group's ids are distributed evenly; if they are not, reading a unit
-    raises `Overfull`.
+    Small buckets are combined into one unit. A large bucket is split by event id, on the assumption
+    that ids are distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
 
     Args:
-        listings: The listings; those without groups are skipped.
-        unit_bytes_max: Maximum size of a unit in bytes of datums.
-        tasks: Number of tasks that can run in parallel.
+        listings: The rows of each bucket; those without rows are skipped.
+        unit_bytes_max: Maximum size of a unit, in bytes of encoded events.
+        tasks: Number of tasks that can run in parallel. Units are made smaller to occupy all of
+            them.
 
     Returns:
         Units in order of type and hour; empty if there is nothing to read.
@@ -106,12 +108,12 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
 
 
 class OversizedUnit(Exception):  # control flow, not an error
-    """Signals that an id range has far more bytes than planned and must be read in two parts.
+    """Raised by `read_unit` if an id range has far more bytes than planned.
 
-    The caller reads the parts instead; it is not an error.
+    The caller catches it and reads the two parts one after the other instead.
 
     Attributes:
-        parts: The two units to read instead, in order.
+        parts: The two units to read instead, in the order of their ids.
     """
 
     def __init__(self, parts: tuple[Unit, Unit]) -> None:
@@ -120,13 +122,13 @@ class OversizedUnit(Exception):  # control flow, not an error
 
 
 class UnitRows(NamedTuple):
-    """The staged rows that a task has read, with the totals of each group.
+    """The staged rows that a task has read, with totals to verify them.
 
     Attributes:
-        table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, the row's own
-            hour), `digest` (uint64, the row's share of its group's digest), `value_hash` (uint64),
-            then the requested columns.
-        read: Totals of the rows that were read, by group.
+        table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of the
+            event's own time in Unix seconds), `digest` (uint64, the row's share of its group's
+            digest), `value_hash` (uint64), then the requested columns.
+        read: Totals of the rows that were read, by group of staged rows.
     """
 
     table: pa.Table
@@ -136,22 +138,22 @@ class UnitRows(NamedTuple):
 def read_unit(
     unit: Unit, storage: Storage, columns: Sequence[str], datum_bytes_max: int | None = None
 ) -> UnitRows:
-    """Read the rows of a unit and verify them against the ledger's groups.
+    """Read the rows of a unit from staged files and verify them against the ledger's totals.
 
-    The rows of a group are adjacent and sorted by id; groups come in no particular order. Value
-    hashes are computed from the datums if these are requested or if the file has none.
+    The rows of each group (one type and hour in one staged file) are adjacent and sorted by id. The
+    order of groups is undefined. Totals of an id range are not verified here, because its groups
+    are spread over several units; call `verify_read_rows` after all units were read.
 
     Args:
         unit: The unit.
         storage: Storage with the staged files.
         columns: Names of the staged columns to return.
-        datum_bytes_max: Limit for an id range, in bytes of datums. Rows of a single id may exceed
-            it.
+        datum_bytes_max: Limit for an id range, in bytes of encoded events; None for no limit.
 
     Raises:
-        Unreadable: A file must be staged again. Of an id range, whose groups are spread over
-            several units, totals are not verified here but by `verify_read_rows`.
-        Overfull: The id range exceeds `datum_bytes_max`.
+        Unreadable: A file is missing, damaged, or has other rows than the ledger states. It must be
+            staged again.
+        OversizedUnit: The id range exceeds `datum_bytes_max` and can be split.
     """
     datum_bytes = 0
     tables, read = (
@@ -179,14 +181,15 @@ def read_unit(
 
 
 def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
-    """Verify that the rows that were read match the ledger's groups.
+    """Verify that the rows that were read match the totals in the ledger.
 
     Args:
-        groups: The expected groups.
+        groups: The groups that should have been read: rows of one type and hour in one staged file.
         read: Totals of the rows that were read, by group.
 
     Raises:
-        Unreadable: Number, digest or value sum of a group's rows differ; names its file.
+        Unreadable: The number, digest or value sum of a group's rows differs. The error names the
+            group's file, which must be staged again.
     """
     for g in groups:
         found = read.get(g, Sums())
@@ -211,12 +214,14 @@ def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, S
 
 
 def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, Sums]:
-    """Return the totals of rows by hour.
+    """Return the number of rows, the sum of digests and the sum of value hashes for each hour.
+
+    The three arrays have one element per row. Sums are modulo 2^64.
 
     Args:
-        hours: The hour of each row in Unix seconds.
-        digests: The digest of each row.
-        hashes: The value hash of each row.
+        hours: Hour of each row in Unix seconds.
+        digests: Digest of each row.
+        hashes: Value hash of each row.
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {

@@ -24,12 +24,12 @@ _LOG = logging.getLogger(__name__)
 
 
 def published_index_path(task_path: str, digest: str, attempt: str, now_ms: int) -> str:
-    """Return the path at which an index is published.
+    """Return the path under which an index of event ids is published.
 
     Args:
         task_path: Path at which a task wrote the index.
         digest: The index's digest in hex.
-        attempt: Id of the attempt that published the buckets.
+        attempt: Id of the publishing attempt that published the buckets.
         now_ms: Time of publication in Unix milliseconds.
     """
     task = task_path.rpartition("/")[2].removesuffix(".ids")
@@ -37,14 +37,21 @@ def published_index_path(task_path: str, digest: str, attempt: str, now_ms: int)
 
 
 def format_timestamp(time_ms: int) -> str:
-    """Format Unix milliseconds as in names of index files: `20260131T120000` (UTC)."""
+    """Format a time in Unix milliseconds for the name of an index file: `20260131T120000` (UTC)."""
     return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"
 
 
 def list_index_files(storage: Storage) -> dict[str, str]:
-    """Return the published index files: the path of each, and the attempt that published it.
+    """Return the published index files of event ids.
 
-    Of several copies of one file only one is returned. Files with other names are ignored.
+    Files with other names are ignored. If there are several copies of an index, only one is
+    returned.
+
+    Returns:
+        The id of the publishing attempt that wrote each index, by path.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     matches = (
         match
@@ -60,20 +67,21 @@ def list_index_files(storage: Storage) -> dict[str, str]:
 def read_bucket_runs(
     storage: Storage, path: str, buckets: Iterable[Bucket]
 ) -> list[tuple[str, int, IdRun]]:
-    """Return the rows of an index that belong to the given buckets.
+    """Return which rows of an index file belong to the given buckets.
+
+    An index file contains the event ids of several buckets. If it is missing, damaged or not
+    readable, a warning is logged and the result is empty.
 
     Args:
-        storage: The storage that holds the index.
+        storage: The storage with the index.
         path: Path of the index file.
-        buckets: Buckets that the index's attempt published; others in the index are ignored.
+        buckets: Buckets that the index's publishing attempt published. Other buckets are ignored.
 
     Returns:
-        Type, hour (Unix seconds) and rows of each bucket found; empty if the index is missing,
-        damaged or not readable, which is logged.
+        Event type, hour (Unix seconds) and rows of each bucket found.
 
     Raises:
-        StorageError: Storage is unavailable. This is not treated as a missing index, because the
-            buckets would then permanently have no index.
+        StorageError: Storage is unavailable, so the index may be intact.
     """
     marks = {bucket_key(*bucket): bucket for bucket in buckets}
     try:

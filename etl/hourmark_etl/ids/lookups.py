@@ -49,7 +49,7 @@ Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as id
 
 
 def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
-    """Return a column of 16-byte values as a numpy array of ids.
+    """Return a column of 16-byte event ids as a numpy array.
 
     The data is copied only if the column has several chunks.
     """
@@ -60,11 +60,11 @@ def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
 
 
 class IdQuery(NamedTuple):
-    """A query for event ids in several closed buckets.
+    """The question which of some event ids occur in any of several closed buckets.
 
     Attributes:
         buckets: The closed buckets to search.
-        ids: The event ids to find.
+        ids: The event ids to find, in any order.
     """
 
     buckets: Sequence[ClosedBucket]
@@ -72,17 +72,22 @@ class IdQuery(NamedTuple):
 
 
 def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
-    """Determine for each query which of its ids are in at least one of its buckets.
+    """Search closed buckets for event ids.
 
-    An index file covers many types, so each file is opened once for all queries.
+    Buckets with an index are searched in the index, the others in their container files. Each index
+    file is opened once for all queries.
 
     Args:
-        storage: The storage that holds buckets and indexes.
-        queries: The queries.
+        storage: The storage with buckets and indexes.
+        queries: The ids to find, and for each set of ids the buckets to search.
 
     Returns:
-        For each query either one boolean per id, or a `Finding` if a bucket that is needed for the
-        answer cannot be read.
+        For each query an array with one boolean per id: whether at least one of the buckets
+        contains the id. If a bucket that is needed cannot be read, a `Finding` with the reason
+        instead.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     lookups = [_create_lookups(of) for of in queries]
     _search_indexes(storage, itertools.chain.from_iterable(lookups))
@@ -95,13 +100,14 @@ class IndexWriter:
     """Writes an index file with the event ids of the buckets that one task has written.
 
     Args:
-        file: File to write to.
+        file: A binary file, positioned at its start. The caller closes it.
         path: Path of the file.
         rows_in_block: Maximum number of ids in a block. Readers take it from the table of blocks.
 
     Attributes:
         path: Path of the file.
-        digest: Hex digest that the file's final name must end in; empty until `finish`.
+        digest: Digest in hex that the file's final name must end in; empty until `finish` was
+            called.
     """
 
     def __init__(self, file: BinaryIO, path: str, rows_in_block: int = ROWS_IN_BLOCK) -> None:
@@ -112,15 +118,15 @@ class IndexWriter:
         self._rows = 0
 
     def write(self, event_type: str, hour_s: int, ids: UInt8s) -> int:
-        """Append the ids of one bucket.
+        """Append event ids of one bucket.
 
         Args:
             event_type: The bucket's event type.
             hour_s: Unix seconds at the start of the bucket's hour.
-            ids: Ascending ids, rows x 16 bytes.
+            ids: Ids in ascending order, rows x 16 bytes.
 
         Returns:
-            The index's row of the first id.
+            The row of the first id in the index.
         """
         first = self._rows
         for start in range(0, len(ids), self._rows_in_block):
@@ -140,7 +146,7 @@ class IndexWriter:
         return first
 
     def finish(self) -> None:
-        """Write the index's table of blocks at the end of the file, and set `digest`.
+        """Write the table of contents at the end of the file, and set `digest`.
 
         The caller closes the file.
         """
@@ -152,11 +158,11 @@ class IndexWriter:
 
 
 class WrittenRun(NamedTuple):
-    """The rows [first_row, first_row + rows) of an index file, which belong to one bucket.
+    """Adjacent rows of an index file that belong to one bucket.
 
     Attributes:
-        mark: The bucket's key in the index (`bucket_key`).
-        first_row: First row.
+        mark: The bucket's key in the index, from `bucket_key`.
+        first_row: Index of the first row.
         rows: Number of rows.
     """
 
@@ -166,7 +172,7 @@ class WrittenRun(NamedTuple):
 
 
 def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
-    """Return the rows of each bucket in an index file, from the file's table of blocks.
+    """Return which rows of an index file belong to which bucket, from the table at its end.
 
     Args:
         storage: The storage.
@@ -196,7 +202,7 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
 
 
 def bucket_key(event_type: str, hour_s: int) -> bytes:
-    """Return the 16-byte key by which an index file identifies a bucket.
+    """Return the 16-byte key that identifies a bucket in an index file of event ids.
 
     Args:
         event_type: The bucket's event type.
@@ -207,12 +213,12 @@ def bucket_key(event_type: str, hour_s: int) -> bytes:
 
 @dataclasses.dataclass
 class _Lookup:
-    """A query for ids in one bucket.
+    """A search for event ids in one bucket.
 
     Attributes:
         bucket: The bucket to search.
         ordered: The ids to find, ascending.
-        found: The ids that the bucket's index contains; None if the index cannot be used.
+        found: The ids that the bucket's index contains; None if there is no usable index.
     """
 
     bucket: ClosedBucket
@@ -220,7 +226,13 @@ class _Lookup:
     found: list[Ids] | None = None
 
     def answer(self, storage: Storage) -> Ids:
-        """Return those ids that the bucket contains, from its index or else from its containers."""
+        """Return the ids that the bucket contains.
+
+        They come from the bucket's index. Without a usable index, the container files are read.
+
+        Raises:
+            Finding: A container file is missing or damaged.
+        """
         if self.found is not None:
             return _concatenate(self.found)
         return _concatenate(
@@ -315,17 +327,27 @@ def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
 
 
 class _Index:
-    """An open index file; creating it raises ValueError if its table does not match its name."""
+    """An open index file of event ids.
+
+    The constructor raises ValueError if the table at the end of the file does not match the digest
+    in its name, and EOFError if the file is truncated.
+    """
 
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._blocks = file, _blocks(file, path)
         self._ends = np.cumsum(self._blocks["rows"])
 
     def among(self, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
-        """Yield those of the given ids that a run of rows contains.
+        """Yield the given ids that are in the index rows of a bucket.
+
+        Args:
+            bucket: The bucket.
+            run: The rows of the index that belong to the bucket.
+            ordered: The ids to find, ascending.
 
         Raises:
-            ValueError: The run does not belong to the bucket, or a block does not match its digest.
+            ValueError: The rows do not belong to the bucket, or their content does not match its
+                digest.
         """
         first, end = np.searchsorted(
             self._ends, [run.first_row, run.first_row + run.rows], "right"
@@ -378,11 +400,18 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
 def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
     """Return the ids that a bucket's container file contains.
 
-    A block is decoded only if one of the ids lies between its first id and that of the next block.
-    The whole file is read, and the result is used only if its digest matches the manifest.
+    The whole file is read, and the result is used only if its digest matches. A block is decoded
+    only if one of the ids lies between its first id and that of the next block.
+
+    Args:
+        storage: The storage.
+        path: Path of the container file.
+        digest: Digest of the file in hex, from the bucket's manifest.
+        ordered: The ids to find, ascending.
 
     Raises:
         Finding: The file is missing or damaged.
+        StorageError: Storage is unavailable.
     """
     try:
         with storage.open(path) as file:

@@ -58,16 +58,29 @@ OnCommit = Callable[
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
     """Return the absolute path of the Spark checkpoint folder of a shard.
 
-    A relative `scratch_dir` is resolved against the working directory.
+    Args:
+        scratch_dir: Folder for temporary files. A relative path is resolved against the working
+            directory.
+        shard: Name of the shard: a set of event types that one streaming query stages.
     """
     return (scratch_dir / f"checkpoint-{shard}").absolute()
 
 
 class Consumer:
-    """The streaming query of one shard, which stages arriving records batch by batch.
+    """The streaming query of one shard, which writes records from Kafka to staged files.
 
-    Creating an instance takes the shard's lease, so an older consumer of the same shard can no
-    longer commit.
+    A shard is a set of event types that one query stages. Creating an instance acquires the shard's
+    lease in the ledger, so an older consumer of the same shard can no longer commit.
+
+    Args:
+        spark: Spark session of the driver.
+        config: The complete configuration.
+        database: Database of the ledger, which stores the offsets.
+        cluster_id: Id of the central Kafka cluster.
+        clock: Clock for the time of commits.
+        committed: Called after each committed batch.
+        shard: Name of the shard.
+        make_reader: Creates the Spark stream reader; replaced in tests.
     """
 
     def __init__(
@@ -101,7 +114,9 @@ class Consumer:
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
-        """Delete the shard's Spark checkpoint and start the query from the ledger's offsets.
+        """Start the query at the offsets that the ledger has recorded.
+
+        The shard's Spark checkpoint is deleted first, because only the ledger's offsets are valid.
 
         Raises:
             Py4JJavaError: Spark could not start the query.
@@ -130,8 +145,8 @@ class Consumer:
     def check(self) -> None:
         """Restart the query if it ended because a server was unavailable or records were lost.
 
-        Restarts are delayed by pauses that grow to 30 s. Call this method periodically; it returns
-        at once while the query runs.
+        Call this method periodically. It returns at once while the query runs. Each restart waits
+        for a pause that grows to 30 seconds.
 
         Raises:
             EtlStop: The query ended for another reason, which the message states.
@@ -165,9 +180,10 @@ class Consumer:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """Stop the query, waiting up to `STOP_S` seconds for the current batch to be committed.
+        """Stop the query, after waiting for a limited time until the current batch is committed.
 
-        A batch that is not committed by then is staged again by the next start.
+        A batch that is not committed within `STOP_S` (10) seconds is staged again by the next
+        start.
         """
         if self._query is None:
             return
@@ -258,19 +274,24 @@ def restart_truncated(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Restart staging of partitions whose logs lost records, as brokers report by leader epoch.
+    """Restart staging of partitions whose logs lost records, as a broker has reported.
+
+    Topics of events and host reports are staged again from the start of the log, because duplicates
+    are dropped later. Audit topics keep their position, and hours stay open until an operator's
+    override accepts the loss.
 
     Args:
-        database: The ledger.
+        database: Database of the ledger.
         lease: Lease of the shard's consumer.
         central: The central cluster.
         cluster_id: Id of the central cluster.
         at_edge: Maps a central topic name to its name at the edge.
         truncated: Partitions whose logs lost records.
-        now_ms: Current time, Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
 
     Raises:
-        StaleDriver: The lease was taken over.
+        StaleDriver: Another consumer has taken over the lease, or a position has moved.
+        Unavailable: The cluster does not answer.
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
@@ -286,13 +307,17 @@ def restart_truncated(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Merge the results of a batch's tasks into one batch to commit.
+    """Combine the results of all tasks into one batch that can be committed to the ledger.
 
     Args:
-        results: Results of all tasks; the spans of each partition must join without a gap.
+        results: Results of all tasks. The offset spans of each partition must be contiguous.
         cluster_id: Id of the central cluster.
         shard: Shard that staged the batch.
-        now_ms: Current time, Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        The batch: the positions of all partitions before and after it, files, reports, and records
+        that were set aside because they are malformed.
     """
     spans = defaultdict[Partition, list[OffsetSpan]](list)
     for s in (s for a in results for s in a.spans):
@@ -336,9 +361,13 @@ def build_batch(
 
 
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Return a read error for each partition that the tasks could not stage further.
+    """Return the partitions that the tasks could not stage further, with offset and reason.
 
-    Partitions whose logs lost records are left out; `restart_truncated` handles them.
+    Partitions whose logs lost records are left out, because `restart_truncated` handles them.
+
+    Args:
+        results: Results of all tasks of a batch.
+        now_ms: Current time in Unix milliseconds, recorded as the start of the problem.
     """
     return [
         ReadError(
@@ -351,10 +380,15 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
 
 
 class Consumers:
-    """The consumers of one driver, one for each of its shards.
+    """The consumers of one driver process, one for each of its shards.
 
-    If no shards are named, shards that are added to the ledger while the driver runs are started
-    too.
+    A shard is a set of event types that one streaming query stages.
+
+    Args:
+        make: Creates the consumer of a shard, given the shard's name.
+        database: Database of the ledger, which lists all shards.
+        named: Names of the shards to run. If it is empty, all shards of the ledger run, including
+            those that are added later.
     """
 
     def __init__(
@@ -364,10 +398,13 @@ class Consumers:
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
-        """Start consumers of new shards, and restart queries that ended; call it periodically.
+        """Start the consumers of new shards, and restart queries that ended.
+
+        Call this method periodically.
 
         Raises:
-            EtlStop: A query ended for a reason that a restart does not fix; see `Consumer.check`.
+            EtlStop: A query ended for a reason that a restart does not fix.
+            HourmarkError: A query ended with this error, which a restart does not fix.
         """
         for shard in sorted(
             (self._named or ledger.shards(self._database)) - self._consumers.keys()
@@ -378,6 +415,9 @@ class Consumers:
             consumer.check()
 
     def stop(self) -> None:
-        """Stop the queries of all shards, waiting up to `STOP_S` seconds for each."""
+        """Stop the queries of all shards, one after the other.
+
+        Each stop waits up to `STOP_S` (10) seconds until the current batch is committed.
+        """
         for consumer in self._consumers.values():
             consumer.stop()

@@ -74,7 +74,12 @@ ID_MAX: Final = (1 << 128) - 1
 
 
 class IdRange(NamedTuple):
-    """A range of event ids as 128-bit numbers; both ends are included."""
+    """A range of event ids, as 128-bit numbers.
+
+    Attributes:
+        low: First id of the range.
+        high: Last id of the range; it is included.
+    """
 
     low: int = 0
     high: int = ID_MAX
@@ -82,7 +87,7 @@ class IdRange(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowSlice:
-    """A contiguous slice of a staged file's rows: one group, sorted by event id.
+    """Adjacent rows of a staged file that all have the same event type and hour.
 
     Attributes:
         first: Index of the first row in the file.
@@ -94,15 +99,19 @@ class RowSlice:
 
 
 def write_rows(storage: Storage, stem: str, table: pa.Table, note: StagedNote) -> StagedNote:
-    """Write a staged file atomically and return its note with the file's path.
+    """Write rows to a new staged file (Parquet with digests) in one atomic step.
 
     Args:
         storage: Storage to write to.
-        stem: Path without digest and suffix; the file is named `<stem>-<digest>.parquet`.
-        table: Rows with EVENT_SCHEMA or AUDIT_SCHEMA.
+        stem: Path without digest and suffix. The file is named `<stem>-<digest>.parquet`.
+        table: Rows with the columns of EVENT_SCHEMA or AUDIT_SCHEMA.
         note: Description of the content, stored in the footer.
 
+    Returns:
+        The note, completed with the file's path.
+
     Raises:
+        AlreadyExists: A file with the same content and stem exists.
         StorageError: The file could not be written.
     """
     content, digest = encode_verified(table, note.to_json().encode(), ROWS_IN_GROUP)
@@ -121,21 +130,21 @@ def read_rows(
 ) -> tuple[pa.Table, Int64s]:
     """Read columns of selected rows of a staged file and verify their digests.
 
-    Memory is bounded by the row groups that contain the rows.
+    Only the Parquet row groups that contain these rows are read.
 
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
-        row_slices: Row slices, ascending and disjoint.
+        row_slices: Row slices, in ascending order and disjoint.
         columns: Names of the columns to return.
-        id_range: If given, only rows with an event id in this range are returned; each slice must
-            then be one group.
+        id_range: Event ids to return; None for all. With a range, each slice must be sorted by
+            event id.
 
     Returns:
-        The rows, and how many rows each slice contributed.
+        A pair: the rows, and the number of rows that each slice contributed.
 
     Raises:
-        Unreadable: The file is missing, damaged, or shorter than the requested slices.
+        Unreadable: The file is missing, damaged, or shorter than the slices.
         StorageError: The storage is unavailable.
     """
     with _readable(path), _opened(storage, path) as file:
@@ -143,9 +152,9 @@ def read_rows(
 
 
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Read columns of all rows of a staged file, and verify their digests.
+    """Read columns of all rows of a staged file and verify their digests.
 
-    Columns that files of version 0.3.0 do not have are read as null.
+    Columns that files of version 0.3.0 do not have are returned as null.
 
     Args:
         storage: Storage of the file.
@@ -161,9 +170,10 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Read columns of all rows of a staged file, and raise errors of storage and decoder unchanged.
+    """Read columns of all rows of a staged file, like `read_all`, but without converting errors.
 
-    Use `read_all` to get `Unreadable` for a missing or damaged file instead.
+    Use it to distinguish a missing file from a damaged one; `read_all` raises `Unreadable` for
+    both.
 
     Args:
         storage: Storage of the file.
@@ -171,7 +181,7 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
         columns: Names of the columns to return.
 
     Raises:
-        StorageError: The file is missing, or the storage is unavailable.
+        StorageError: The file is missing (`ContentLost`), or the storage is unavailable.
         Exception: One of the classes in `verified.DAMAGE` if the file is damaged.
     """
     with _opened(storage, path) as file:
@@ -179,10 +189,14 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def read_note(storage: Storage, path: str) -> StagedNote:
-    """Return the note in a staged file's footer, which describes the file's content.
+    """Return the description of a staged file's content, which is stored in its Parquet footer.
+
+    Args:
+        storage: Storage of the file.
+        path: Path relative to the storage root.
 
     Raises:
-        Unreadable: The file is missing or damaged, or has no valid note.
+        Unreadable: The file is missing or damaged, or has no valid description.
         StorageError: The storage is unavailable.
     """
     with _readable(path), _opened(storage, path) as file:

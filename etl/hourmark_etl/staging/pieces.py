@@ -23,18 +23,20 @@ NOTE_FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """The settings of a staging task, which the driver sends to Spark's executors.
+    """The settings that the tasks of a batch need to stage records (write them to files).
+
+    The driver sends an instance to Spark's executors.
 
     Attributes:
         storage: Settings of the storage that files are written to.
         folder: Folder of the batch, relative to the storage root.
         bucket_seconds: Length of a bucket in seconds.
-        types: Event type of each central event topic.
-        audits: Site of each central audit topic.
-        hosts: Central topics of host reports.
+        types: Event type of each event topic on the central cluster.
+        audits: Site id of each central audit topic.
+        hosts: Names of the central topics of host reports.
         ledger: UUID of the ledger.
-        schema_types: Event type of each schema id, as fixed by the rules.
-        programs: Compiled datum check of each schema id.
+        schema_types: Event type of each schema id.
+        programs: Compiled check of encoded events, by schema id.
     """
 
     storage: StorageSettings
@@ -54,20 +56,21 @@ class StagePlan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedNote:
-    """The description of a staged file's content, stored as a note in the file's footer.
+    """A description of a staged file's content, stored in the file's Parquet footer.
 
-    The file holds every record of its kind in `spans`.
+    A staged file holds all records of its kind (events or audit records) in some spans of Kafka
+    offsets.
 
     Attributes:
         ledger: UUID of the ledger that the file was staged for.
         kind: EVENTS or AUDIT.
         rows: Number of rows.
         spans: Kafka offset spans that the file was staged from.
-        groups: Groups of an event file.
-        audit_groups: Groups of an audit file.
+        groups: Totals by type and hour, for a file of events.
+        audit_groups: Totals by type and hour, for a file of audit records.
         path: Path of the file relative to the storage root; not stored in the footer.
-        observed_ms: First and last time at which the ranges of an audit file were observed, Unix
-            milliseconds; None for an event file.
+        observed_ms: First and last time at which a service first received the byte ranges of an
+            audit file, in Unix milliseconds; None for events.
     """
 
     ledger: str
@@ -81,7 +84,7 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """Return the ledger entry of the file itself, without its groups."""
+        """Return the file's row for the ledger, without the groups."""
         return StagedFile(
             path=self.path,
             kind=self.kind,
@@ -91,13 +94,13 @@ class StagedNote:
         )
 
     def with_path(self, path: str) -> StagedNote:
-        """Return a copy of the note, and of its groups, with the given file path."""
+        """Return a copy in which the note and its groups have the given file path."""
         groups = tuple(dataclasses.replace(g, path=path) for g in self.groups)
         audit_groups = tuple(dataclasses.replace(g, path=path) for g in self.audit_groups)
         return dataclasses.replace(self, groups=groups, audit_groups=audit_groups, path=path)
 
     def to_json(self) -> str:
-        """Return the note as JSON text for the file's footer; paths are left out."""
+        """Return the note as JSON for the file's footer, without paths; `from_json` parses it."""
         values = {
             name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")
         }
@@ -107,11 +110,11 @@ class StagedNote:
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
-        """Parse a note that `to_json` wrote.
+        """Parse JSON that `to_json` returned.
 
         Args:
-            path: Path of the file that holds the note.
-            text: JSON text from the file's footer.
+            path: Path of the file that contains the note.
+            text: JSON from the file's footer.
 
         Raises:
             ValueError: The text is not a note, or has another format version.
@@ -135,12 +138,12 @@ class StagedNote:
 
 
 class ReportRecord(NamedTuple):
-    """A host report as read from Kafka.
+    """A record of the topic of host reports, as read from Kafka.
 
     Attributes:
-        partition: Partition of the report topic.
+        partition: Partition of the topic.
         offset: Offset of the record.
-        datum: Avro datum, without framing.
+        datum: The report in Avro binary encoding, without framing.
     """
 
     partition: int
@@ -149,13 +152,13 @@ class ReportRecord(NamedTuple):
 
 
 class StagedPiece(NamedTuple):
-    """The result of one `stage_table` call.
+    """What was staged from one chunk of Kafka records, to be committed to the ledger.
 
     Attributes:
-        files: Notes of the files written: at most one of events, and one of promises per audit
-            topic.
+        files: Notes of the written files: at most one file of events, and one of audit records per
+            audit topic.
         reports: Host reports, without repeated ones.
-        set_aside: Event records that were not staged because a check failed.
+        set_aside: Malformed event records, which were not staged.
     """
 
     files: tuple[StagedNote, ...] = ()
@@ -164,12 +167,12 @@ class StagedPiece(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Return all row groups of the event file; empty if no event file was written."""
+        """Return the rows of the event file grouped by type and hour; empty without such a file."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Return all groups of the audit files; empty if no audit file was written."""
+        """Return the rows of all audit files grouped by type and hour; empty without such files."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

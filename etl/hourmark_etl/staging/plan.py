@@ -20,13 +20,14 @@ TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of th
 
 
 class ReadSpan(NamedTuple):
-    """A span of offsets to read, up to its end or until its values reach a byte limit.
+    """A span of offsets of one partition to read, limited by the size of the records.
 
     Attributes:
         span: Topic-partition with start and end offset.
-        bytes_max: Maximum bytes of values to read; the record that reaches it is included.
-        begin: Offset and leader epoch to start fetching from instead of the span's start, so that
-            the broker detects a truncated log; None to start at the span's start.
+        bytes_max: Maximum bytes of record values. Reading ends with the record that reaches the
+            limit.
+        begin: Offset and leader epoch to fetch from instead of the span's start, so that the broker
+            detects a truncated log; None to fetch from the start.
     """
 
     span: OffsetSpan
@@ -37,7 +38,7 @@ class ReadSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Return the number of offsets in the span, an upper limit of its records.
+        """Return the number of offsets in the span, which is an upper limit of its records.
 
         Transaction markers use offsets too.
         """
@@ -50,24 +51,26 @@ class ReadSpan(NamedTuple):
 
 
 class PlannedBatch(NamedTuple):
-    """A planned micro-batch, which serves as the offset of Spark's streaming source.
+    """A planned micro-batch: which offsets each task reads.
+
+    Spark's streaming source uses it as its offset.
 
     Attributes:
         folder: Folder of the batch's files, relative to the storage root.
-        tasks: The spans that each task reads.
+        tasks: For each task, the spans of offsets that it reads.
     """
 
     folder: str
     tasks: tuple[tuple[ReadSpan, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the batch as JSON values, for Spark's offset log."""
+        """Return the batch as a JSON-compatible dictionary, for Spark's offset log."""
         tasks = [[[r.span.to_list(), r.bytes_max, r.begin] for r in task] for task in self.tasks]
         return {"folder": self.folder, "tasks": tasks}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PlannedBatch:
-        """Parse a batch that `to_json` returned."""
+        """Create a batch from the dictionary that `to_json` returned."""
         return cls(
             values["folder"], tuple(tuple(_read_span(*r) for r in task) for task in values["tasks"])
         )
@@ -82,15 +85,16 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 def resume_start(position: StagingPosition, log_start: int) -> StartOffset | None:
     """Return the offset and leader epoch from which to resume reading a partition.
 
-    Both belong to the last staged record, because control records after it may have a later epoch:
-    with the position itself, a broker would report a truncation that did not happen.
+    They belong to the last staged record. The next offset to stage is not suitable, because control
+    records before it may have a later epoch, and the broker would report a truncation that did not
+    happen.
 
     Args:
-        position: Position of a partition.
+        position: Staging position of the partition.
         log_start: Start offset of the partition's log.
 
     Returns:
-        The start, or None if no epoch is known or the log no longer has that offset.
+        The start; None if no epoch is known or the log no longer has that offset.
     """
     if (
         position.leader_epoch is None
@@ -102,7 +106,7 @@ def resume_start(position: StagingPosition, log_start: int) -> StartOffset | Non
 
 
 def empty_span(position: StagingPosition) -> OffsetSpan:
-    """Return the span that starts and ends at the position's next offset."""
+    """Return a span without records that starts and ends at the next offset to stage."""
     return OffsetSpan(
         topic=position.topic,
         topic_id=position.topic_id,
@@ -120,19 +124,19 @@ def plan_spans(
     type_bytes_max: int,
     starts: Mapping[Partition, int] | None = None,
 ) -> list[ReadSpan]:
-    """Return the spans that the next batch reads, one for each partition with a backlog.
+    """Choose the offsets that the next batch reads, one span for each partition with new records.
 
     Args:
-        positions: Positions of the partitions.
+        positions: Staging positions of the partitions.
         ends: Committed end offset of each partition.
-        records_max: Maximum number of offsets in the batch. Each partition gets at least one, so
-            the sum is larger if there are more partitions than that.
-        type_bytes_max: Maximum bytes of values per topic.
-        starts: Log start offset of each partition, to resume with a leader epoch; None to not
-            compare epochs.
+        records_max: Maximum number of offsets in the batch. Each partition gets at least one, even
+            if the total then exceeds the maximum.
+        type_bytes_max: Maximum bytes of record values per topic.
+        starts: Log start offset of each partition, needed to let brokers compare leader epochs;
+            None for no comparison.
 
     Returns:
-        The spans, or an empty list if no partition has a backlog.
+        The spans; empty if there are no new records.
     """
     behind = [
         (backlog, p) for p in positions if (backlog := ends[p.topic_partition] - p.next_offset) > 0
@@ -165,11 +169,11 @@ def assign_to_tasks(
     The partitions of a topic stay in one task unless they exceed a task's share.
 
     Args:
-        spans: Spans to assign.
-        tasks_max: Maximum number of tasks; fewer are used if there are few records.
+        spans: Spans of offsets to assign.
+        tasks_max: Maximum number of tasks. Fewer are used if there are few records.
 
     Returns:
-        The spans of each task; no task is empty.
+        For each task, the spans that it reads; no task is empty.
     """
     total = _records(spans)
     tasks = min(tasks_max, max(1, -(-total // TASK_RECORDS_MIN)))

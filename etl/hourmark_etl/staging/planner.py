@@ -52,11 +52,12 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class SchemaMeanings(NamedTuple):
-    """The meaning of schema ids.
+    """What the schema ids of event records mean: event types, and checks of the encoded events.
 
     Attributes:
-        types: Event type of each schema id in the ledger whose row is intact.
-        programs: Compiled check of the datums of each schema id (`hourmark.avro.datum_check`).
+        types: Event type of each schema id in the ledger; schema ids with a damaged row are
+            missing.
+        programs: Compiled check of encoded events (`hourmark.avro.datum_check`), by schema id.
     """
 
     types: Mapping[int, str]
@@ -72,7 +73,7 @@ class _Task(InputPartition):
 
 
 class _FailedPlan(InputPartition):
-    """A task that only carries the failure of planning to the driver."""
+    """A Spark task that only reports to the driver why the batch could not be planned."""
 
     def __init__(self, failure: TaskFailure) -> None:
         super().__init__(None)
@@ -80,15 +81,16 @@ class _FailedPlan(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader):
-    """The Spark stream reader of one shard, for the holder of its consumer lease.
+    """The Spark stream reader that stages the event types of one shard.
 
-    Its methods do not raise to Spark what they can return: a batch that cannot be planned is a
-    batch of one task, which returns the `TaskFailure`, and so does a task that cannot be completed.
+    Spark calls it to plan micro-batches and to run their tasks. Errors of planning and of tasks are
+    not raised to Spark. They are returned as a `TaskFailure` in a task's result, and the driver
+    raises them.
 
     Args:
         config: The configuration.
         lease: Lease of the shard's consumer.
-        shard: Name of the shard.
+        shard: Name of the shard: a set of event types that one streaming query stages.
         ledger: UUID of the ledger.
         attempts_max: How often Spark attempts a task.
         planner: Plans the batches; by default, one is created for the first batch.
@@ -139,11 +141,21 @@ class StreamReader(DataSourceStreamReader):
             yield pack_result(result)
 
     def plan(self) -> PlannedBatch | None:
-        """Return the next batch, or None if there is nothing new; see `Planner.next_batch`."""
+        """Return the next batch to read, or None if there are no new records.
+
+        Raises:
+            EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
+            StaleDriver: Another consumer has taken over the lease.
+            Unavailable: Kafka or the ledger cannot be reached.
+        """
         return self._plans().next_batch()
 
     def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
-        """Return the tasks of a planned batch, with what they need to know of its schema ids."""
+        """Return the Spark tasks of a planned batch, with the schemas of the topics they read.
+
+        Returns:
+            One task for each entry of `planned.tasks`; empty for a batch without tasks.
+        """
         if not planned.tasks:  # a query begins with a batch, also where there is nothing to stage
             return []
         bootstrap = bootstrap_addresses(self._config.kafka.central_cluster)
@@ -154,7 +166,15 @@ class StreamReader(DataSourceStreamReader):
         ]
 
     def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
-        """Stage the records of one task that `tasks` returned; see `read_and_stage`."""
+        """Read and stage the records of one task, and yield the result of each chunk of records.
+
+        Args:
+            partition: A task that `tasks` returned.
+
+        Raises:
+            DataLoss: The log no longer has offsets of the task.
+            Unavailable: Kafka or the storage cannot be reached.
+        """
         assert isinstance(partition, _Task)
         kafka = self._config.kafka
         topics = {s.span.topic for s in partition.spans}
@@ -178,16 +198,22 @@ class StreamReader(DataSourceStreamReader):
 
 
 def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
-    """Return a result as the row that Spark carries; `unpack_results` is the inverse."""
+    """Pickle the result of a task into one Arrow row, which Spark carries to the driver.
+
+    `unpack_results` is the inverse.
+    """
     return pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(result)]})
 
 
 def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
     """Return the results of all tasks of a batch from the rows that Spark collected.
 
+    Args:
+        rows: Rows that `pack_result` created.
+
     Raises:
-        HourmarkError: A task or its planning failed, so nothing of the batch may be committed; see
-            `raise_failures`.
+        HourmarkError: Planning or a task failed with this error. Nothing of the batch may be
+            committed.
     """
     packed: list[TaskResult | TaskFailure] = [
         pickle.loads(row[COLUMN])  # noqa: S301  # of our own tasks
@@ -199,14 +225,14 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 def build_stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
 ) -> StagePlan:
-    """Return the settings that a task needs to stage records of the given central topics.
+    """Return the settings that a task needs to stage records of the given topics.
 
     Args:
         config: The configuration.
         folder: Folder of the batch, relative to the storage root.
-        topics: Central topics that the task reads.
+        topics: Names of the topics on the central cluster that the task reads.
         ledger: UUID of the ledger.
-        schemas: Meaning of schema ids.
+        schemas: Event types and checks of schema ids.
     """
     control = CentralTopics.from_settings(config.kafka)
     return StagePlan(
@@ -228,13 +254,15 @@ def load_schemas(
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
 ) -> SchemaMeanings:
-    """Return the types of all schema ids, and the datum checks for the topics' types.
+    """Return what schema ids mean, with checks of encoded events for the given topics.
 
     Args:
         config: The configuration.
-        database: The ledger.
-        topics: Central topics.
-        known: Checks from earlier calls; new ones are added to it. None reads all from the ledger.
+        database: Database of the ledger.
+        topics: Names of topics on the central cluster. Only checks for their event types are
+            returned.
+        known: Cache of schemas from earlier calls, to which new ones are added; None to read all
+            from the ledger.
     """
     naming, checks = CentralTopics.from_settings(config.kafka), {} if known is None else known
     load_schema_checks(database, checks)
@@ -248,7 +276,13 @@ def load_schemas(
 
 
 class Planner:
-    """Plans the micro-batches of one shard, each from the positions in the ledger."""
+    """Plans the micro-batches of one shard from the staging positions in the ledger.
+
+    Args:
+        config: The configuration.
+        lease: Lease of the shard's consumer.
+        shard: Name of the shard: a set of event types that one streaming query stages.
+    """
 
     def __init__(self, config: Config, lease: Lease, shard: str) -> None:
         self._config, self._lease, self._shard = config, lease, shard
@@ -263,11 +297,14 @@ class Planner:
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
-        """Return the next batch to read, or None if there is nothing new.
+        """Return the next batch to read, or None if there are no new records.
+
+        Partitions with a recent read error are left out until their next try. If a log became
+        shorter than its staging position, staging of it is restarted.
 
         Raises:
-            EtlStop: Offsets refer to other records now, as after a topic was recreated.
-            StaleDriver: The lease was taken over.
+            EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
+            StaleDriver: Another consumer has taken over the lease.
             Unavailable: Kafka or the ledger cannot be reached.
         """
         shards = ledger.type_shards(self._database)
@@ -327,7 +364,7 @@ class Planner:
         )
 
     def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return the meaning of schema ids for the given central topics; see `load_schemas`."""
+        """Return what schema ids mean, with checks of encoded events for these central topics."""
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
@@ -345,8 +382,13 @@ class Planner:
     ) -> list[ReadSpan]:
         """Return empty spans of idle partitions whose leader changed since the last staged record.
 
-        Such a log may have lost records and grown to the same end offset again, which only a
-        comparison of leader epochs detects. Each leader is compared once.
+        Reading an empty span lets the broker compare leader epochs. Only this comparison detects a
+        log that lost records and then grew to the same end offset again. Each leader is compared
+        once.
+
+        Args:
+            own: Staging positions of the shard's partitions.
+            ends: End offset of each partition, with the current leader epoch.
         """
         found = []
         for p in own:

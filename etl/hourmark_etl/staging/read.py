@@ -52,13 +52,13 @@ _SCHEMA: Final = pa.schema(
 
 
 class UnreadablePartition(NamedTuple):
-    """A partition that could not be read from an offset on.
+    """A partition that could not be read further, with the offset and the reason.
 
     Attributes:
         topic: Topic name.
         partition: Partition number.
         offset: First offset that could not be read.
-        why: Reason, human-readable.
+        why: Readable reason.
         is_truncated: Whether the partition's log lost records before the offset.
     """
 
@@ -70,7 +70,7 @@ class UnreadablePartition(NamedTuple):
 
     @classmethod
     def from_error(cls, error: PartitionError) -> UnreadablePartition:
-        """Return a copy of the error's data that can be pickled."""
+        """Create a picklable description of a Kafka read error."""
         return cls(
             error.partition.topic,
             error.partition.partition,
@@ -81,14 +81,14 @@ class UnreadablePartition(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A chunk of records read from Kafka.
+    """A chunk of records that was read from Kafka.
 
     Attributes:
         table: All committed records in `spans`, with the columns key, value, topic, partition and
             offset.
         spans: Offset spans that the table covers.
-        one_epoch: Partitions all of whose records in the table were written under the leader epoch
-            of their span.
+        one_epoch: Partitions whose records in the table were all written under the leader epoch of
+            their span.
     """
 
     table: pa.Table
@@ -108,9 +108,15 @@ class _Reading:
 
 
 class SpanReader:
-    """A Kafka reader of offset spans; a context manager that closes its consumer on exit.
+    """A Kafka consumer that reads given spans of offsets.
 
-    One instance serves one `read` call at a time.
+    It is a context manager, which closes the consumer on exit. Only one `read` call may be active
+    at a time.
+
+    Args:
+        cluster: Settings of the Kafka cluster.
+        max_message_bytes: Maximum size of a Kafka message in bytes; it limits the size of fetches.
+        stall_s: Seconds without progress after which reading fails.
     """
 
     def __init__(
@@ -147,16 +153,18 @@ class SpanReader:
         piece_bytes: int = PIECE_BYTES,
         unread: list[UnreadablePartition] | None = None,
     ) -> Iterator[Piece]:
-        """Yield all committed records of the spans in chunks, each partition's records in order.
+        """Yield all committed records of the spans in chunks.
+
+        The records of each partition are in order of their offsets.
 
         Args:
-            spans: Spans to read.
+            spans: Spans of offsets to read, each with a limit of bytes.
             piece_bytes: Approximate size of a chunk, in bytes of values.
-            unread: If given, partitions that cannot be read are added to it and reading continues
-                with the others. If None, the first such partition ends the read with an exception.
+            unread: List to which partitions that cannot be read are added, while reading continues
+                with the others. If None, such a partition ends the read with an exception.
 
         Raises:
-            DataLoss: The log no longer has the offsets; the message names topic, partition and
+            DataLoss: The log no longer has the offsets. The message names topic, partition and
                 offsets.
             PartitionError: A partition cannot be read.
             Unavailable: The cluster cannot be reached.

@@ -40,14 +40,15 @@ _MALFORMED: Final = ("", BAD_KEY, NO_FRAMING, BAD_FRAMING)
 
 
 class CheckedRecords(NamedTuple):
-    """Event records that can be staged, in input order, and those that cannot.
+    """The event records that can be staged, and those that failed a check.
 
     Attributes:
-        table: Valid records, with the columns key, value, topic, partition and offset.
-        codes: Index of each row's event type.
-        key: Parsed key of each row.
-        schemas: Schema id of each row.
-        set_aside: All records that failed a check.
+        table: Valid records in input order, with the columns key, value, topic, partition and
+            offset.
+        codes: For each valid record, the index of its event type.
+        key: For each valid record, its parsed key.
+        schemas: For each valid record, its schema id.
+        set_aside: The records that failed a check, with the reasons.
     """
 
     table: pa.Table
@@ -64,26 +65,26 @@ def check_records(
     spans: Sequence[OffsetSpan],
     plan: StagePlan,
 ) -> CheckedRecords:
-    """Split records of event topics into those that can be staged and those that are set aside.
+    """Check records of event topics, and separate those that cannot be in a bucket.
+
+    A record fails if its key or value is malformed, or its schema or content does not belong to the
+    topic's event type.
 
     Args:
         table: Records with the columns key, value, topic, partition and offset.
         types: Event types.
-        codes: Index in `types` of each row's event type.
-        spans: Spans that were read; they provide the topic ids.
-        plan: Provides the meaning of schema ids and their datum checks. Datums of a schema id
-            without a check are accepted here and checked when a bucket is written.
+        codes: For each record, the index of its event type in `types`.
+        spans: Offset spans that were read; they provide the topic ids.
+        plan: Provides the event types and content checks of schema ids. Records whose schema id has
+            no check are accepted here and checked when a bucket is written.
+
+    Returns:
+        The valid records, and the failed ones with their reasons.
     """
     topic_ids = {s.topic: s.topic_id for s in spans}
     set_aside: list[SetAside] = []
 
     def set_aside_where(faults: npt.NDArray[Any], reasons: Sequence[str]) -> Bools:
-        """Move rows with a fault to `set_aside`, and return a mask of the remaining rows.
-
-        Args:
-            faults: For each row, 0 or the index of the reason.
-            reasons: Texts of the reasons.
-        """
         nonlocal table, codes
         wrong: Bools = faults != 0
         if wrong.any():

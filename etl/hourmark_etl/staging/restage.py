@@ -36,9 +36,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class Restager:
-    """Replaces single damaged staged files, by staging their records from Kafka again.
+    """Replaces missing or damaged staged files by reading their records from Kafka again.
 
-    It runs in the driver's process; memory is bounded by the size of one staged file.
+    It runs in the driver's process. Memory is bounded by the size of one staged file.
+
+    Args:
+        config: The configuration.
+        database: Database of the ledger, which lists the records of each file.
+        storage: Storage with the staged files.
     """
 
     def __init__(self, config: Config, database: Database, storage: Storage) -> None:
@@ -46,16 +51,23 @@ class Restager:
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Stage a file again, replace it in the ledger, delete it and return the new path.
+        """Create a staged file again from Kafka and replace the unreadable one in the ledger.
+
+        The new file must contain the same rows as the ledger states. The unreadable file is then
+        deleted.
 
         Args:
             lease: Lease under which the ledger is changed.
             path: Path of the missing or damaged file, relative to the storage root.
 
+        Returns:
+            Path of the new file.
+
         Raises:
-            DataLoss: Kafka no longer has all the records; the message names topics and offsets.
+            DataLoss: Kafka no longer has all of the records, or they differ. The message names
+                topics and offsets.
             Finding: The ledger has no such file.
-            StaleDriver: The lease was taken over.
+            StaleDriver: Another process has taken over the lease.
         """
         known = read_ledger_file(self._database, path)
         audits = CentralTopics.from_settings(self._config.kafka).audits

@@ -20,7 +20,7 @@ COLUMN: Final = "staged"
 
 
 class _PackedReader(DataSourceStreamReader):
-    """A stream reader that unpickles another reader on first use and delegates to it."""
+    """A stream reader that delegates to a pickled reader, which it unpickles on first use."""
 
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
@@ -52,16 +52,17 @@ class _PackedReader(DataSourceStreamReader):
 
 
 def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]:
-    """Return a shard's data source class, to be registered with Spark.
+    """Create the data source class of a shard, which the caller registers with Spark.
 
-    Its format name is `source_name(shard)`.
-
-    The reader is embedded in the class rather than passed in options, because Spark shows options
-    in query plans and the reader's settings may contain secrets.
+    The reader is embedded in the class instead of being passed in options, because Spark shows
+    options in query plans and the reader's settings may contain secrets.
 
     Args:
-        shard: Shard name.
-        reader: Reader that the source uses; it must support pickling.
+        shard: Name of the shard: a set of event types that one streaming query stages.
+        reader: Reader that the source uses. It must be picklable.
+
+    Returns:
+        A class whose format name in Spark is `source_name(shard)`.
     """
     packed = pickle.dumps(reader)
 
@@ -80,5 +81,5 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
 
 
 def source_name(shard: str) -> str:
-    """Return the format name under which a shard's source is registered with Spark."""
+    """Return the format name under which the data source of a shard is registered with Spark."""
     return f"hourmark-{shard}"

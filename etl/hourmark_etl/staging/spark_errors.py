@@ -41,8 +41,10 @@ _NETWORK: Final = re.compile(
 def query_error_text(error: BaseException | None) -> str:
     """Return the text of the error that ended a Spark query.
 
-    The Java stack trace is added only if the Java exception has no message. Without an error, a
-    fixed text is returned.
+    A Java stack trace is appended only if the Java exception has no message of its own.
+
+    Args:
+        error: The error, or None if Spark reports none; the result is then a fixed text.
     """
     text = str(error or "it ended by itself")
     # PySpark's own text of a cause leaves out the stack.
@@ -51,11 +53,14 @@ def query_error_text(error: BaseException | None) -> str:
 
 
 def classify_spark_error(text: str) -> HourmarkError:
-    """Return the exception for the text of an error that Spark or the JVM raised.
+    """Return the exception that corresponds to the text of an error from Spark or the JVM.
+
+    Args:
+        text: Text of the error, as `query_error_text` returns it.
 
     Returns:
-        `Unavailable` for a lost process or an unreachable server; otherwise `EtlStop` with the last
-        lines of the text.
+        `Unavailable` if a process was lost or a server cannot be reached, so that a restart may
+        help; otherwise `EtlStop` with the last lines of the text.
     """
     if any(lost in text for lost in _LOST_WORKER):
         return Unavailable(

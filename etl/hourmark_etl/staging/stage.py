@@ -73,18 +73,23 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 def stage_table(
     table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
 ) -> StagedPiece:
-    """Stage all records of the spans as files, and return what the driver needs to commit them.
+    """Write all records of some offset spans to staged files (Parquet) on storage.
+
+    Malformed event records are left out of the files and returned separately.
 
     Args:
-        table: Records of any of the plan's topics, with the columns key, value, topic, partition
-            and offset; at most 2 GiB of keys and of values.
-        spans: Spans that the records cover completely.
+        table: Records with the columns key, value, topic, partition and offset, from topics of the
+            plan only; at most 2 GiB of keys and of values.
+        spans: Offset spans that the records cover completely.
         plan: Settings of the batch.
         storage: Storage to write to.
 
+    Returns:
+        Notes of the written files, and host reports. The caller commits them to the ledger.
+
     Raises:
-        BadRecord: A record on a control topic was not written by a delivery service; no file was
-            written.
+        BadRecord: A record on a control topic (audit records, host reports) is malformed. No file
+            was written.
         StorageError: A file could not be written.
     """
     topics = to_single_array(table.column("topic").unify_dictionaries()).dictionary_encode()
@@ -252,8 +257,8 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 def promises_digest(record: AuditRecord) -> bytes:
     """Return an 8-byte digest of an audit record's event ids and promises.
 
-    Records with equal promises of equal ids have equal digests. The algorithm must never change:
-    digests are compared with those in files staged long ago.
+    Two records of the same byte range with different digests contradict each other. The algorithm
+    must never change, because digests are compared with those in files that were staged long ago.
     """
     text = "\n".join(
         [
@@ -268,9 +273,9 @@ def promises_digest(record: AuditRecord) -> bytes:
 
 
 def checksums_digest(record: AuditRecord) -> bytes | None:
-    """Return an 8-byte digest of all checksums in an audit record, or None if it has none.
+    """Return an 8-byte digest of the event checksums in an audit record; None if it has none.
 
-    Records with equal event values have equal digests.
+    Records of equal events have equal digests.
     """
     checksums = [
         f"{p.event_type} {p.hour_start_s} {p.checksum}"
@@ -323,7 +328,7 @@ def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
 
 @dataclasses.dataclass(slots=True)
 class _Run:
-    """Consecutive reports of a host with the same losses.
+    """Consecutive reports of one host that report the same losses of data.
 
     Attributes:
         first: First report of the run.
@@ -347,17 +352,19 @@ class _Run:
 def drop_repeated_reports(
     reports: Iterable[tuple[ReportRecord, HostReport]],
 ) -> tuple[ReportRecord, ...]:
-    """Drop host reports that add nothing to the ledger, and return the others by offset.
+    """Drop host reports that contain no new information for the ledger.
 
-    Hosts report every two seconds (1,800 reports per hour of a backlog), and the ledger keeps only
-    the last report and the losses that each report adds. Therefore, of each run of consecutive
-    reports of one incarnation with the same losses, the first and the last are kept. If a
-    host reports through services of several sites, the recorded time of a loss may be later by as
-    much as the services' clocks differ.
+    Hosts report every two seconds, and the ledger keeps only the last report of a host and the
+    increase of losses. Therefore, if consecutive reports of one process have the same losses, only
+    the first and the last of them are returned. If a host reports through services with different
+    clocks, the recorded time of a loss may be off by that difference.
 
     Args:
-        reports: Records with their decoded reports, in partition order; all reports of a host are in
-            one partition.
+        reports: Records with their decoded reports, in partition order. All reports of a host are
+            in one partition.
+
+    Returns:
+        The remaining records in the order of partition and offset.
     """
     runs: list[_Run] = []
     latest: dict[str, _Run] = {}  # of each host
@@ -398,10 +405,10 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
 
 
 class TaskResult(NamedTuple):
-    """What a task did with one chunk of records.
+    """The result of staging one chunk of records.
 
     Attributes:
-        piece: Files, reports and set-aside records made from all records of `spans`.
+        piece: Files, reports and malformed records that were made from the records of `spans`.
         spans: Offset spans that were staged.
         unread: Partitions that could not be read further; only in the last result of a task.
     """
@@ -414,15 +421,15 @@ class TaskResult(NamedTuple):
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read and stage all spans of a task, and yield the result of each chunk.
+    """Read and stage all records of a task, and yield the result of each chunk of records.
 
-    Partitions that cannot be read are reported in the last result and do not delay others.
+    Partitions that cannot be read do not delay the others. They are listed in the last result.
 
     Args:
-        spans: Spans of the task.
+        spans: Offset spans of the task.
         plan: Settings of the batch.
         cluster: Settings of the central cluster.
-        max_message_bytes: Maximum size of a Kafka message, in bytes.
+        max_message_bytes: Maximum size of a Kafka message in bytes.
 
     Raises:
         DataLoss: The log no longer has offsets of a span.
@@ -438,17 +445,21 @@ def read_and_stage(
 def stage_pieces(
     pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[UnreadablePartition]
 ) -> Iterator[TaskResult]:
-    """Stage chunks of records one by one, and yield the result of each.
+    """Stage chunks of records one after the other, and yield the result of each.
 
-    A partition of a control topic is staged up to its first bad record. The last result names such
-    partitions and those in `unread`.
+    A partition of a control topic (audit records, host reports) is staged up to its first malformed
+    record. If there are such partitions or entries in `unread`, a last result without files lists
+    them.
 
     Args:
-        pieces: Chunks to stage, each partition's in order.
+        pieces: Chunks to stage; those of a partition are in the order of offsets.
         plan: Settings of the batch.
         storage: Storage to write to.
-        unread: Partitions that could not be read; the reader may add to it while chunks are
+        unread: Partitions that could not be read. The reader may add entries while chunks are
             consumed.
+
+    Raises:
+        StorageError: A file could not be written.
     """
     bad: list[BadRecord] = []
     for piece in pieces:
@@ -502,12 +513,12 @@ def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) 
 
 
 def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
-    """Return the offset of the first record that a delivery service wrote, or None.
+    """Return the offset of the first well-formed record of a control topic; None if there is none.
 
     Args:
-        table: Records of one partition of a control topic, by offset, with the columns key, value,
-            topic, partition and offset.
-        plan: Names the audit topics and the bucket length.
+        table: Records of one partition of a topic of audit records or host reports, in the order of
+            offsets, with the columns key, value, topic, partition and offset.
+        plan: Provides the names of audit topics and the length of a bucket.
     """
     for row in range(len(table)):
         one = table.slice(row, 1)

@@ -25,18 +25,21 @@ _PROBE_STALL_S: Final = 5.0
 
 
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
-    """Skip the unreadable offsets of a central partition and return them as a gap.
+    """Skip the records of a partition that cannot be read, so that staging continues after them.
 
-    Staging continues at the first offset that can be read and staged. The gap holds hours open
-    until an override accepts it.
+    The skipped offsets are recorded in the ledger as a gap. Hours that may need these records stay
+    open until an operator's override accepts the gap.
 
     Args:
         config: The configuration.
-        topic: Central topic.
+        topic: Name of the topic on the central cluster.
         partition: Partition number.
 
+    Returns:
+        The gap that was recorded.
+
     Raises:
-        UsageError: Staging is not blocked at this partition, or it can be read now.
+        UsageError: Staging is not blocked at this partition, or the partition can be read now.
         NoLedger: There is no ledger.
     """
     with open_existing_ledger(config) as database:
@@ -63,13 +66,14 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
 
 def find_first_stageable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset that can be read and staged, or the partition's end offset.
+    """Return the first offset that can be read and staged; the partition's end offset if none can.
 
-    On an event topic every readable record can be staged, because malformed ones are set aside.
+    On event topics this is the first readable record, because malformed ones do not block staging.
+    On control topics the record must also be well-formed.
 
     Args:
         config: The configuration.
-        partition: Central topic-partition.
+        partition: Topic-partition on the central cluster.
         offset: Offset to start the search at.
     """
     offset, of = (
@@ -103,14 +107,14 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
 
 
 def find_first_readable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset at which the partition can be read, or its end offset.
+    """Return the first offset that can be read; the partition's end offset if none can.
 
-    Kafka reads whole record batches, so every offset in a damaged batch fails. The search uses
-    growing steps and then bisection.
+    Kafka reads whole record batches, so a damaged batch makes all of its offsets unreadable. The
+    search uses growing steps and then bisection.
 
     Args:
         config: The configuration.
-        partition: Central topic-partition.
+        partition: Topic-partition on the central cluster.
         offset: Offset to start the search at.
     """
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]

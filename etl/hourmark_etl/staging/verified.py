@@ -43,20 +43,23 @@ DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, 
 
 
 def compute_digest(content: bytes | memoryview) -> bytes:
-    """Return the 16-byte BLAKE2b digest of a content."""
+    """Return the 16-byte BLAKE2b digest of the content."""
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[memoryview, str]:
-    """Encode a table as a Parquet file with digests.
+    """Encode a table as a Parquet file whose content can be verified when it is read.
+
+    The footer contains a digest of each column chunk, and the file's name contains a digest of the
+    footer.
 
     Args:
         table: Rows to write.
         note: Bytes to store in the footer's metadata.
-        rows_in_group: Maximum rows per row group.
+        rows_in_group: Maximum number of rows per row group.
 
     Returns:
-        The file's content, and the hexadecimal digest that its name must end in.
+        A pair: the file's content, and the digest in hex that the file's name must end in.
     """
     sink = pa.BufferOutputStream()
     # Where chunks stand is known when the footer is finished; so their digests take the place of as
@@ -85,10 +88,14 @@ def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[m
 
 
 class VerifiedFile:
-    """An open Parquet file whose footer was verified against its name.
+    """An open Parquet file whose content is verified against digests when it is read.
 
-    The constructor and all reads raise one of the exceptions in `DAMAGE` if the file, or the part
-    that is read, differs from what was written.
+    The footer is verified against the file's name when an instance is created, and column chunks
+    when they are read. A mismatch raises one of the exceptions in `DAMAGE`.
+
+    Args:
+        file: The open file; the caller closes it.
+        path: Path of the file, whose name ends in the digest of the footer.
 
     Args:
         file: The open file.

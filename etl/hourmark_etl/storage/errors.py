@@ -16,14 +16,14 @@ from hourmark.errors import Unavailable
 
 
 class StorageError(Unavailable):
-    """A failed storage operation on one path.
+    """A storage operation on one path that failed.
 
-    Instances can be pickled, so an error raised in a Spark worker reaches the driver unchanged.
+    Instances can be pickled, so an error in a Spark worker reaches the driver unchanged.
 
     Attributes:
         path: Path relative to the storage root.
         url: Full URL of the path.
-        what: Reason, human-readable.
+        what: Readable reason.
     """
 
     next_step = "check the storage's log, then try again"
@@ -39,32 +39,33 @@ class StorageError(Unavailable):
 
 
 class AlreadyExists(StorageError):
-    """The error for a path that already exists; the operation did not change it."""
+    """Raised if a path exists that an operation would create; the operation has changed nothing."""
 
     next_step = "the existing file or folder is unchanged: read it, or use another name"
 
 
 class ContentLost(StorageError):
-    """The error for a path that is gone, or has lost content, according to the storage.
+    """Raised if the storage reports that a path does not exist or has lost content.
 
-    Waiting does not help. A server error without an explanation is not reported as this class.
+    Repeating the operation does not help. A server error without an explanation is never reported
+    as this class.
     """
 
 
 class NotFound(ContentLost):
-    """The error for a path that does not exist, or has the wrong type (a folder for a file)."""
+    """Raised if a path does not exist, or is a folder where a file is required."""
 
     next_step = "check the path and storage.root"
 
 
 class AccessDenied(StorageError):
-    """The error for an operation that the storage user has no permission for."""
+    """Raised if the storage user has no permission for an operation."""
 
     next_step = "check storage.user and the folder's owner and permissions"
 
 
 class NoSpace(StorageError):
-    """The error for a full disk, a reached quota, or too few DataNodes with free space."""
+    """Raised if the disk is full, a quota is reached, or too few DataNodes have free space."""
 
     next_step = (
         "check that the DataNodes are alive and have space (hdfs dfsadmin -report), or raise the "
@@ -73,7 +74,7 @@ class NoSpace(StorageError):
 
 
 class SafeMode(StorageError):
-    """The error for a write while HDFS is in safe mode, and therefore temporarily read-only."""
+    """Raised if a write is refused because HDFS is in safe mode, which is normally temporary."""
 
     next_step = (
         "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
@@ -81,6 +82,6 @@ class SafeMode(StorageError):
 
 
 class BadBlocks(ContentLost):
-    """The error for a file that has lost content: no replica of a block, or only corrupt ones."""
+    """Raised if a file has lost content: a block has no replica, or only corrupt ones."""
 
     next_step = "run hdfs fsck (or read the disk's log), and restore the file from a copy"

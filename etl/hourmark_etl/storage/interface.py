@@ -43,20 +43,22 @@ class StorageEntry:
 class Storage(Protocol):
     """A file system of files and folders below one storage root.
 
-    Paths are relative to the root and separated by `/`; an invalid path raises ValueError. All
-    methods raise StorageError if the backend is unavailable or refuses. Instances are immutable and
-    can be pickled.
+    Paths are relative to the root and separated by `/`. All methods raise StorageError if the
+    storage is unavailable or refuses the operation, and ValueError for an invalid path. Instances
+    are immutable and can be pickled and shared by threads.
     """
 
     def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         """Create a file atomically: readers see either no file or the complete content.
 
-        Parent folders are created. On return the content is durable as defined by the backend.
+        Parent folders are created. When the method returns, the content is as durable as the
+        storage guarantees.
 
         Args:
             path: Path relative to the root.
             content: Bytes to write.
-            unpublished: Whether the path is renamed later and no reader accesses it before; see `create`.
+            unpublished: True if no reader accesses the path before it is renamed; this may be
+                cheaper.
 
         Raises:
             AlreadyExists: The path exists.
@@ -129,34 +131,39 @@ class Storage(Protocol):
         """
 
     def make_folder(self, path: str) -> None:
-        """Create the folder and its parents; do nothing if it exists."""
+        """Create a folder and its parents; do nothing if the folder exists."""
 
     def rename_new(self, source: str, target: str) -> None:
-        """Move a file or folder atomically to a path that does not exist; used to publish buckets.
+        """Move a file or folder atomically to a path that does not exist.
 
-        The target's parents are created first. Exactly one of several concurrent callers succeeds.
-        If a response is lost, the backend checks whether the target is now the former source, and
-        reports success in that case.
+        The target's parents are created first. If several callers rename to the same target,
+        exactly one succeeds. If the response to a request is lost, the backend checks whether the
+        rename has happened.
+
+        Args:
+            source: Path of the existing file or folder.
+            target: New path.
 
         Raises:
             NotFound: The source does not exist, whether or not the target exists.
-            AlreadyExists: The target exists, even as an empty folder; nothing was changed.
+            AlreadyExists: The target exists, even as an empty folder. Nothing was changed.
         """
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with its content; do nothing if the path does not exist.
 
-        The name disappears atomically.
+        The path disappears atomically.
 
         Raises:
             AccessDenied: The user may not delete it.
         """
 
     def url(self, path: str) -> str:
-        """Return the URL of the path for Spark's JVM.
+        """Return the URL of a path for Spark's JVM.
 
-        The URL is `hdfs://…` or `file:///…`, not escaped, as `org.apache.hadoop.fs.Path` expects
-        it.
+        Returns:
+            A URL `hdfs://…` or `file:///…`, without escaping, as `org.apache.hadoop.fs.Path`
+            expects it.
         """
 
 
@@ -169,15 +176,15 @@ def list_if_exists(storage: Storage, folder: str) -> list[StorageEntry]:
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> int:
-    """Delete paths concurrently and return how many no longer exist.
+    """Delete several paths concurrently.
 
     Args:
         storage: Storage of the paths.
         paths: Files or folders; folders are deleted with their content.
 
     Returns:
-        The number of paths that were deleted or did not exist. A path that the user may not delete
-        is logged and not counted.
+        The number of paths that no longer exist. A path that the user may not delete is logged and
+        not counted.
 
     Raises:
         StorageError: The storage is unavailable, or refuses for another reason.
@@ -197,9 +204,14 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> int:
 def map_concurrently(
     function: Callable[[_Item], _Result], items: Iterable[_Item]
 ) -> Iterator[_Result]:
-    """Call a function with each item, up to 8 at a time, and yield the results in order.
+    """Call a function with each item in up to 8 threads, and yield the results in order.
 
-    An exception raised by the function is raised when its result is due.
+    If a call raises an exception, the exception is raised in place of its result and ends the
+    iteration.
+
+    Args:
+        function: Function to call; it must be thread-safe.
+        items: The items.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from pool.map(function, items)

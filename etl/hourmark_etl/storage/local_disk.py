@@ -50,10 +50,10 @@ _ERRORS: Final[dict[int | None, type[StorageError]]] = {
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LocalDisk(Storage):
-    """Storage on a local file system.
+    """Storage in a folder of the local file system.
 
     Attributes:
-        root: Root folder; created by the first write.
+        root: Root folder. The first write creates it.
     """
 
     root: Path

@@ -37,10 +37,13 @@ def check_path(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent_folder(path: str) -> str:
-    """Return the path of the folder that contains a file or folder; "" is the root."""
+    """Return the path of the folder that contains a file or folder; "" for the root."""
     return path.rpartition("/")[0]
 
 
 def scratch_path() -> str:
-    """Return a new, unique path for a temporary file or folder below `.unfinished/`."""
+    """Return a new, unique path below `.unfinished/` for a temporary file or folder.
+
+    Nothing is created on storage.
+    """
     return f"{SCRATCH}/{uuid.uuid4().hex}"

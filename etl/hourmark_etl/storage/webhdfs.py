@@ -150,12 +150,17 @@ class WebHdfs(Storage):
     def rename_new(self, source: str, target: str) -> None:
         """Move a file or folder atomically to a path that does not exist.
 
-        If the response to a rename is lost, the file id (inode number) at the target shows whether
-        the rename happened: HDFS keeps the id on a rename and never reuses it.
+        If the response to a rename is lost, the method compares the file id (inode number) at the
+        target with that of the source. HDFS keeps the id on a rename and never reuses it.
+
+        Args:
+            source: Path of the existing file or folder.
+            target: New path.
 
         Raises:
             NotFound: The source does not exist.
-            AlreadyExists: The target exists, even as an empty folder; nothing was changed.
+            AlreadyExists: The target exists, even as an empty folder. Nothing was changed.
+            StorageError: The storage is unavailable or refuses.
         """
         self._move(self._status(source), source, target)
 

@@ -45,10 +45,11 @@ class _Located(BaseModel):
 
 
 class Upload(io.RawIOBase):
-    """A writable stream that uploads one new file in HTTP chunks (RFC 9112, section 7.1).
+    """A writable stream that creates one file in HDFS with a chunked HTTP request.
 
-    Call `finish` to complete the upload. Closing the stream without it aborts the upload and may
-    leave a partial file, which the caller must delete.
+    Call `finish` to complete the upload. If the stream is closed without it, the upload is aborted
+    and may leave a partial file, which the caller must delete. The chunked encoding is that of RFC
+    9112, section 7.1.
     """
 
     def __init__(self, target: WebHdfsTarget, connection: http.client.HTTPConnection) -> None:
@@ -59,7 +60,7 @@ class Upload(io.RawIOBase):
 
     @classmethod
     def begin(cls, target: WebHdfsTarget, replication: int) -> Upload:
-        """Start an upload to the DataNode that the NameNode selects.
+        """Start an upload to a DataNode that the NameNode selects, and return the stream.
 
         Args:
             target: File to create.
@@ -147,10 +148,15 @@ class Upload(io.RawIOBase):
 
 
 class Download(io.RawIOBase):
-    """A seekable, unbuffered reader of a finished HDFS file.
+    """A seekable, unbuffered reader of a complete HDFS file.
 
-    Wrap it in a BufferedReader with a buffer of WINDOW_BYTES. Reads raise StorageError if a window
-    cannot be read, and BadBlocks if HDFS reports that no intact replica is left.
+    Each read requests up to WINDOW_BYTES from a DataNode, so wrap an instance in a BufferedReader
+    with a buffer of that size. Reads raise BadBlocks if no intact replica is left, and StorageError
+    for other failures.
+
+    Args:
+        target: The file.
+        size: Size of the file in bytes.
     """
 
     def __init__(self, target: WebHdfsTarget, size: int) -> None:
@@ -175,7 +181,10 @@ class Download(io.RawIOBase):
         return self._position
 
     def readall(self) -> bytes:
-        """Return the remaining bytes, read in windows of WINDOW_BYTES; b"" at end of file."""
+        """Return all remaining bytes; b"" at the end of the file.
+
+        They are requested in windows of WINDOW_BYTES.
+        """
         return b"".join(iter(lambda: self._window(WINDOW_BYTES), b""))
 
     # typeshed says Buffer

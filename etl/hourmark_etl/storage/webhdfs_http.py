@@ -68,7 +68,10 @@ _local = threading.local()
 
 
 class OutcomeUnknown(StorageError):
-    """The error for a missing or invalid response: the operation may or may not have happened."""
+    """Raised if a response is missing or invalid.
+
+    The operation may or may not have been executed.
+    """
 
     next_step = (
         "check that the server named runs, is active, and can be reached from here "
@@ -78,14 +81,14 @@ class OutcomeUnknown(StorageError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfsTarget:
-    """The file that a WebHDFS request refers to, with the names used in its errors.
+    """The file or folder that a WebHDFS request refers to, with its names for error messages.
 
     Attributes:
         http: `http://host:port` of the NameNode.
         file: Absolute path in HDFS.
         user: HDFS user name.
         path: Path relative to the storage root.
-        url: `hdfs://…` URL of the file.
+        url: `hdfs://…` URL of the path.
         retry_pauses_s: Pause before each retry, in seconds.
     """
 
@@ -97,11 +100,11 @@ class WebHdfsTarget:
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
-        """Return the exception to raise if a server's response is missing or invalid.
+        """Create the exception for a response that is missing or invalid.
 
         Args:
             server: Address of the server, for the message.
-            what: The cause: an exception or a text. The message is cut at 500 characters.
+            what: The cause, an exception or a text. The message is limited to 500 characters.
         """
         cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
         return OutcomeUnknown(
@@ -110,12 +113,12 @@ class WebHdfsTarget:
 
 
 class WebHdfsResponse(NamedTuple):
-    """A WebHDFS response that had the expected status.
+    """A WebHDFS response with the expected HTTP status.
 
     Attributes:
         content: Response body.
-        kind: Content type, or "".
-        location: Location header, or "".
+        kind: Content type; empty if the header is missing.
+        location: Location header; empty if it is missing.
     """
 
     content: bytes
@@ -126,7 +129,8 @@ class WebHdfsResponse(NamedTuple):
     def is_empty_success(self) -> bool:
         """Return whether the response is Hadoop's empty confirmation of a completed operation.
 
-        A login page or the response to a rename without `renameoptions` is never such a response.
+        A login page, for example, is not such a response, although its status may be the expected
+        one.
         """
         return self.kind == _BYTES and not self.content
 
@@ -145,7 +149,7 @@ def request_json(
 ) -> Shape:
     """Send a request to the NameNode, with retries, and return the parsed JSON response.
 
-    Use it only for operations that are safe to repeat.
+    The operation must be safe to repeat.
 
     Args:
         target: File or folder of the operation.
@@ -155,7 +159,7 @@ def request_json(
         **parameters: Further query parameters.
 
     Raises:
-        OutcomeUnknown: No valid response, after retries.
+        OutcomeUnknown: No valid response arrived, even after retries.
         StorageError: The NameNode refused the operation.
     """
 
@@ -184,7 +188,7 @@ def send_once(
         **parameters: Further query parameters.
 
     Raises:
-        OutcomeUnknown: No valid response.
+        OutcomeUnknown: The response is missing or invalid.
         StorageError: The NameNode responded with an error or another status.
     """
     query = urlencode({"op": operation, "user.name": target.user, **parameters})
@@ -199,20 +203,22 @@ def run_on_datanode(
     send: Callable[[SplitResult], T],
     **parameters: str | int,
 ) -> T:
-    """Ask the NameNode for a DataNode, call a function with its address and return the result.
+    """Ask the NameNode for a DataNode, and call a function with the address of that DataNode.
 
-    If the outcome at the DataNode is unknown, the call is repeated with another DataNode, so the
-    function must be safe to repeat.
+    If the outcome at the DataNode is unknown, the call is repeated with another DataNode.
 
     Args:
         target: File of the operation.
         method: HTTP method.
         operation: WebHDFS operation, `CREATE` or `OPEN`.
-        send: Function that sends the request to the given address.
+        send: Function that sends the request to the given address. It must be safe to repeat.
         **parameters: Further query parameters.
 
+    Returns:
+        The result of the function.
+
     Raises:
-        OutcomeUnknown: No DataNode gave a valid response, after retries.
+        OutcomeUnknown: No DataNode gave a valid response, even after retries.
         StorageError: The NameNode or a DataNode refused the operation.
     """
     excluded: dict[str, str] = {}
@@ -244,7 +250,7 @@ def with_retries(action: Callable[[], T], pauses_s: Iterable[float]) -> T:
         pauses_s: Pause before each retry, in seconds; the number of pauses limits the retries.
 
     Raises:
-        OutcomeUnknown: The last retry raised it.
+        OutcomeUnknown: The last retry raised it. Other exceptions are raised without a retry.
     """
     for pause_s in pauses_s:
         try:
@@ -256,6 +262,11 @@ def with_retries(action: Callable[[], T], pauses_s: Iterable[float]) -> T:
 
 def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> bytes:
     """Read exactly `length` bytes from a DataNode.
+
+    Args:
+        target: File to read, for error messages.
+        address: URL of the DataNode, from the NameNode's redirect.
+        length: Number of bytes that the URL requests.
 
     Raises:
         OutcomeUnknown: The response is missing, has another length or is not binary.
@@ -290,11 +301,17 @@ def open_connection(address: SplitResult) -> http.client.HTTPConnection:
 def read_response(
     connection: http.client.HTTPConnection, target: WebHdfsTarget, expected: int
 ) -> WebHdfsResponse:
-    """Read the response of a request that was already sent on the connection, including its body.
+    """Read the response, including its body, of a request that was already sent.
+
+    Args:
+        connection: Connection on which the request was sent.
+        target: File of the request, for error messages.
+        expected: Expected HTTP status.
 
     Raises:
-        StorageError: The response has another status than `expected`; the subclass follows from
-            Hadoop's exception, or is OutcomeUnknown.
+        StorageError: The response has another status. The subclass corresponds to Hadoop's
+            exception; if that does not show whether the operation was executed, it is
+            OutcomeUnknown.
         OSError: The connection broke.
         http.client.HTTPException: The response is not valid HTTP.
     """

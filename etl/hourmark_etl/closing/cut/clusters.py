@@ -29,9 +29,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """The edge clusters of all sites and the central cluster, as the closer queries them.
+    """The Kafka clusters whose state decides whether an hour is complete.
 
-    Their state decides whether an hour is complete.
+    They are the edge cluster of each site, the mirrors that copy them, and the central cluster. The
+    closer queries them to determine which records must be staged before an hour closes.
+
+    Args:
+        edges: The edge cluster of each site.
+        central: The central cluster.
+        database: Database of the ledger.
+        lease: The closer's lease.
     """
 
     def __init__(
@@ -44,13 +51,18 @@ class KafkaSiteClusters:
     def connect(
         cls, kafka: KafkaSettings, database: Database, lease: Lease, clock: Clock
     ) -> KafkaSiteClusters:
-        """Create clients for the clusters that the settings name.
+        """Create clients for all clusters that the Kafka settings name.
+
+        Without mirrors, one cluster serves as both the edge and the central cluster.
 
         Args:
-            kafka: The KafkaSettings settings with all sites.
-            database: The ledger.
+            kafka: Kafka settings with all sites.
+            database: Database of the ledger.
             lease: The closer's lease.
-            clock: Clock for the time of checks.
+            clock: Clock for the time at which checks are recorded.
+
+        Returns:
+            An instance that the caller must close.
         """
         central = Cluster(kafka.central_cluster, "central")
         if not kafka.mirrored:
@@ -78,10 +90,11 @@ class KafkaSiteClusters:
             edge.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Search the topics of these types and the control topics for missing records.
+        """Check all sites for records that may have been lost before they were mirrored and staged.
 
-        The result is available from `gaps`. The mirrors' current positions are stored in the ledger
-        for the next check.
+        The topics of the given types and the control topics (audit records and host reports) are
+        checked. Call `gaps` for the result. The mirrors' positions are stored in the ledger for the
+        next check.
 
         Args:
             types: Event types to check.
@@ -111,14 +124,18 @@ class KafkaSiteClusters:
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps of these topics that an override can accept, and new edge checks.
+        """Return the gaps (records that may be lost) that an operator's override may accept.
 
-        The checks contain the current log starts and mirror positions, so that later checks pass. A
-        gap of the audit topic cannot be accepted while its log ends below the staging position,
-        because new records at those offsets would not be read.
+        A gap of the audit topic is left out while the topic's log ends below the position that was
+        staged, because new records at these offsets would not be read.
 
         Args:
             topics: Topic names at the edge.
+
+        Returns:
+            A pair: the gaps, and the edge checks to store when they are accepted. The checks
+            contain the current log starts and mirror positions, so that later checks no longer
+            report the gaps. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -136,23 +153,30 @@ class KafkaSiteClusters:
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
-        """Return the topics whose records may never arrive, by edge name, with the reasons."""
+        """Return the topics whose records may be lost, as found by the last `check`.
+
+        Returns:
+            Readable reasons by topic name at the edge; empty if nothing is missing.
+        """
         at_edges = (
             (t, self._with_site(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
         )
         return _join_messages([*at_edges, *((h.topic, h.what) for h in self._lost_gaps)])
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """Return the end offsets of the topics at each site's edge.
+        """Return the end offsets of topics at the edge cluster of each site.
 
-        A host may report at one site while its events are promised at another. So each control
-        topic is queried at all sites before the next topic.
+        Each control topic (audit records, host reports) is queried at all sites before the next
+        topic, because a host may report at one site while its events are recorded at another.
 
         Args:
-            topics: Topic names at the edge.
+            topics: Topic names at the edge, in the order in which control topics are queried.
 
         Returns:
-            End offsets by site and partition.
+            End offsets by site id, then by edge partition.
+
+        Raises:
+            Unavailable: A cluster does not answer or lacks a topic.
         """
         ends: dict[str, dict[Partition, int]] = {edge.site: {} for edge in self._edges}
         for asked in (
@@ -164,13 +188,15 @@ class KafkaSiteClusters:
         return ends
 
     def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
-        """Return the topics that a mirror has not yet copied up to the cut, with the reasons.
+        """Return the topics that a mirror has not yet copied up to the given end offsets.
+
+        Topics with lost records are included.
 
         Args:
-            cut: End offsets of `edge_ends`.
+            cut: End offsets that `edge_ends` returned.
 
         Returns:
-            Readable reasons by edge topic; empty if everything is copied.
+            Readable reasons by topic name at the edge; empty if everything was copied.
         """
         behind = (
             (t, self._with_site(edge, what))
@@ -180,17 +206,20 @@ class KafkaSiteClusters:
         return _join_messages(behind)
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """Return the high watermarks, on the central cluster, of these topics of every site.
+        """Return the high watermarks of topics on the central cluster, for all sites.
 
-        Last stable offsets are not sufficient: a mirror's position may be committed before the
-        transaction marker reaches another partition, and its records would be missed. If a log of
-        audit records ends below the staging position, that is recorded as a gap.
+        Last stable offsets are too low: a mirror's position may be committed before the transaction
+        marker reaches another partition. If the log of an audit topic ends below the position that
+        was staged, the difference is recorded in the ledger as a gap.
 
         Args:
             topics: Topic names at the edge.
 
+        Returns:
+            High watermark by central partition.
+
         Raises:
-            TopicReplaced: A topic is not the one that was staged.
+            TopicReplaced: A topic was recreated since its records were staged.
             Unavailable: The cluster does not answer or lacks a topic.
         """
         ends, shorter = self._query_central(topics)
@@ -234,10 +263,10 @@ def _join_messages(messages: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerProgress:
-    """Staging progress as recorded in the ledger.
+    """The progress of staging (copying Kafka records to files), as recorded in the ledger.
 
     Attributes:
-        database: The ledger.
+        database: Database of the ledger.
         cluster_id: Kafka cluster id of the central cluster.
     """
 
@@ -245,20 +274,23 @@ class LedgerProgress:
     cluster_id: str
 
     def reporters(self) -> list[ReportedSource]:
-        """Return the latest staged report of every source."""
+        """Return the latest staged report of each source of each host and delivery service."""
         return reporters(self.database)
 
     def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Return the next offset to stage of each partition that is not staged up to its end.
+        """Return the partitions that are not yet staged up to the given end offsets.
 
         Args:
-            ends: End offsets of partitions of the central cluster.
+            ends: End offset of each partition of the central cluster.
+
+        Returns:
+            The next offset to stage of each such partition; empty if everything is staged.
         """
         positions = self._positions()
         return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
     def next_offset_to_stage(self, partition: Partition) -> int:
-        """Return the next offset to stage of a central partition; 0 if nothing is staged."""
+        """Return the next offset to stage of a central partition; 0 if nothing is staged yet."""
         return self._positions().get(partition, 0)
 
     def _positions(self) -> dict[Partition, int]:

@@ -58,55 +58,84 @@ _BATCHES: Final = 3
 
 
 class SiteClusters(Protocol):
-    """The operations on the Kafka clusters of all sites that decide whether an hour is complete.
+    """Queries of the Kafka clusters of all sites, which decide whether an hour is complete.
 
-    Topics have their names at the edge; an offset is the next one to read.
+    A site has an edge cluster, and a mirror copies its topics to the central cluster. Topics are
+    named as at the edge. An offset is always the next one to read. `KafkaSiteClusters` is the
+    implementation.
     """
 
     def check(self, types: Collection[str]) -> None:
-        """Search the topics of these event types and the control topics for missing records.
+        """Check all sites for records that may have been lost before they were mirrored and staged.
 
-        The result is available from `gaps`. The mirrors' current positions are recorded for the
-        next check.
+        The topics of the given types and the control topics (audit records and host reports) are
+        checked. Call `gaps` for the result.
 
         Args:
             types: Event types to check.
+
+        Raises:
+            Unavailable: A cluster does not answer or lacks a required topic.
         """
 
     def edge_ends(self, topics: Sequence[str]) -> EdgeEnds:
-        """Return the end offsets of the topics at each site's edge, by site and partition.
+        """Return the end offsets of topics at the edge cluster of each site.
 
-        Topics are queried in this order, and each control topic at all sites before the next one.
+        Each control topic (audit records, host reports) is queried at all sites before the next
+        topic.
+
+        Args:
+            topics: Topic names at the edge, in the order in which control topics are queried.
+
+        Returns:
+            End offsets by site id, then by edge partition.
         """
 
     def find_unmirrored_topics(self, cut: EdgeEnds) -> dict[str, str]:
-        """Return the topics that a mirror has not yet copied up to the cut, with readable reasons.
+        """Return the topics that a mirror has not yet copied up to the given end offsets.
 
         Args:
-            cut: End offsets of `edge_ends`.
+            cut: End offsets that `edge_ends` returned.
 
         Returns:
-            Reasons by topic; empty if everything is copied.
+            Readable reasons by topic name at the edge; empty if everything was copied.
         """
 
     def gaps(self) -> dict[str, str]:
-        """Return the topics whose records may never arrive, with readable reasons.
+        """Return the topics whose records may be lost, as found by the last `check`.
 
-        Causes are retention and recreated topics. Hours of these topics must not freeze.
+        Causes are retention that deleted records before they were mirrored, and recreated topics.
+        Hours that need such a topic must stay open.
+
+        Returns:
+            Readable reasons by topic name at the edge; empty if nothing is missing.
         """
 
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the offset gaps of these topics that an override may accept, and new edge checks.
+        """Return the gaps (records that may be lost) that an operator's override may accept.
 
-        The checks are the positions from which the topics are monitored after the gap is accepted.
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            A pair: the gaps, and the edge checks to store when they are accepted. Later searches
+            for gaps start from the positions in these checks. Both lists are empty if there is no
+            gap.
         """
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
-        """Return the high watermarks, on the central cluster, of these topics of every site.
+        """Return the high watermarks of topics on the central cluster, for all sites.
 
-        If a log of audit records ends below the staging position, that is recorded as a gap.
+        If the log of an audit topic ends below the position that was staged, the difference is
+        recorded in the ledger as a gap.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            High watermark by central partition.
         """
 
     def close(self) -> None:
@@ -114,28 +143,31 @@ class SiteClusters(Protocol):
 
 
 class StagingProgress(Protocol):
-    """The staging progress of all partitions, which decides whether an hour is complete."""
+    """The progress of staging (copying Kafka records to files), for all central partitions.
+
+    The closer closes an hour only after the records up to its cut are staged.
+    """
 
     def reporters(self) -> list[ReportedSource]:
-        """Return the latest staged report of every source."""
+        """Return the latest staged report of each source of each host and delivery service."""
 
     def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
-        """Return the next offset to stage of each partition that is not staged up to its end.
+        """Return the partitions that are not yet staged up to the given end offsets.
 
         Args:
-            ends: End offsets of partitions of the central cluster.
+            ends: End offset of each partition of the central cluster.
 
         Returns:
-            Next offset by partition; empty if everything is staged.
+            The next offset to stage of each such partition; empty if everything is staged.
         """
 
     def next_offset_to_stage(self, partition: Partition) -> int:
-        """Return the next offset to stage of a central partition; 0 if nothing is staged."""
+        """Return the next offset to stage of a central partition; 0 if nothing is staged yet."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingCut:
-    """A point in all topics up to which the hours of some event types are complete and may close.
+    """A set of offsets up to which records count, and the hours that may close with these records.
 
     Attributes:
         taken_at_ms: When the cut was started, in Unix milliseconds.
@@ -153,7 +185,7 @@ class ClosingCut:
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without_types(self, types: Collection[str]) -> ClosingCut:
-        """Return a copy of the cut without these event types."""
+        """Return a copy of the cut without these event types, so that their hours do not close."""
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
         )
@@ -163,13 +195,12 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """The conditions that the closing of hours currently waits for.
+    """A description of what the closing of hours currently waits for.
 
     Attributes:
-        phase: The condition that the current cut waits for.
+        phase: Phase of closing that is not finished.
         what: Readable details.
-        by_type: Condition and details of each event type that waits for more than the end of its
-            hour.
+        by_type: Phase and details for each event type that waits although its hour has ended.
     """
 
     phase: ClosingPhase
@@ -180,15 +211,16 @@ class Waiting(NamedTuple):
 class CutTaker:
     """Determines which hours are complete by taking one cut after another.
 
-    A cut is a set of end offsets of all topics: once everything below it is mirrored and staged, the
-    hours that all sources had finished before it may close. `poll` never blocks; it returns the
-    conditions that the current cut waits for.
+    A cut is a set of end offsets of all topics. Once all records below them are mirrored and
+    staged, the hours that every source had finished by then may close. The caller calls `poll`
+    repeatedly; each call advances the current cut as far as possible without blocking. An instance
+    is not thread-safe.
 
     Args:
-        sites: The clusters of all sites.
-        progress: Staging progress.
-        audits: The site of each central audit topic, by topic name.
-        clock: Clock of the closer.
+        sites: Queries of the Kafka clusters of all sites.
+        progress: Progress of staging.
+        audits: Site id of each central audit topic, by topic name.
+        clock: The closer's clock.
         deadline_seconds: Time after an hour's end at which it closes without missing sources.
     """
 
@@ -223,13 +255,14 @@ class CutTaker:
         self._restart()
 
     def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
-        """Advance the current cut through its phases as far as possible.
+        """Advance the current cut (a set of offsets up to which records count) as far as possible.
 
         Args:
-            frontiers: Frontiers of the types that may take part.
+            frontiers: The next hour to close of each event type that may take part.
 
         Returns:
-            The completed cut, after which the next call starts a new one; or what it waits for.
+            The completed cut, after which the next call starts a new one. If the cut is not
+            complete, a description of what it waits for.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -483,10 +516,6 @@ class CutTaker:
     def _waiting(
         self, phase: ClosingPhase, what: Sequence[str], by_type: Mapping[str, What] | None = None
     ) -> Waiting:
-        """Build the result of a poll.
-
-        Types in the cut wait for `what`; the others wait for what excludes them from it.
-        """
         lines = limit_lines(what)
         in_cut = (
             dict.fromkeys(self._chosen, (phase, lines))
@@ -508,11 +537,14 @@ def _is_shorter(now: EdgeEnds, before: EdgeEnds) -> bool:
 def describe_not_staged(
     behind: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> list[str]:
-    """Return a readable line for each partition that is not staged up to the cut.
+    """Return one readable line for each partition that is not staged up to the required offset.
 
     Args:
-        behind: Next offset to stage by partition, from `StagingProgress.not_staged`.
-        ends: End offsets of the cut by partition.
+        behind: Next offset to stage by partition, from `StagingProgress.find_unstaged_partitions`.
+        ends: Required end offset by partition.
+
+    Returns:
+        Lines in the order of the partitions; empty if `behind` is empty.
     """
     return [
         f"staging: {p} is staged up to {at}, the cut is {ends[p]}"
@@ -521,7 +553,7 @@ def describe_not_staged(
 
 
 def limit_lines(lines: Sequence[str]) -> What:
-    """Return the first 20 lines, followed by "and N more" if there are others."""
+    """Return the first 20 lines, followed by "and N more" if there are more than 20."""
     return (
         tuple(lines)
         if len(lines) <= NAMED_MAX

@@ -24,31 +24,31 @@ from hourmark_etl.topics import SiteCluster
 
 
 class MirrorReader(Protocol):
-    """Reader of a mirror's committed positions (`hourmark.kafka.mirror.MirrorPositions`)."""
+    """Reader of the positions that a mirror has committed.
+
+    `hourmark.kafka.mirror.MirrorPositions` is the implementation.
+    """
 
     def refresh(self) -> Mapping[Partition, int]:
-        """Return the next edge offset to copy of each edge partition."""
+        """Return the next offset to copy by edge partition, as the mirror has committed it."""
 
     def close(self) -> None:
-        """Close the connection to the cluster."""
+        """Close the connection to the cluster that stores the mirror's positions."""
 
 
 @dataclasses.dataclass(kw_only=True)
 class EdgeSite:
-    """The edge cluster of one site and its mirror.
-
-    The ledger stores checks of the first site under edge topic names, and those of other sites
-    under central topic names.
+    """The edge cluster of one site, and the mirror that copies it to the central cluster.
 
     Attributes:
         edge: The edge cluster.
         mirror: The mirror's positions; None if the edge is also the central cluster.
-        alias: Prefix of the site's central topics; None without a mirror.
-        database: The ledger.
+        alias: Prefix of the site's topics on the central cluster; None without a mirror.
+        database: Database of the ledger.
         lease: The closer's lease.
-        clock: Clock for the time of checks.
-        site: Id of the site in `AuditOffsets`.
-        gaps: By edge topic, why its records may never arrive.
+        clock: Clock for the time at which checks are recorded.
+        site: Site id under which the offsets of its audit records are stored.
+        gaps: By topic name at the edge, why records may be lost, as found by `check`.
     """
 
     edge: SiteCluster
@@ -70,16 +70,18 @@ class EdgeSite:
             self.mirror.close()
 
     def check(self, types: Collection[str]) -> None:
-        """Search the topics of these types and the control topics for missing records.
+        """Check the site's topics for records that may have been lost before they were mirrored.
 
-        The result is stored in `gaps`; those of other topics are kept. The mirror's current
-        positions are stored in the ledger.
+        The topics of the given types and the control topics (audit records and host reports) are
+        checked. The result is stored in `gaps`; entries of other topics are kept. The mirror's
+        positions are stored in the ledger for the next check.
 
         Args:
             types: Event types to check.
 
         Raises:
             Unavailable: A cluster does not answer, or a control topic does not exist.
+            StaleDriver: Another closer has taken over the lease.
         """
         topics = [events_topic(t) for t in sorted(types)]
         infos = require_topics(self.edge, CONTROL) | self.edge.topics(topics)
@@ -112,13 +114,18 @@ class EdgeSite:
     def find_acceptable_gaps(
         self, topics: Collection[str]
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
-        """Return the gaps of these topics that an override can accept, and new edge checks.
+        """Return the gaps (records that may be lost) of this site that an override may accept.
 
-        A gap cannot be accepted while the mirror's position lies past the end of the topic: the
+        A gap is left out while the mirror's position lies past the end of the topic, because that
         position belongs to a deleted topic of the same name.
 
         Args:
             topics: Topic names at the edge.
+
+        Returns:
+            A pair: the gaps, and the edge checks to store when they are accepted. Later searches
+            for gaps start from the positions in these checks. Both lists are empty if there is no
+            gap.
         """
         asked = sorted(t for t in topics if t in self.gaps)
         if self.mirror is None or not asked:
@@ -137,6 +144,12 @@ class EdgeSite:
     def ends(self, topics: Sequence[str]) -> dict[Partition, int]:
         """Return the end offsets of the topics' partitions, queried in the order of `topics`.
 
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            End offset by edge partition.
+
         Raises:
             Unavailable: The cluster does not answer or lacks a topic.
         """
@@ -147,12 +160,16 @@ class EdgeSite:
         return ends
 
     def find_unmirrored_topics(self, cut: Mapping[Partition, int]) -> dict[str, str]:
-        """Return the topics that the mirror has not yet copied up to the cut, with the reasons.
+        """Return the topics that the mirror has not yet copied up to the given end offsets.
 
-        Topics with missing records are included. The result is empty without a mirror.
+        Topics with lost records are included.
 
         Args:
-            cut: End offsets by edge partition.
+            cut: End offset by edge partition.
+
+        Returns:
+            Readable reasons by topic name at the edge; empty if everything was copied, or without a
+            mirror.
         """
         if self.mirror is None:
             return {}
@@ -164,7 +181,7 @@ class EdgeSite:
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
     def central_names(self, topics: Collection[str]) -> list[str]:
-        """Return the names of these edge topics on the central cluster."""
+        """Return the names of these edge topics on the central cluster, in the same order."""
         return [central_topic(t, self.alias) for t in topics]
 
     def _ledger_topic(self, topic: str) -> str:
@@ -181,12 +198,6 @@ class EdgeSite:
     def _create_checks(
         self, infos: Mapping[str, TopicInfo], copied: Mapping[Partition, int]
     ) -> list[EdgeCheck]:
-        """Create checks of these partitions at the current time.
-
-        Args:
-            infos: Metadata of the topics.
-            copied: Next edge offset to copy, by partition.
-        """
         now_ms = self.clock.now_ms()
         return [
             EdgeCheck(
@@ -239,7 +250,7 @@ class EdgeSite:
 
 
 def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
-    """Return the metadata of the topics by name.
+    """Return the metadata of the topics by topic name.
 
     Raises:
         Unavailable: A topic does not exist, or the cluster does not answer.
@@ -253,5 +264,5 @@ def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, Top
 
 
 def partitions_of(infos: Collection[TopicInfo]) -> list[Partition]:
-    """Return all partitions of the topics."""
+    """Return all partitions of the topics, in the order of `infos`."""
     return [Partition(info.name, number) for info in infos for number in info.partitions]

@@ -32,9 +32,14 @@ _NO_DEADLINE: Final = 0  # an override waives immediately
 def overridden_frontiers(
     frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
 ) -> list[Frontier]:
-    """Return the frontiers whose hour has an override.
+    """Return the frontiers (next hours to close) for whose hour an operator's override exists.
 
-    An override is an operator's order to close an hour despite missing data.
+    An override is an operator's instruction to close an hour despite missing data. Overrides for
+    other hours are ignored.
+
+    Args:
+        frontiers: The next hour to close of each event type.
+        overrides: Overrides by event type.
     """
     return [
         f
@@ -50,19 +55,22 @@ def take_forced_cut(
     audits: Mapping[str, str],
     clock: Clock,
 ) -> ClosingCut:
-    """Return a cut of hours that an operator forces to close, without waiting for completeness.
+    """Create the cut for hours that an operator forces to close.
 
-    Unavailable clusters are recorded as unverified instead of raising.
+    A cut is a set of offsets up to which records count. This one is created without waiting for
+    missing sources or records. If a cluster does not answer, no exception is raised, and the checks
+    that need it are listed in `unverified`.
 
     Args:
-        frontiers: Frontiers, each with an override for its hour.
-        sites: The clusters of all sites.
-        progress: Staging progress.
-        audits: The site of each central audit topic, by topic name.
-        clock: Clock of the closer.
+        frontiers: The next hour to close of each type; each has an override.
+        sites: Queries of the Kafka clusters of all sites.
+        progress: Progress of staging.
+        audits: Site id of each central audit topic, by topic name.
+        clock: The closer's clock.
 
     Returns:
-        A cut whose `unverified` lists, by type, all checks that failed or were not possible.
+        A cut that allows exactly these hours to close. Its `unverified` lists, by event type, all
+        checks that failed or were not possible.
     """
     now_ms = clock.now_ms()
     reports = LatestReports(progress.reporters())
@@ -104,11 +112,12 @@ def take_forced_cut(
 
 
 def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """Return the topics whose offset gaps are accepted when hours of these types are forced.
+    """Return the topics whose lost records are accepted when an operator forces hours to close.
 
     Args:
-        types: Event types with an override.
-        all_overridden: Whether every type has one; then control topics are included.
+        types: Event types that are forced to close an hour.
+        all_overridden: Whether these are all event types. Only then are the control topics (audit
+            records and host reports) included, because all types depend on them.
     """
     return {*(events_topic(t) for t in types), *(CONTROL if all_overridden else ())}
 

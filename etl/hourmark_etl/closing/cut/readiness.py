@@ -30,12 +30,12 @@ WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
-    """The time up to which the hours of an event type are complete.
+    """The time up to which the sources of an event type have delivered everything.
 
     Attributes:
         watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
         waits_for: Readable descriptions of what the next hour waits for.
-        waived: Sources without which all hours up to the watermark close, because the deadline has
+        waived: Sources that all hours up to the watermark close without, because the deadline has
             passed.
     """
 
@@ -46,6 +46,11 @@ class Readiness(NamedTuple):
 
 class LatestReports:
     """The latest reports of all sources, indexed to compute the readiness of many types quickly.
+
+    A host reports for each of its sources the time up to which all data was delivered.
+
+    Args:
+        reporters: The latest report of each source of each host and delivery service.
 
     Attributes:
         all: Reports by host id and source.
@@ -61,14 +66,21 @@ class LatestReports:
             self._by_source.setdefault(r.source, []).append(r)
 
     def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
-        """Yield the live reporters that may deliver the type, as one list per source.
+        """Yield the reports that an hour of this type must wait for, as one list per source.
 
-        Each list is sorted by how far the reporters have caught up, ascending.
+        Hosts that signed off or were waived are left out.
+
+        Args:
+            frontier: The next hour to close of an event type.
+
+        Yields:
+            For each source, sorted by name, its reports by the time up to which data was delivered,
+            ascending.
         """
         return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
     def live_sources(self, frontier: Frontier) -> frozenset[str]:
-        """Return the sources with live reporters that may deliver the type."""
+        """Return the sources that may deliver the type and that a host or service still reports."""
         live = self._by_source.keys()
         return frozenset(
             live if frontier.event_type == DEAD_LETTERS else live & {*frontier.sources, API_SOURCE}
@@ -76,7 +88,12 @@ class LatestReports:
 
 
 def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
-    """Return whether events of the frontier's type may come from this reporter."""
+    """Return whether a source may deliver events of an event type.
+
+    Args:
+        frontier: The next hour to close of the event type.
+        reporter: The latest report of the source.
+    """
     return (
         reporter.source in frontier.sources
         or reporter.source == API_SOURCE
@@ -98,13 +115,19 @@ def _is_live(r: ReportedSource, heard_ms: int) -> bool:
 def readiness(
     frontier: Frontier, reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> Readiness:
-    """Return the time up to which an event type's hours are complete, given the latest reports.
+    """Compute the time up to which an event type's hours are complete, given the latest reports.
+
+    Sources that have not delivered everything up to the end of the next hour delay it. Once the
+    deadline has passed, the hour closes without them, and they are listed as waived.
 
     Args:
-        frontier: The type's frontier.
+        frontier: The next hour to close of the type.
         reports: The latest reports of all sources.
         now_ms: The closer's clock in Unix milliseconds.
-        deadline_ms: Time after an hour's end at which it closes without missing sources.
+        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+
+    Returns:
+        The time, and the sources that the next hour waits for or that are waived.
     """
     end = frontier.hour.end_ms
     behind: list[ReportedSource] = []
@@ -128,12 +151,13 @@ def readiness(
 def are_still_behind(
     frontier: Frontier, waived: Iterable[ReportedSource], later: LatestReports
 ) -> bool:
-    """Return whether all waived sources are still behind according to later reports.
+    """Return whether all waived sources have still not delivered everything up to the hour's end.
 
-    A source that has caught up in the meantime must be awaited after all.
+    A waived source is one that the hour is about to close without. If a source has caught up or
+    signed off in the meantime, the hour must not close without it, and the result is False.
 
     Args:
-        frontier: The frontier of the type that waived the sources.
+        frontier: The next hour to close of the type that waived the sources.
         waived: The sources, as reported when they were waived.
         later: Later reports of all sources.
     """
@@ -149,11 +173,11 @@ def find_silent_sources(
 ) -> list[ReportedSource]:
     """Return the waived sources that have not reported for a minute while other sources did.
 
-    Later hours do not wait for them. A source that reports but stays behind is awaited again for
-    each hour, up to that hour's deadline.
+    Later hours no longer wait for these sources. In contrast, a waived source that still reports is
+    awaited again for each hour, until the deadline of that hour.
 
     Args:
-        waived: Sources that were waived.
+        waived: Sources that an hour was closed without.
         latest: The latest reports of all sources.
     """
     heard_ms = max((r.heard_at_ms for r in latest), default=0)
@@ -161,7 +185,11 @@ def find_silent_sources(
 
 
 def describe_missing_service(reports: LatestReports) -> str | None:
-    """Return a readable reason why no delivery service is live; None if one is."""
+    """Return a readable message if no delivery service is running according to its reports.
+
+    Returns:
+        The message, or None if at least one delivery service has reported and not signed off.
+    """
     if reports.services:
         return None
     gone = [r for r in reports.all.values() if r.kind == "service"]
@@ -179,16 +207,17 @@ def describe_missing_service(reports: LatestReports) -> str | None:
 
 
 def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None:
-    """Compare the closer's clock with the newest report of a live delivery service.
+    """Compare the closer's clock with the newest report of a running delivery service.
 
-    Services that have fallen silent while others report are ignored.
+    Services that have not reported for a minute while others did are ignored.
 
     Args:
         reports: The latest reports of all sources.
         now_ms: The closer's clock in Unix milliseconds.
 
     Returns:
-        A readable description if the clocks disagree or no service is live; otherwise None.
+        A readable message if the clocks differ too much or no delivery service is running;
+        otherwise None.
     """
     if not reports.services:
         return describe_missing_service(reports)
@@ -224,16 +253,19 @@ def waive_new_sources(
 ) -> Readiness | None:
     """Adjust a type's readiness for sources that appeared while the cut was taken.
 
+    Past the hour's deadline the new sources are waived: the hour closes without them.
+
     Args:
-        frontier: The type's frontier.
+        frontier: The next hour to close of the type.
         readiness_before: Readiness at the start of the cut.
-        new_sources: Sources that appeared since and may deliver the type.
+        new_sources: Sources that appeared since then and may deliver the type.
         now_ms: Time of the cut in Unix milliseconds.
-        deadline_ms: Time after an hour's end at which it closes without missing sources.
+        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
 
     Returns:
-        `readiness_before` if there are no new sources; past the deadline, a copy that waives them; otherwise
-        None, because the next cut includes them.
+        - `readiness_before` if there are no new sources
+        - a copy in which the new sources are waived, if the deadline has passed
+        - None otherwise: the type must wait for the next cut, which includes the new sources
     """
     if not new_sources:
         return readiness_before
@@ -248,12 +280,11 @@ def waive_new_sources(
 def find_new_sources(
     before: Collection[ReportedSource], after: Collection[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return host sources that are new or have returned since an earlier set of reports.
+    """Return the sources of hosts that appeared or came back since an earlier set of reports.
 
-    A cut may miss their events. Sources return after they signed off or were waived; they count
-    even if they have signed off again. Restarted known hosts do not count, because they had caught
-    up. Delivery services do not count either: events that they acknowledge after the cut arrive
-    late.
+    A cut that was started with the earlier reports may miss their events. A source comes back if a
+    new process reports for it after it signed off, or if it is no longer waived. Restarted hosts
+    that had not signed off and delivery services are not included.
 
     Args:
         before: Reports at the start of the cut.
@@ -276,16 +307,19 @@ def _is_new(before: ReportedSource | None, after: ReportedSource) -> bool:
 def readiness_by_type(
     frontiers: Iterable[Frontier], reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
-    """Return the readiness of each open type whose frontier hour has ended by the closer's clock.
+    """Return the readiness of each event type whose next hour has ended and is open.
 
-    Types with equal sources and hours share one result, because at an hour's end thousands of hosts
-    may be behind for a thousand types.
+    Types with the same hour and the same sources are computed only once, because thousands of hosts
+    and types may have to be compared at the end of an hour.
 
     Args:
-        frontiers: Frontiers of all types.
-        reports: The latest reports.
+        frontiers: The next hour to close of each type.
+        reports: The latest reports of all sources.
         now_ms: The closer's clock in Unix milliseconds.
-        deadline_ms: Time after an hour's end at which it closes without missing sources.
+        deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
+
+    Returns:
+        Readiness by event type; types whose hour has not ended or is not open are missing.
     """
     known: dict[tuple[int, frozenset[str]], Readiness] = {}
     found = {}
@@ -317,7 +351,8 @@ def _seconds(milliseconds: int) -> str:
 class DuplicateHostWatch:
     """Detects two running tailers or services that report under the same host id.
 
-    `observe` must receive the reports of every poll.
+    Pass the latest reports to `observe` in every poll. The instance keeps the previous reports to
+    compare them.
     """
 
     def __init__(self) -> None:
@@ -327,16 +362,16 @@ class DuplicateHostWatch:
         ] = {}  # by host id: the last report of the previous incarnation
 
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
-        """Process the latest reports and return readable alarms about duplicate host ids.
+        """Compare the latest reports with earlier ones and return alarms about duplicate host ids.
 
-        An incarnation is one start of a tailer or service. An alarm is returned whenever an
-        incarnation reports again within a minute after another one has replaced it.
+        An incarnation is one run of a tailer or service, from start to end. An alarm is raised if
+        an incarnation that another one had replaced reports again within a minute.
 
         Args:
             reporters: Latest report of each source.
 
         Returns:
-            One alarm per duplicate host id; empty if there is none.
+            One readable alarm per duplicate host id; empty if there is none.
         """
         found = []
         for r in {r.host_id: r for r in reporters}.values():

@@ -40,7 +40,9 @@ from hourmark_etl.storage import Storage
 
 
 class SecondReading(NamedTuple):
-    """A byte range of closed buckets with late rows that differ from the rows in these buckets.
+    """A byte range of a log file that was apparently parsed twice, with different results.
+
+    Its hours are already closed, and rows that arrived afterwards are not in the closed buckets.
 
     Attributes:
         range_id: The range id, 8 bytes.
@@ -52,10 +54,10 @@ class SecondReading(NamedTuple):
 
 
 class LateRowsCheck(NamedTuple):
-    """The result of checking one frontier's late rows.
+    """The result of checking the late rows of one hour, which are rows of earlier, closed hours.
 
     Attributes:
-        second_readings: Ranges with late rows that are not copies.
+        second_readings: Byte ranges with late rows that no closed bucket contains.
         unknown: Readable reasons why some rows could not be checked.
     """
 
@@ -67,8 +69,8 @@ class LookupItem(NamedTuple):
     """The input of one lookup task: late rows and the closed buckets that may contain them.
 
     Attributes:
-        rows: The late rows.
-        closed: Closed buckets for each frontier of `rows.frontier_indexes`.
+        rows: The late rows: rows of earlier, closed hours.
+        closed: The closed buckets to search, for each entry of `rows.frontier_indexes`.
     """
 
     rows: RowsItem
@@ -76,11 +78,11 @@ class LookupItem(NamedTuple):
 
 
 class UnmatchedRows(NamedTuple):
-    """The late rows of one task that are not copies of rows in closed buckets.
+    """The late rows of one task whose event ids no closed bucket contains, counted by byte range.
 
     Attributes:
-        found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids that no
-            closed bucket contains.
+        found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids
+            that no closed bucket contains.
         unknown: By frontier index, why rows could not be checked.
     """
 
@@ -96,21 +98,25 @@ def check_late_rows(
     ranges: pa.Table,
     unit_bytes_max: int,
 ) -> dict[int, LateRowsCheck]:
-    """Check that late rows of settled byte ranges are copies of rows in closed buckets.
+    """Check that late rows are duplicates of rows in closed buckets.
+
+    A late row belongs to an earlier hour, whose bucket is closed. Only rows of byte ranges that an
+    earlier hour has proved complete are checked. If no closed bucket contains such a row, its byte
+    range was parsed twice with different results.
 
     Args:
         runner: Runs the lookups.
         storage: The storage.
-        database: The ledger.
-        frontiers: The frontiers by index.
-        ranges: The settled ranges, columns `frontier_index` (frontier index), `hour` and `range_id`.
-        unit_bytes_max: Maximum size of a task in bytes of datums.
+        database: Database of the ledger.
+        frontiers: The hours that are being proved, by their index in the round.
+        ranges: The byte ranges to check, columns `frontier_index`, `hour` and `range_id`.
+        unit_bytes_max: Maximum size of a task, in bytes of encoded events.
 
     Returns:
         Results by frontier index; empty if there are no ranges.
 
     Raises:
-        Unreadable: A staged file must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     if not len(ranges):
         return {}
@@ -148,12 +154,18 @@ def check_late_rows(
 
 
 def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
-    """Return the rows of some byte ranges whose ids no closed bucket contains.
+    """Count the rows of some byte ranges whose event ids no closed bucket contains.
 
     Args:
         item: The rows and the closed buckets to search.
         storage: The storage.
         ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
+
+    Returns:
+        The counts by byte range. A bucket that cannot be read is reported in `unknown`.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     rows_once = distinct_rows(semi_join(read_item_rows(item.rows, storage), ranges, KEY))
     found, unknown = [KEYS.empty_table()], dict[int, str]()

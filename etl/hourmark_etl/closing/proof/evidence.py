@@ -43,12 +43,14 @@ _LOG = logging.getLogger(__name__)
 
 
 class RowsItem(NamedTuple):
-    """The input of a task that reads one unit of a bucket's staged rows.
+    """The input of a proof task that reads staged rows.
 
     Attributes:
-        unit: The unit.
-        frontier_indexes: Index of the frontier of each of the unit's listings.
-        earlier: Files of earlier unaudited rows to include, as pairs of frontier index and path.
+        unit: The rows to read: those of several small buckets, or an id range of a large one.
+        frontier_indexes: For each listing (rows of one bucket) of the unit, the index of its hour
+            in the round.
+        earlier: Files with unaudited rows (rows without an audit record) of earlier buckets, as
+            pairs of frontier index and path.
     """
 
     unit: Unit
@@ -57,7 +59,7 @@ class RowsItem(NamedTuple):
 
 
 class AuditPath(NamedTuple):
-    """A staged file of audit records, which all come from one site.
+    """The path of a staged file of audit records, and the site that they come from.
 
     Attributes:
         path: Path relative to the storage root.
@@ -69,21 +71,21 @@ class AuditPath(NamedTuple):
 
 
 class PromisesItem(NamedTuple):
-    """The input of a task that reads files of audit records.
+    """The input of a proof task that reads staged files of audit records.
 
     Attributes:
-        files: The staged files to read.
+        files: The files to read.
     """
 
     files: tuple[AuditPath, ...]
 
 
 class RangeEvidence(NamedTuple):
-    """The result of one task of a proof: staged rows and promises, aggregated by byte range.
+    """The result of one proof task: staged rows and audit records, aggregated by byte range.
 
     Attributes:
-        row_counts: Numbers and sums of staged rows, one row per range (schema `HELD`).
-        promised: Promises of audit records, one row per promise (schema `PROMISED`).
+        row_counts: Numbers and sums of staged rows, one row per byte range.
+        promised: What audit records promise, one row per byte range, type and hour of a record.
     """
 
     row_counts: pa.Table
@@ -91,17 +93,17 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseWindows(NamedTuple):
-    """Selects the audit records that count in the proof of each hour of a round.
+    """Selects the promises of audit records that count in the proof of each hour of a round.
 
-    It can be pickled.
-
-    These are records of the frontier's hour below the cut, and records of earlier hours from the
-    frontier's `settled_next` on.
+    A promise states how many events a byte range has for one type and hour. In the proof of an
+    hour, the promises for that hour count, and late promises for earlier hours that no seal has
+    counted yet. In both cases the audit record must be below the cut. Instances can be pickled.
 
     Attributes:
-        frontiers: Tuples of frontier index, event type, hour (Unix seconds) and `settled_next`;
-            None excludes earlier hours.
-        below: The cut; None for no upper limit.
+        frontiers: For each hour a tuple of its index in the round, event type, hour (Unix seconds),
+            and the audit offsets up to which promises of earlier hours are settled. If these are
+            None, promises of earlier hours do not count.
+        below: The cut: audit records at or past these offsets do not count; None for no limit.
     """
 
     frontiers: tuple[
@@ -113,10 +115,10 @@ class PromiseWindows(NamedTuple):
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseWindows:
-        """Create the windows for all hours that are proved together.
+        """Create an instance for all hours that are proved together.
 
         Args:
-            frontiers: The frontiers by their index in the round.
+            frontiers: The hours, by their index in the round.
             cut_offsets: Audit records below these offsets count.
         """
         return cls(
@@ -127,14 +129,16 @@ class PromiseWindows(NamedTuple):
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises that count for the hours, one row per promise and frontier.
+        """Return the promises in a file of audit records that count for any of the hours.
 
         Args:
             rows: Rows of a staged file of audit records.
-            site: Site of all rows.
+            site: Id of the site that all rows come from.
 
         Returns:
-            A table with the columns of `PROMISED`; it has no rows if no promise counts.
+            A table with one row per promise and hour, with columns `frontier_index`, `hour`,
+            `range_id`, `count`, `sum`, `checksum`, `offset` and `origin`. It has no rows if no
+            promise counts.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
@@ -146,14 +150,15 @@ class PromiseWindows(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises that closed hours have settled already, regardless of the cut.
+        """Return the promises in a file of audit records that earlier seals have already counted.
 
         Args:
             rows: Rows of a staged file of audit records.
-            site: Site of all rows.
+            site: Id of the site that all rows come from.
 
         Returns:
-            A table with the columns of `PROMISED`; it has no rows if no promise is settled.
+            A table with the columns that `select_counting` returns. It has no rows if no promise is
+            settled.
         """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
@@ -179,13 +184,19 @@ def plan_row_items(
     earlier_unaudited: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
 ) -> list[RowsItem]:
-    """Split frontiers' listed groups into tasks, together with their earlier unaudited rows.
+    """Split the staged rows of several hours into proof tasks of limited size.
+
+    Each task also reads the unaudited rows (rows without an audit record) of earlier buckets,
+    because a later audit record may promise them.
 
     Args:
-        groups: By frontier index, the frontier and its listed groups.
-        earlier_unaudited: By frontier index, paths of files of earlier unaudited rows. If the
-            frontier lists no groups, they get a task of their own.
-        unit_bytes_max: Maximum size of a task in bytes of datums.
+        groups: By index in the round, the hour and the groups of staged rows that belong to it.
+        earlier_unaudited: By index in the round, paths of files of unaudited rows. The files of
+            hours without groups are combined in one further task.
+        unit_bytes_max: Maximum size of a task, in bytes of encoded events.
+
+    Returns:
+        The tasks; empty if there is nothing to read.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
     units = plan_units(
@@ -214,12 +225,16 @@ def plan_row_items(
 
 
 def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
-    """Create tasks that read the files of these groups, each file once."""
+    """Create proof tasks that read the audit files of these groups, each file once.
+
+    Returns:
+        Tasks of up to 16 files each; empty if there are no groups.
+    """
     return plan_file_items({AuditPath(g.path, g.site) for g in groups})
 
 
 def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
-    """Create tasks that read these files of audit records."""
+    """Create proof tasks of up to 16 audit files each, in the order of their paths."""
     ascending = sorted(files)
     return [
         PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
@@ -230,15 +245,18 @@ def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
 def read_item(
     item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows
 ) -> RangeEvidence:
-    """Run one task of a proof: read its rows or audit records and aggregate them by byte range.
+    """Run one proof task: read its rows or audit records and aggregate them by byte range.
 
     Args:
         item: The task.
         storage: The storage.
-        windows: Selects the audit records that count.
+        windows: Selects the promises of audit records that count.
+
+    Returns:
+        The aggregated rows or the promises; the other table is empty.
 
     Raises:
-        Unreadable: A staged file must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     if isinstance(item, RowsItem):
         return RangeEvidence(
@@ -253,16 +271,21 @@ def read_item(
 def read_item_by_part(
     item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, part_count: int
 ) -> dict[int, RangeEvidence]:
-    """Run one task and split its result by range id, so that each range is in one part.
+    """Run one proof task and split its result into parts, so that each byte range is in one part.
+
+    A range id has the same part number in the results of all tasks.
 
     Args:
         item: The task.
         storage: The storage.
-        windows: Selects the promises that count.
+        windows: Selects the promises of audit records that count.
         part_count: Number of parts.
 
     Returns:
-        Results by part number; empty parts are missing.
+        Results by part number, from 0 to `part_count` - 1; empty parts are missing.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     found = read_item(item, storage, windows)
     of = [range_ids_to_ints(table.column("range_id")) % np.uint64(part_count) for table in found]
@@ -275,14 +298,22 @@ def read_item_by_part(
 
 
 def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
-    """Return listed rows of these ranges that were not already unaudited in an earlier bucket.
+    """Return the staged rows of some byte ranges that have no audit record.
 
-    Unaudited rows have no audit record. Each pair of event id and value hash occurs once.
+    Rows that an earlier bucket has already stored as rows without an audit record are left out.
 
     Args:
-        item: The task to read.
+        item: The task whose rows to read.
         storage: The storage.
-        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
+        ranges: The byte ranges without an audit record, columns `frontier_index`, `hour` and
+            `range_id`.
+
+    Returns:
+        Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier` (always
+        false). Each pair of event id and value hash of a range occurs once.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     distinct = distinct_pairs(semi_join(read_item_rows(item, storage), ranges, KEY))
     return distinct.filter(pc.invert(distinct.column("earlier")))
@@ -291,13 +322,22 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
 def read_settled_promises(
     item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that closed hours have settled already.
+    """Return the promises of some byte ranges that earlier seals have already counted.
+
+    A promise states how many events a byte range has for one type and hour.
 
     Args:
         item: The files of audit records to read.
         storage: The storage.
-        windows: Determines what is settled.
+        windows: Contains the offsets up to which promises are settled.
         ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
+
+    Returns:
+        A table with the columns that `PromiseWindows.select_settled` returns; it has no rows if
+        nothing is found.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     found = [
         semi_join(windows.select_settled(read_promises(storage, path), site), ranges, KEY)
@@ -314,18 +354,21 @@ def read_matching_promises(
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets,
 ) -> pa.Table:
-    """Return the audit records of an event type's byte ranges within a range of offsets.
+    """Return the rows of audit files for an event type, some byte ranges and a span of offsets.
 
     Args:
         item: The files to read.
         storage: The storage.
         event_type: The event type.
-        ranges: The ranges, columns `hour` and `range_id`.
-        from_offsets: First central audit offsets, by site.
-        below_offsets: Central audit offsets after the last ones, by site.
+        ranges: The byte ranges, columns `hour` and `range_id`.
+        from_offsets: First offset of each site's audit topic on the central cluster.
+        below_offsets: Offset after the last one, of each site's audit topic on the central cluster.
 
     Returns:
         The matching rows, with all columns of the files.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     found = [AUDIT_SCHEMA.empty_table()]
     for path, site in item.files:
@@ -341,16 +384,31 @@ def read_matching_promises(
 
 
 def read_promises(storage: Storage, path: str) -> pa.Table:
-    """Return all rows of a staged file of audit records.
+    """Return all rows and columns of a staged file of audit records.
+
+    Args:
+        storage: The storage.
+        path: Path of the file, relative to the storage root.
 
     Raises:
-        Unreadable: The file must be staged again first.
+        Unreadable: The file is missing or damaged and must be staged again first.
+        StorageError: Storage is unavailable.
     """
     return read_all(storage, path, AUDIT_SCHEMA.names)
 
 
 def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """Return the staged rows of a task, including earlier unaudited rows, with the columns of `ROWS`."""
+    """Return the staged rows of a proof task, followed by its unaudited rows of earlier buckets.
+
+    Unaudited rows are rows without an audit record.
+
+    Returns:
+        Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which
+        is true for the unaudited rows of earlier buckets.
+
+    Raises:
+        Unreadable: A staged file is missing or damaged and must be staged again first.
+    """
     read = read_unit(item.unit, storage, ("range_id", "event_id")).table
     frontier_indexes = np.array(item.frontier_indexes, np.int32)[read.column("listing").to_numpy()]
     return pa.concat_tables(
@@ -362,12 +420,20 @@ def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
 
 
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
-    """Return the rows of a file of unaudited rows; empty if it is missing or damaged.
+    """Return the stored rows of a bucket that had no audit record when the bucket was sealed.
 
-    Such rows can only help to keep a promise, so losing them cannot prove anything falsely.
+    If the file is missing or damaged, the function logs a warning and returns an empty table. This
+    is safe: such rows can only help to prove a later hour complete.
+
+    Args:
+        storage: The storage.
+        path: Path of the file, relative to the storage root.
+
+    Returns:
+        Columns `hour`, `event_id`, `range_id` and `value_hash`.
 
     Raises:
-        StorageError: The file may exist but cannot be read now.
+        StorageError: Storage is unavailable, so the file may exist.
     """
     try:
         return load_all(storage, path, UNAUDITED_SCHEMA.names)

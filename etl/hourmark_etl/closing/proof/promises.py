@@ -70,20 +70,20 @@ PROMISED: Final = pa.schema(
 
 
 class UnmetPromise(NamedTuple):
-    """A promise of an audit record that the staged rows do not keep.
+    """A promise of an audit record that does not match the staged rows.
 
     A promise states how many events of a byte range belong to one type and hour, and sums over
     their ids and values.
 
     Attributes:
-        frontier_index: Index of the frontier in the round.
+        frontier_index: Index in the round of the hour that is being proved.
         hour: The promised hour in Unix seconds.
         range_id: Id of the byte range, 8 bytes.
         promised: Number of promised events.
-        sum: Promised sum of the ids' low 64 bits, as a signed integer.
-        found: Number of events found.
+        sum: Promised sum of the low 64 bits of the ids, as a signed integer.
+        found: Number of distinct event ids found.
         origin: Readable origin of the range.
-        checksum: Promised checksum of values; None if the promise has none.
+        checksum: Promised checksum of the values; None if the promise has none.
         same_ids: Whether exactly the promised ids exist, so that only values differ.
     """
 
@@ -102,17 +102,17 @@ class UnmetPromise(NamedTuple):
 class RangeCounts:
     """The result of comparing audit records with staged rows, for some byte ranges.
 
-    Results of disjoint ranges are added by `merge_counts`. Mappings are keyed by frontier index and
-    hour, `unnamed` by frontier index.
+    `merge_counts` adds up the results of disjoint ranges. The mappings are keyed by frontier index
+    (position of the hour in the round) and promised hour, `unnamed` by frontier index only.
 
     Attributes:
-        records: Number of distinct promises.
+        records: Number of byte ranges with a promise.
         promised: Number of promised events.
         checked: Number of promised events whose values a checksum verified.
-        unaudited: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids
-            without a promise.
+        unaudited: Byte ranges with rows but no promise: columns `frontier_index`, `hour`,
+            `range_id` and `rows`, the number of distinct ids without those of earlier buckets.
         unmet: All unmet promises of earlier hours, and the first ones of each frontier's own hour.
-        unnamed: Number of further unmet promises.
+        unnamed: Number of unmet promises that are not in `unmet`.
     """
 
     records: Mapping[tuple[int, int], int]
@@ -127,12 +127,13 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
     """Return a table with each event id of each byte range once.
 
     Args:
-        rows: Staged rows with the columns of `ROWS`: `frontier_index`, `hour`, `range_id`,
-            `event_id`, `value_hash` and `earlier`.
+        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
+            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
+            record.
 
     Returns:
-        Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`: whether the event was
-        already in an earlier bucket, without an audit record.
+        Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`. An id is `earlier`
+        if any of its rows is.
     """
     by_id = [*KEY, "event_id"]
     return (
@@ -146,8 +147,9 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
     """Return a table with each pair of event id and value hash of each byte range once.
 
     Args:
-        rows: Staged rows with the columns of `ROWS`: `frontier_index`, `hour`, `range_id`,
-            `event_id`, `value_hash` and `earlier`.
+        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
+            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
+            record.
 
     Returns:
         The same columns. `earlier` is true if any row with the event id has it.
@@ -158,16 +160,18 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 
 
 def count_rows_by_range(rows: pa.Table) -> pa.Table:
-    """Count the distinct rows of each byte range and add up their ids and values.
+    """Count the distinct rows of each byte range and add up their ids and value hashes.
 
     Args:
-        rows: Staged rows with the columns of `ROWS`: `frontier_index`, `hour`, `range_id`,
-            `event_id`, `value_hash` and `earlier`.
+        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
+            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
+            record.
 
     Returns:
-        One row per byte range, with the columns of `HELD`: the key of the range, the number of ids
-        that are not `earlier`, the number of all ids, the sum of their low 64 bits, the sum of
-        their value hashes, and the number of ids without a hash.
+        One row per byte range: `frontier_index`, `hour`, `range_id`; `fresh`, the number of ids
+        that are not `earlier`; `held`, the number of all ids; `sum`, the sum of the low 64 bits of
+        the ids; `values`, the sum of the value hashes; and `unhashed`, the number of distinct rows
+        without a hash. Sums are modulo 2^64.
     """
     distinct = distinct_rows(rows)
     fresh = pc.invert(distinct.column("earlier")).cast("int64")
@@ -195,14 +199,19 @@ def compare_ranges(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare all promises of some byte ranges with all rows of these ranges, without I/O.
+    """Compare all promises of some byte ranges with all staged rows of these ranges.
+
+    A promise is met if number and sum of the event ids match and, if both sides have them, the
+    checksums of the values. The function performs no I/O.
 
     Args:
-        held_parts: Tables of `count_rows_by_range`; a range may be in several of them.
-        promised_parts: Tables of promises, one row per promise of an audit record, with the columns
-            of `PROMISED`.
-        hours: The hour of each frontier in Unix seconds, by frontier index.
-        named_max: Maximum number of unmet promises of each frontier's own hour to return.
+        held_parts: Tables that `count_rows_by_range` returned. A range may be in several of them.
+        promised_parts: Tables of promises of audit records, with the columns of `PROMISED`.
+        hours: Hour of each frontier in Unix seconds, by frontier index.
+        named_max: Maximum number of unmet promises to return for each frontier's own hour.
+
+    Returns:
+        Totals by frontier and hour, ranges without a promise, and unmet promises.
     """
     rows = _sum_by_range(pa.concat_tables([HELD.empty_table(), *held_parts]))
     promises = _distinct_promises(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))
@@ -249,7 +258,11 @@ def compare_ranges(
 
 
 def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """Add up the comparison results of disjoint sets of ranges; at least one is required."""
+    """Add up the comparison results of disjoint sets of byte ranges.
+
+    Args:
+        verdicts: At least one result of `compare_ranges`.
+    """
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()
     for v in verdicts:

@@ -127,21 +127,22 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The result of proving one type's hour; it is proved if `findings` is empty.
+    """The result of checking an hour of an event type against its audit records.
+
+    The hour is proved complete if `findings` is empty.
 
     Attributes:
-        method: `empty` (nothing promised, nothing listed), `sums` or `join`.
-        audit_records: Number of promises that this hour settles.
-        promised: Number of promised events: distinct ids with `join`; with `sums`, duplicates of an
-            audit record count again, like their rows.
-        unaudited: Number of distinct ids without a promise.
+        method: `empty` (no promises, no rows), `sums` (totals match) or `join` (by byte range).
+        audit_records: Number of promises that the hour settles.
+        promised: Number of promised events.
+        unaudited: Number of distinct event ids without a promise.
         checked: Number of promised events whose values a checksum verified.
-        findings: Readable descriptions of promises that are not kept.
-        lacks: The ranges of these promises.
-        books: Totals by origin hour.
-        unaudited_file: The file in which rows without a promise were stored, if any.
-        listed: Totals of all listed rows.
-        second_readings: Ranges with late rows that differ from those in closed buckets.
+        findings: Readable descriptions of unmet promises.
+        lacks: The byte ranges of these promises.
+        books: Totals by hour of event time.
+        unaudited_file: File with the rows without a promise, if any.
+        listed: Totals of all rows of the hour.
+        second_readings: Byte ranges that were parsed twice with different results.
         unknown: Readable reasons why late rows could not be checked.
     """
 
@@ -163,13 +164,16 @@ class Proof:
 class Prover:
     """Proves that the staged rows of hours contain every event that audit records promise.
 
+    An audit record states how many events a byte range of a log file contains for each type and
+    hour. Missing events are not an error; they are findings of the proof.
+
     Attributes:
         runner: Runs tasks.
         storage: The storage.
-        database: The ledger.
-        unit_bytes_max: Maximum size of a task in bytes of datums.
-        ranges_here_max: Maximum number of promises that the driver compares itself; more are
-            compared in tasks.
+        database: Database of the ledger.
+        unit_bytes_max: Maximum size of a task, in bytes of encoded events.
+        ranges_here_max: Maximum number of promises that are compared in this process; if there are
+            more, tasks compare them.
     """
 
     runner: Runner
@@ -179,20 +183,21 @@ class Prover:
     ranges_here_max: int = _RANGES_HERE_MAX
 
     def prove(self, frontiers: Sequence[Frontier], cut_offsets: AuditOffsets) -> list[Proof]:
-        """Prove the hour of each frontier.
+        """Check the given hours against the audit records that promise their events.
 
-        Hours whose totals match are proved without reading rows; the others are compared range by
-        range.
+        An hour whose totals match is proved without reading its rows. The other hours are compared
+        range by range. Rows without an audit record are stored in a file, because a later audit
+        record may promise them.
 
         Args:
-            frontiers: Frozen frontiers.
-            cut_offsets: The cut: audit records below these offsets count.
+            frontiers: The hours, one per event type. Their rows are already fixed in the ledger.
+            cut_offsets: Audit records below these offsets count.
 
         Returns:
-            One proof per frontier, in order.
+            One proof per hour, in the order of `frontiers`.
 
         Raises:
-            Unreadable: A staged file must be staged again first.
+            Unreadable: A staged file is missing or damaged and must be staged again first.
         """
         sums = complete_sums(
             read_round_sums(self.database, frontiers, cut_offsets),
@@ -346,13 +351,15 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of a round's byte ranges after removing what earlier audit records explain.
+    """The comparison of promises with rows, corrected by what earlier hours have already settled.
 
     Attributes:
-        verdict: The comparison.
-        unaudited: Ranges without an audit record, columns `frontier_index`, `hour`, `range_id` and `rows`.
-        unmet: Promises that are not kept.
-        passed_over: Duplicates of promises that were settled earlier.
+        verdict: The comparison before the correction.
+        unaudited: Byte ranges with rows but no promise, columns `frontier_index`, `hour`,
+            `range_id` and `rows`.
+        unmet: Promises that the rows do not meet.
+        passed_over: Repetitions of promises that an earlier hour has settled. They are not required
+            again.
     """
 
     verdict: RangeCounts
@@ -362,14 +369,18 @@ class RangeComparison(NamedTuple):
 
 
 def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
-    """Prove an hour by totals alone. It performs no I/O.
+    """Prove an hour complete by comparing totals only, without reading rows.
+
+    The number and digest of the rows must equal those of the promises, and the sums of values if
+    the promises have checksums. The function performs no I/O.
 
     Args:
-        listed: Totals of listed rows by origin hour.
-        promised: Totals of promises by origin hour.
+        listed: Totals of the rows that belong to the hour, by hour of event time (Unix seconds).
+        promised: Totals of the promises of audit records, by hour of event time (Unix seconds).
 
     Returns:
-        The proof, or None if the totals differ or are not sufficient; then ranges must be compared.
+        The proof; None if the totals differ or cannot be compared, so that byte ranges must be
+        compared.
     """
     if not listed and not promised:
         return Proof(method="empty", audit_records=0, promised=0, unaudited=0)
@@ -397,22 +408,24 @@ def complete_sums(
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
-    """Complete each frontier's totals with the audit records of partially counted groups.
+    """Add the audit records of partially counted groups to the totals of each hour.
 
-    Groups that lie across the cut or across `settled_next` are counted by reading their files, each
-    of them once.
+    The ledger has totals by group of audit records. If only some records of a group count for an
+    hour, the ledger's totals leave the group out. This function reads the group's file, once for
+    all hours, and adds the records that count.
 
     Args:
-        sums: Totals of each frontier from the ledger.
+        sums: Totals of each hour from the ledger.
         storage: The storage.
-        frontiers: The frontiers, in the order of `sums`.
-        cut_offsets: The cut.
+        frontiers: The hours, in the order of `sums`.
+        cut_offsets: Audit records below these offsets count.
 
     Returns:
-        For each frontier, the totals of listed rows and of promises by origin hour.
+        For each hour a pair: the totals of its rows, and those of the promises, both by hour of
+        event time (Unix seconds).
 
     Raises:
-        Unreadable: A staged file must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     wanted = defaultdict[AuditPath, set[tuple[int, int]]](set)  # → (frontier index, hour)
     for at, of in enumerate(sums):
@@ -440,14 +453,14 @@ def build_proof(
     unaudited_file: UnauditedFile | None,
     late_rows: LateRowsCheck,
 ) -> Proof:
-    """Build the proof of one frontier from the comparison of ranges.
+    """Create the proof of one hour from the comparison of promises with rows.
 
     Args:
-        index: Index of the frontier in the round.
-        frontier: The frontier.
-        comparison: The comparison of all frontiers.
-        unaudited_file: The file with the frontier's unaudited rows, if any.
-        late_rows: The check of its late rows.
+        index: Index of the hour in the round.
+        frontier: The hour and its event type.
+        comparison: The comparison for all hours of the round.
+        unaudited_file: The file with the hour's rows without a promise; None if there are none.
+        late_rows: The check of the hour's late rows (rows of earlier hours).
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)
@@ -537,11 +550,14 @@ def _describe_unmet(u: UnmetPromise, length_s: int) -> str:
 
 
 def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> IncompleteRanges:
-    """Convert range ids to the list of incomplete ranges in a manifest, limited to 20 ranges.
+    """Create the manifest's list of incomplete byte ranges, limited to the first 20.
 
     Args:
-        ranges: Range ids.
-        omitted_count: Number of incomplete ranges that are not in `ranges`.
+        ranges: Ids of incomplete ranges.
+        omitted_count: Number of further incomplete ranges, which are not in `ranges`.
+
+    Returns:
+        The first 20 ids in hex, and whether there are more incomplete ranges.
     """
     return IncompleteRanges(
         tuple(r.hex() for r in ranges[:FINDINGS_MAX]), bool(ranges[FINDINGS_MAX:] or omitted_count)
@@ -549,11 +565,11 @@ def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> Incompl
 
 
 def limit_findings(findings: Sequence[str], omitted_count: int) -> tuple[str, ...]:
-    """Return the first 20 findings, followed by `and N more ranges` if there are others.
+    """Return the first 20 findings, followed by "and N more ranges" if there are more.
 
     Args:
         findings: Readable findings.
-        omitted_count: Number of ranges without a text in `findings`.
+        omitted_count: Number of further ranges, which have no text in `findings`.
     """
     more = len(findings[FINDINGS_MAX:]) + omitted_count
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -64,13 +64,13 @@ _HERE_MAX: Final = (
 
 
 class AuditReading(NamedTuple):
-    """One of several different audit records of the same byte range.
+    """One of several contradictory audit records of the same byte range.
 
     Attributes:
-        offset: Central offset of the first record with this content.
+        offset: Offset of the first record with this content, on the central cluster.
         origin: Readable origin of the range.
         promised: Tuples of event type, hour (Unix seconds) and number of events.
-        site: Site whose audit topic contains the record.
+        site: Id of the site whose audit topic contains the record.
     """
 
     offset: int
@@ -80,18 +80,18 @@ class AuditReading(NamedTuple):
 
 
 class DifferingReadings(NamedTuple):
-    """A range with at least two different audit records.
+    """A byte range of a log file with at least two audit records that contradict each other.
 
     Attributes:
         range_id: The range id, 8 bytes.
-        readings: The different records, by offset.
+        readings: The different records.
     """
 
     range_id: bytes
     readings: tuple[AuditReading, ...]
 
     def text(self, length_s: int) -> str:
-        """Return a readable description.
+        """Return a readable description of the range and its contradictory audit records.
 
         Args:
             length_s: Length of an hour (a bucket) in seconds.
@@ -115,11 +115,11 @@ class DifferingReadings(NamedTuple):
 
 
 class AuditComparison(NamedTuple):
-    """The result of comparing a batch of audit files.
+    """The result of comparing a batch of audit files with all earlier ones.
 
     Attributes:
-        files: The new files; they are now compared with all others.
-        differences: Ranges with different records that were not known before.
+        files: The files of the batch. No later call needs to compare them again.
+        differences: Byte ranges with contradictory audit records that were not known before.
     """
 
     files: tuple[AuditFile, ...]
@@ -128,14 +128,15 @@ class AuditComparison(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class AuditComparer:
-    """Searches audit files for byte ranges with several different audit records.
+    """Searches staged audit files for byte ranges that have contradictory audit records.
 
-    It changes nothing in the ledger.
+    Each file is compared with all files before it. The ledger is only read: the caller records
+    which files were compared.
 
     Attributes:
         runner: Runs tasks that read files.
         storage: The storage.
-        database: The ledger.
+        database: Database of the ledger.
         rows_max: Maximum number of rows that are compared at a time.
     """
 
@@ -145,16 +146,16 @@ class AuditComparer:
     rows_max: int = ROWS_MAX
 
     def compare_next(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare the next files that have not been compared yet.
+        """Compare the next audit files that have not been compared yet.
 
         Args:
-            skip_paths: Paths of files to skip.
+            skip_paths: Paths of files to skip, for example because they cannot be read.
 
         Returns:
-            The files and their differences; None if no file is left.
+            The files and the differences found; None if no file is left.
 
         Raises:
-            Unreadable: A file must be staged again first.
+            Unreadable: A file is missing or damaged and must be staged again first.
         """
         files = uncompared_files(self.database, self.rows_max, skip_paths)
         if not files:
@@ -196,12 +197,19 @@ class AuditComparer:
 
 
 def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None = None) -> pa.Table:
-    """Return the distinct contents of audit records in the files, one row per range and content.
+    """Return the distinct contents of audit records in some files, with their byte ranges.
 
     Args:
         item: The files.
         storage: The storage.
         ranges: Byte ranges to return, columns `range_id` and `observed_at`; None for all.
+
+    Returns:
+        Columns `range_id`, `observed_at`, `content` (digest of ids and promises) and `values`
+        (digest of checksums, may be null), each combination once.
+
+    Raises:
+        Unreadable: A file is missing or damaged and must be staged again first.
     """
     found = pa.concat_tables([read_all(storage, path, READING) for path, _ in item.files])
     return distinct_values(found if ranges is None else semi_join(found, ranges, RANGE), READING)
@@ -214,6 +222,12 @@ def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> p
         item: The files.
         storage: The storage.
         ranges: The byte ranges, columns `range_id` and `observed_at`.
+
+    Returns:
+        A table with all columns of audit files and a last column `site`.
+
+    Raises:
+        Unreadable: A file is missing or damaged and must be staged again first.
     """
     found = [SITED.empty_table()]
     for path, site in item.files:
@@ -223,16 +237,17 @@ def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> p
 
 
 def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> pa.Table:
-    """Return the byte ranges that have several different audit records, at least one of them new.
+    """Return the byte ranges whose audit records differ, with at least one new record among them.
 
-    Records without checksums are compared by content alone. It performs no I/O.
+    Records differ if their `content` differs or, where both have checksums, their `values`. The
+    function performs no I/O.
 
     Args:
-        new_contents: Contents of new files, schema READINGS.
-        known_contents: Contents of files that were compared earlier, schema READINGS.
+        new_contents: Contents of audit records in new files, as `read_contents` returns them.
+        known_contents: Contents of audit records in files that were compared earlier.
 
     Returns:
-        A table with columns `range_id` and `observed_at`.
+        Columns `range_id` and `observed_at`, each range once; no rows if all records agree.
     """
     found = [_with_several(new_contents, known_contents, [*RANGE, "content"])]
     new_contents, known_contents = (
@@ -253,10 +268,15 @@ def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Tabl
 
 
 def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
-    """Group the rows of ranges with different records by range and content. It performs no I/O.
+    """Group the rows of contradictory audit records by byte range and content.
+
+    The function performs no I/O.
 
     Args:
-        rows: All rows of these ranges, schema SITED.
+        rows: All rows of these byte ranges, as `read_range_rows` returns them.
+
+    Returns:
+        One entry per byte range, in the order of their ids.
     """
     ranges = defaultdict[tuple[bytes, int], dict[tuple[bytes, bytes | None], list[dict[str, Any]]]](
         dict
@@ -281,19 +301,21 @@ def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
 def conflicts_of(
     difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
-    """Return the conflicts that a difference causes. It performs no I/O.
+    """Return the conflicts that a byte range with contradictory audit records causes.
 
-    For each type and hour that one of the records names, the hour that would list its rows is
-    blocked.
+    A conflict blocks an hour of an event type until an operator's override closes it. Every type
+    and hour in the range's audit records causes one. If that hour is closed, the next hour that may
+    contain the rows is blocked instead. Nothing is blocked by a record that closed hours have
+    already settled. The function performs no I/O.
 
     Args:
         difference: The range and its records.
-        frontiers: Frontiers by type.
+        frontiers: The next hour to close of each type, by type.
         length_s: Length of an hour (a bucket) in seconds.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        Conflicts by type and hour; empty if everything is settled in closed buckets.
+        Conflicts in the order of type and hour; empty if all records are settled.
     """
     what = difference.text(length_s)
     found = {

@@ -44,7 +44,7 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 
 
 class UnauditedFile(NamedTuple):
-    """A file with the rows of one bucket for which no audit record existed.
+    """A file with the rows of one bucket that had no audit record when the bucket was sealed.
 
     Attributes:
         event_type: The bucket's event type.
@@ -59,10 +59,10 @@ class UnauditedFile(NamedTuple):
     rows: int
 
     def ledger_row(self, audit_next: AuditOffsets, sealed_at_ms: int) -> Mapping[str, Any]:
-        """Return the file's row of the ledger's table `unaudited`.
+        """Return the column values of the file's row in the ledger's table `unaudited`.
 
         Args:
-            audit_next: The cut of the seal.
+            audit_next: The audit offsets up to which the bucket's seal counted audit records.
             sealed_at_ms: Time of sealing in Unix milliseconds.
         """
         return ledger.unaudited_row(
@@ -73,15 +73,23 @@ class UnauditedFile(NamedTuple):
 def write_unaudited(
     storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table
 ) -> UnauditedFile:
-    """Write a file with the unaudited rows of a frontier's hour, which is not sealed yet.
+    """Write the rows of an hour that have no audit record to a file.
 
-    An existing file of a failed proof with equal content is replaced.
+    This happens before the hour is sealed. If an earlier, failed proof has left a file with the
+    same name, the file is replaced.
 
     Args:
         storage: The storage.
-        epoch: Epoch of the closer's lease.
-        frontier: The frontier.
-        rows: Distinct rows with the columns of UNAUDITED_SCHEMA.
+        epoch: Epoch (fencing token) of the closer's lease. It becomes part of the file name.
+        frontier: The hour and its event type.
+        rows: Distinct rows with columns `hour`, `event_id`, `range_id` and `value_hash`; others are
+            ignored.
+
+    Returns:
+        The file. The caller must add its row to the ledger together with the seal.
+
+    Raises:
+        StorageError: The file could not be written.
     """
     rows = rows.select(UNAUDITED_SCHEMA.names).sort_by(
         [(name, "ascending") for name in ("hour", "range_id", "event_id")]
@@ -98,10 +106,14 @@ def write_unaudited(
 
 
 def find_leftover_files(storage: Storage, database: Database) -> list[str]:
-    """Return the paths of unaudited files that no seal refers to.
+    """Return the paths of files of unaudited rows that the ledger does not refer to.
 
-    A closer may delete them if it still holds its lease afterwards: the files are listed before the
-    ledger is read, so none of them can belong to a later closer.
+    Unaudited rows are rows of a bucket that had no audit record when it was sealed. A closer may
+    delete the files if it still holds its lease after this call. Files are listed before the ledger
+    is read, so none of them can belong to a later closer.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
     folders = [
         f"{UNAUDITED_FOLDER}/{entry.name}" for entry in list_if_exists(storage, UNAUDITED_FOLDER)
@@ -114,15 +126,16 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
 
 
 class UnauditedCleaner:
-    """Deletes stored rows without audit record once they are no longer needed.
+    """Deletes files of unaudited rows that are no longer needed.
 
-    A file is deleted when audit records for all of its rows have arrived and were settled by a
-    later seal, or when audit records have expired.
+    Unaudited rows are rows of a bucket that had no audit record when it was sealed. Their file is
+    deleted after audit records of all its rows have arrived and a later hour has settled them, or
+    after so much time that no audit record can arrive.
 
     Args:
         storage: The storage.
-        database: The ledger.
-        keep_ms: How long audit files are kept after staging, in milliseconds.
+        database: Database of the ledger.
+        keep_ms: Milliseconds after sealing until a file is deleted in any case.
     """
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
@@ -132,13 +145,17 @@ class UnauditedCleaner:
         ] = {}  # path → settled_next when it was last read
 
     def clean(self, lease: Lease, now_ms: int) -> int:
-        """Delete files that are no longer needed and return their number.
+        """Delete files that are no longer needed.
 
-        At most 16 files are read per call. The ledger forgets a file before it is deleted.
+        A call reads at most 16 files to determine whether they are needed; later calls continue.
+        The ledger's row of a file is deleted before the file.
 
         Args:
             lease: The closer's lease.
             now_ms: Current time in Unix milliseconds.
+
+        Returns:
+            The number of deleted files.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.

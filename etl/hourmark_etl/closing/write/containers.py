@@ -33,22 +33,22 @@ _Key = tuple[
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WrittenFile:
-    """A container file that was written but is not part of a bucket yet.
+    """An Avro container file that was written but is not part of a bucket yet.
 
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
-        late: Whether the file holds late events.
-        schema_id: Schema id of all datums.
+        late: Whether the file holds late events (events of earlier hours).
+        schema_id: Schema id of all events.
         path: Path relative to the storage root.
-        records: Number of datums.
+        records: Number of events.
         bytes: Size of the file.
         blake2b: Digest of the file in hex.
         id_sum: Sum of the ids' last 8 bytes, modulo 2^64.
-        hours: Totals of the written rows by origin hour (Unix seconds).
+        hours: Totals of the written rows by hour of event time (Unix seconds).
         index: The rows of the id index that belong to the file.
         index_digest: Digest of that index in hex.
-        read_back_error: Readable difference found when reading back; empty if there is none.
+        read_back_error: Difference found when reading the file back; empty if there is none.
     """
 
     event_type: str
@@ -68,19 +68,19 @@ class WrittenFile:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WrittenHour:
-    """The written files of one bucket, and the rows that were not written.
+    """The written files of one bucket, and the totals of rows that were not written.
 
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
         files: The files.
-        duplicates: Totals of dropped duplicates by origin hour; their ids are in this bucket or in
-            an earlier one.
+        duplicates: Totals of dropped duplicates by hour of event time. Their ids are in this bucket
+            or in an earlier one.
         publish_error: Why the bucket must not be published; empty if it may be.
-        left_out: Totals of rows whose datums are invalid, by origin hour.
+        left_out: Totals of invalid rows by hour of event time.
         faults: Readable reasons for some of these rows.
-        unwritable: Like `publish_error`, for reasons that an override can give up.
-        unverified: Checks that were not possible.
+        unwritable: Like `publish_error`, for problems that an operator's override can accept.
+        unverified: Readable descriptions of checks that were not possible.
     """
 
     event_type: str
@@ -98,18 +98,18 @@ class WrittenHour:
 class DatumRun:
     """Consecutive rows of one bucket that go into the same container file, ascending by id.
 
-    Datum i is `data[offsets[i]:offsets[i + 1]]`.
+    The encoded event of row i is `data[offsets[i]:offsets[i + 1]]`.
 
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
-        late: Whether the rows are late events.
+        late: Whether the rows are late events (events of earlier hours).
         schema_id: Schema id of all rows.
-        data: Buffer with the datums.
-        offsets: Offsets into `data`, one more than rows.
+        data: Buffer with the encoded events.
+        offsets: Offsets into `data`; one element more than rows.
         ids: Event ids, rows x 16 bytes.
         digests: Digest of each row.
-        hours: Origin hour of each row in Unix seconds.
+        hours: Hour of event time of each row, in Unix seconds.
         index_path: Path of the id index.
         index_row: Row of the first id in the index.
     """
@@ -127,7 +127,7 @@ class DatumRun:
     index_row: int  # of the first
 
     def part(self, start: int, end: int) -> DatumRun:
-        """Return the part of the run with the rows [start, end)."""
+        """Return the rows from index `start` up to, but excluding, index `end` as a new run."""
         return dataclasses.replace(
             self,
             offsets=self.offsets[start : end + 1],
@@ -139,9 +139,10 @@ class DatumRun:
 
 
 class ContainerSet(ExitStack):
-    """The open container files of one task.
+    """The Avro container files that one task is writing, one open file per bucket and schema.
 
-    Use it as a context manager: if the block raises, files that were not finished are discarded.
+    Late events (events of earlier hours) have files of their own. Use an instance as a context
+    manager: if the block raises, files that were not finished are discarded.
 
     Args:
         storage: The storage.
@@ -171,9 +172,12 @@ class ContainerSet(ExitStack):
         self._finished: list[WrittenFile] = []
 
     def write(self, run: DatumRun) -> None:
-        """Append a run to the file of its bucket, schema and lateness.
+        """Append rows to the open file for their bucket and schema, or create the file.
 
-        The run's ids must not be smaller than those already in that file.
+        When a file reaches the target size, it is finished and a new one begins.
+
+        Args:
+            run: The rows. Their ids must not be smaller than those already in that file.
         """
         key = (run.event_type, run.hour_s, run.late, run.schema_id)
         start, end = 0, len(run.ids)
@@ -195,15 +199,18 @@ class ContainerSet(ExitStack):
             start = until
 
     def finish(self) -> list[WrittenFile]:
-        """Finish all files, read them back from storage and return them."""
+        """Finish all open files and read them back from storage.
+
+        Returns:
+            All files of this instance. A file that does not read back as written has a
+            `read_back_error`.
+        """
         while self._open:
             self._finished.append(self._open.popitem()[1].finish())
         return self._finished
 
 
 class _OpenContainer:
-    """A container file being written, with the totals for its manifest."""
-
     def __init__(
         self, storage: Storage, path: str, file: ExitStack, schema_json: str, of: _Key
     ) -> None:
@@ -260,19 +267,19 @@ class _OpenContainer:
 
 
 def verify_written_file(storage: Storage, written: WrittenFile) -> str:
-    """Read a file back from storage and compare it with what was written.
+    """Read a container file back from storage and compare it with what was written.
 
-    Digest, size, number of records and the name of the schema are compared.
+    Digest, size, number of records and the event type in the schema are compared.
 
     Args:
         storage: The storage.
         written: The file and its expected properties.
 
     Returns:
-        A readable difference; empty if there is none.
+        A readable description of the difference; empty if there is none.
 
     Raises:
-        StorageError: Storage is unavailable.
+        StorageError: The file cannot be opened, for example because storage is unavailable.
     """
     with storage.open(written.path, size=written.bytes) as file:
         seen = DigestingReader(file)

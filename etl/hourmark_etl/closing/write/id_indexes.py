@@ -33,20 +33,23 @@ def publish_indexes(
     written: Collection[WrittenHour],
     now_ms: int,
 ) -> None:
-    """Publish an attempt's index files and record them in the ledger.
+    """Publish the index files of event ids that a publishing attempt has written.
 
-    Only buckets that this attempt published are recorded. It may run before the ledger closes the
-    hours, because index rows are used for closed buckets only. If storage fails, a warning is
-    logged and the buckets have no index.
+    The indexes are moved to their final paths and recorded in the ledger, for those buckets only
+    that this attempt published. If storage fails, a warning is logged and the buckets have no
+    index; lookups of ids then read the buckets themselves.
 
     Args:
         storage: The storage.
-        database: The ledger.
+        database: Database of the ledger.
         lease: The closer's lease.
         attempt: Id of the publishing attempt.
-        published: Manifests of the published buckets.
+        published: Manifests of the published buckets; those of other attempts are ignored.
         written: The hours that the attempt wrote.
         now_ms: Current time in Unix milliseconds.
+
+    Raises:
+        StaleDriver: Another closer has taken over the lease.
     """
     own = {
         (m.type, Hour.parse(m.hour, m.bucket_seconds).start_s)
@@ -86,19 +89,26 @@ def clean_indexes(
     now_ms: int,
     files_max: int = 1000,
 ) -> int:
-    """Delete old id indexes and return the number of deleted files.
+    """Delete indexes of event ids that are too old, or exceed the total size.
 
-    Files without an entry in the ledger are kept for one day, because their entry may not be
-    written yet.
+    Files to which the ledger does not refer are deleted only after one day, because their rows may
+    not be written yet.
 
     Args:
         storage: The storage.
-        database: The ledger.
+        database: Database of the ledger.
         lease: The closer's lease.
         hours_max: Maximum age of an index in hours.
         bytes_max: Maximum total size of indexes in bytes; the oldest are removed first.
         now_ms: Current time in Unix milliseconds.
         files_max: Maximum number of files to delete in one call.
+
+    Returns:
+        The number of deleted files.
+
+    Raises:
+        StaleDriver: Another closer has taken over the lease.
+        StorageError: Storage is unavailable.
     """
     closed.trim_index(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
     named = closed.index_paths(database)

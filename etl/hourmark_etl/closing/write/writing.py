@@ -62,15 +62,15 @@ _WRITERS: Final = (
 
 
 class SealedHour(NamedTuple):
-    """A sealed hour that is to be written as a bucket.
+    """An hour of an event type that is to be written as a bucket.
 
     Attributes:
         event_type: The event type.
         hour: The hour.
-        listed: The staged groups that the bucket consists of.
-        leaves_out: Whether an override permits leaving out rows that cannot be written.
-        gives_up: Whether an override gives up checks that need an unreadable closed bucket: its
-            marker, and which late events it contains.
+        listed: The groups of staged rows that the bucket consists of, including late events.
+        leaves_out: Whether an operator's override permits leaving out rows that cannot be written.
+        gives_up: Whether an override permits skipping checks against a closed bucket that is
+            unreadable: its marker, and which late events it contains.
     """
 
     event_type: str
@@ -82,7 +82,7 @@ class SealedHour(NamedTuple):
 
     @property
     def late_hours_s(self) -> frozenset[int]:
-        """Return the origin hours of the late events in Unix seconds."""
+        """Return the earlier hours to which the late events belong, in Unix seconds."""
         return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
 
 
@@ -90,7 +90,8 @@ class WriteLimits(NamedTuple):
     """Size limits and parallelism for writing buckets.
 
     Attributes:
-        unit_bytes_max: Maximum size of a unit in bytes of datums.
+        unit_bytes_max: Maximum size of the rows that a task reads at once, in bytes of encoded
+            events.
         target_file_bytes: Target size of a container file in bytes.
         tasks: Number of tasks that run in parallel.
     """
@@ -101,11 +102,12 @@ class WriteLimits(NamedTuple):
 
 
 class WriteTask(NamedTuple):
-    """The work of one write task.
+    """The input of one write task.
 
     Attributes:
-        units: One unit, or adjacent id ranges of one listing.
-        earlier: For each listing of the units, closed buckets that may contain its late events.
+        units: The rows to write: one unit, or units with adjacent id ranges of one bucket.
+        earlier: For each listing (rows of one bucket) of the units, the closed buckets that may
+            already contain its late events.
     """
 
     units: tuple[Unit, ...]
@@ -116,16 +118,16 @@ class WriteTask(NamedTuple):
 class WriteResult:
     """The results of one or several write tasks.
 
-    Except for `files` and `read`, mappings are keyed by event type and the bucket's hour (Unix
-    seconds).
+    All mappings except `read` are keyed by event type and the bucket's hour (Unix seconds). Totals
+    are by hour of event time.
 
     Attributes:
         files: The files that were written.
-        read: Totals of the rows that were read, by group.
-        duplicates: Totals of dropped duplicates by origin hour.
-        left_out: Totals of invalid rows by origin hour.
+        read: Totals of the rows that were read, by group of staged rows.
+        duplicates: Totals of dropped duplicates.
+        left_out: Totals of invalid rows.
         faults: Readable reasons for some invalid rows.
-        lookup_errors: Why duplicates could not be determined.
+        lookup_errors: Why closed buckets could not be searched for duplicates.
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
@@ -138,7 +140,7 @@ class WriteResult:
     lookup_errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: WriteResult) -> None:
-        """Add the results of other tasks to this object."""
+        """Add the results of other tasks to this object, which is changed in place."""
         self.files.extend(other.files)
         self.lookup_errors.update(other.lookup_errors)
         _add(self.read, other.read)
@@ -163,22 +165,26 @@ def write_hours(
     folder: str,
     limits: WriteLimits,
 ) -> list[WrittenHour]:
-    """Write sealed hours into a new folder and return what was written, in order.
+    """Write the container files of sealed hours into a new folder, without duplicate events.
 
-    A failed call can be repeated with another folder. An error of a single hour is returned in its
-    `publish_error` or `unwritable`.
+    Late events (events of earlier hours) are dropped if a closed bucket already contains them. The
+    error of a single hour is not raised, but returned in its `publish_error` or `unwritable`. After
+    an exception the call can be repeated with another folder.
 
     Args:
         runner: Runs the write tasks.
         storage: The storage.
-        sealed: The hours. No hour may have late events of another hour of the same type and call.
-        closed_buckets: By type, closed buckets that may already contain its late events.
+        sealed: The hours. None may have late events of another hour of the same type in this call.
+        closed_buckets: By type, the closed buckets that may already contain its late events.
         schemas: Avro schemas as JSON by schema id.
         folder: Path of the new folder.
         limits: Sizes and parallelism.
 
+    Returns:
+        What was written, in the order of `sealed`.
+
     Raises:
-        Unreadable: A staged file must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     work = functools.partial(
         write_task, storage=storage, schemas=schemas, folder=folder, limits=limits
@@ -248,13 +254,13 @@ def plan_tasks(
     closed_buckets: Mapping[str, Sequence[ClosedBucket]],
     limits: WriteLimits,
 ) -> list[WriteTask]:
-    """Split sealed hours into write tasks.
+    """Split sealed hours into write tasks of limited size.
 
-    The id ranges of a large hour are distributed over at most `limits.tasks` tasks.
+    Small hours share a task. A large hour is split by event id over at most `limits.tasks` tasks.
 
     Args:
-        sealed: The hours.
-        closed_buckets: By type, closed buckets that may already contain its late events.
+        sealed: The hours. None may have late events of another hour of the same type in this call.
+        closed_buckets: By type, the closed buckets that may already contain its late events.
         limits: Sizes and parallelism.
     """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
@@ -296,6 +302,8 @@ def write_task(
 ) -> WriteResult:
     """Write the container files of one task into a folder, and an index of their event ids.
 
+    Rows that closed buckets or other rows duplicate are dropped and counted.
+
     Args:
         task: The rows to write.
         storage: The storage.
@@ -303,8 +311,11 @@ def write_task(
         folder: Path of the folder.
         limits: Sizes and parallelism.
 
+    Returns:
+        The written files, and totals of all rows that were read, dropped or left out.
+
     Raises:
-        Unreadable: A staged file must be staged again first.
+        Unreadable: A staged file is missing or damaged and must be staged again first.
     """
     index_path = f"{folder}/{uuid.uuid4().hex}.ids"
     containers = functools.partial(ContainerSet, storage, folder, schemas, limits.target_file_bytes)
@@ -317,7 +328,6 @@ def write_task(
             return own.finish()
 
     def write_unit(unit: Unit) -> None:
-        """Write id ranges into shared containers and whole listings into files of their own."""
         parts: tuple[Unit, ...] = ()
         try:
             chosen = _select_rows(
@@ -350,9 +360,7 @@ def write_task(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """The rows of a unit that are written, sorted by `keys` (listing, lateness, schema) and id."""
-
-    keys: Int64s
+    keys: Int64s  # listing, lateness and schema; rows are sorted by this, then by id
     hours: Int64s
     digests: UInt64s
     ids: UInt8s  # rows x 16
