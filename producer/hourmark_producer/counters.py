@@ -49,14 +49,17 @@ class Losses(NamedTuple):
 
 
 class Counters:
-    """Counters of one tailer process. Safe to use from several threads.
+    """Counters of one tailer process, starting at zero, and its total losses.
+
+    Safe to use from several threads.
 
     Attributes:
-        ranges: Acknowledged ranges.
-        bytes: Bytes of the acknowledged ranges.
-        events: Events that the delivery service made of them.
-        dead_letters: Dead letters that the delivery service made of them.
-        delivered_at_ms: Unix milliseconds of the latest acknowledgement, or None before the first.
+        ranges: Number of acknowledged ranges.
+        bytes: Total size of the acknowledged ranges.
+        events: Number of events that the delivery service parsed from them.
+        dead_letters: Number of lines in them that the delivery service could not parse.
+        delivered_at_ms: When a range was last acknowledged, in Unix milliseconds; None before the
+            first acknowledgement.
     """
 
     def __init__(self, losses: Mapping[str, Losses]) -> None:
@@ -86,7 +89,7 @@ class Counters:
             self.dead_letters += answer.dead_letters
 
     def add_loss(self, loss: Loss) -> None:
-        """Add a loss that the checkpoint already contains to the totals of its source."""
+        """Add a loss to the totals of its source. The checkpoint must already contain the loss."""
         with self._lock:
             before = self._losses.get(loss.source, Losses())
             self._losses[loss.source] = Losses(

@@ -33,13 +33,16 @@ _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 class CompressedFileIncomplete(Exception):
-    """Raised when a compressed file ends early: it is still being written, or incomplete."""
+    """Raised when a compressed file ends before its content does.
+
+    The file may still be written to, or it was cut off.
+    """
 
 
 class CompressedFileDamaged(Exception):
     """Raised when a compressed file cannot be decompressed.
 
-    It has another format, is corrupt, or its content exceeds the allowed size.
+    The file has another format, is corrupt, or decompresses to more than the allowed size.
     """
 
 
@@ -48,15 +51,18 @@ class _Stream(Protocol):
 
 
 class DecompressedReader:
-    """Reader of the decompressed content of an open file. Owns the descriptor."""
+    """Sequential reader of the decompressed content of a gzip, bzip2, xz or zstd file.
+
+    It owns the file descriptor. Not thread-safe.
+    """
 
     def __init__(self, descriptor: int, name: str) -> None:
         """Take ownership of an open file and select the decompressor by the file name.
 
         Args:
-            descriptor: The file, open for reading. `close` closes it.
-            name: File name or path; `.gz`, `.bz2` and `.zst` select the format, any other is read
-                as xz.
+            descriptor: File descriptor, open for reading. `close` closes it.
+            name: File name or path. `.gz`, `.bz2` and `.zst` select a format; any other name is
+                read as xz.
 
         Raises:
             OSError: The file cannot be accessed.
@@ -68,10 +74,11 @@ class DecompressedReader:
     def read(self, count: int) -> bytes:
         """Return the next decompressed bytes, or `b""` at the end of the content.
 
-        Checksums of the format have been verified when `b""` is returned.
+        When `b""` is returned, the checksums of the format were verified.
 
         Args:
-            count: Maximum number of bytes; fewer may be returned before the end.
+            count: Maximum number of bytes. Fewer bytes may be returned even if more content
+                follows.
 
         Raises:
             CompressedFileIncomplete: The file ends before the end of its compressed content.
@@ -129,7 +136,7 @@ class _Zstd:
 
 
 class _Xz:
-    """Reader of xz content with a memory limit, which `lzma.LZMAFile` lacks."""
+    """Reader of xz content with a limit on memory, which `lzma.LZMAFile` does not have."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -166,7 +173,7 @@ class _Xz:
 
 
 def _check_frames(descriptor: int) -> None:
-    """Raise EOFError if the last zstd frame is incomplete, which its reader ignores."""
+    """Raise EOFError if the last zstd frame is incomplete; the zstd reader does not report it."""
     at, size = 0, os.fstat(descriptor).st_size
     if not size:
         raise EOFError
@@ -203,7 +210,7 @@ _KNOWN_MAX: Final = 256
 
 
 class UnfinishedFiles:
-    """Record of how long compressed files without an end have not changed. Thread-safe."""
+    """Measures for how long incomplete compressed files have not changed. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -212,8 +219,9 @@ class UnfinishedFiles:
     def unchanged_s(self, status: os.stat_result) -> float:
         """Return for how many seconds a file has had its current size and modification time.
 
-        The time is measured from the first call with this size and time: the first call for a file
-        returns 0. Files are identified by device and inode; the latest 256 are remembered.
+        The first call for a file returns 0. Later calls return the time since the first call with
+        the same size and modification time. Files are identified by device and inode; the 256 most
+        recent are remembered.
         """
         now_s, key, stamp = (
             self._clock.monotonic_s(),

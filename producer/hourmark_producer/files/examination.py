@@ -32,9 +32,10 @@ class Examination(NamedTuple):
     """The result of examining an open file.
 
     Attributes:
-        found: The fingerprints.
-        status: The file's status, taken after the fingerprints.
-        size: Size of the content in bytes, without trailing NULs.
+        found: Fingerprints: the first bytes, and whether the bytes before the position are
+            unchanged.
+        status: Result of `os.fstat`, taken after the fingerprints.
+        size: Size of the content in bytes, without trailing NUL bytes.
     """
 
     found: Fingerprints
@@ -43,17 +44,14 @@ class Examination(NamedTuple):
 
 
 def examine(descriptor: int, position: FilePosition) -> Examination:
-    """Examine an open file that was read up to `position`.
+    """Return the current fingerprints, status and content size of an open file.
 
     If the bytes before the position have changed, the end of the content is searched for from the
-    start of the file.
+    start of the file. If the first bytes change during the examination, it is repeated.
 
     Args:
-        descriptor: The file, open for reading.
-        position: Up to where the file was read, with its fingerprints.
-
-    Returns:
-        Current fingerprints, status and content size.
+        descriptor: File descriptor, open for reading.
+        position: Position up to which the file was read, with its fingerprints.
 
     Raises:
         OSError: The file cannot be read.
@@ -70,13 +68,13 @@ def examine(descriptor: int, position: FilePosition) -> Examination:
 
 
 def content_end(descriptor: int, size: int, start: int) -> int:
-    """Return the offset of the first trailing NUL byte of a file, or `size` if there is none.
+    """Return the size of a file's content without the NUL bytes at its end.
 
     Args:
-        descriptor: The file, open for reading.
-        size: The file's size in bytes.
-        start: Offset before which the file is not searched. It is returned if all bytes from it on
-            are NULs. If `size` is not greater, nothing is read.
+        descriptor: File descriptor, open for reading.
+        size: Size of the file in bytes.
+        start: Lowest offset to search. NUL bytes before it count as content. If it is not less than
+            `size`, nothing is read and `size` is returned.
 
     Raises:
         OSError: The file cannot be read.
