@@ -28,8 +28,7 @@ RETRY_S = 5.0
 
 
 class CanaryPoster:
-    """Posts one canary event per call, and posts it again until the delivery service acknowledges
-    it.
+    """Posts canary events, repeating each one until the delivery service acknowledges it.
 
     A canary event is a test event with the host's current time; `hourmark canary check` follows it
     through the system. The id and time are part of the event, so posting the same event twice does
@@ -85,10 +84,12 @@ class CanaryPoster:
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return one message if no event was acknowledged for `PATIENCE_S` seconds, otherwise an
-        empty list.
+        """Return a message if no event was acknowledged for `PATIENCE_S` seconds.
 
         The time is measured from the latest acknowledgement, or from the creation of this object.
+
+        Returns:
+            A list with one message, or an empty list if the poster is healthy.
         """
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []

@@ -40,10 +40,9 @@ class Condition:
 
 
 class ConditionLog:
-    """The ongoing conditions of one tailer, each of which is logged when it begins and when it
-    ends.
+    """The ongoing conditions of one tailer. Each is logged when it begins and when it ends.
 
-    Safe to use from several threads.
+    A condition is a problem that lasts for some time. Safe to use from several threads.
     """
 
     def __init__(self, clock: Clock, quiet_s: float = QUIET_S) -> None:

@@ -284,8 +284,10 @@ def read_current_balances(
 
 
 def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
-    """Return the number of unread bytes of a file, or None if its row does not match its current
-    state.
+    """Return the number of unread bytes of a file.
+
+    Returns:
+        None if the row does not match the current state of the file.
     """
     progress, missing = file.progress, file.place.missing
     position = progress.position

@@ -232,8 +232,8 @@ def save_former(file_id: str, position: FilePosition) -> Change:
 
 
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how much of a file's content was read before a
-    truncation.
+    """Return the SQL statement that saves how much content a truncated file still shares with
+    before.
 
     It is used when a truncation left the beginning of the file in place.
 
@@ -263,8 +263,7 @@ def save_former_if_current(file_id: str, position: FilePosition) -> Change:
 
 
 def add_loss(loss: Loss) -> list[Change]:
-    """Return the SQL statements that add a loss to the totals of its source and to the recent
-    losses.
+    """Return the SQL statements that add a loss to its source's totals and to the recent losses.
 
     Only the latest `OCCASIONS_MAX` losses are kept individually; the totals include all.
     """
@@ -487,8 +486,7 @@ class Checkpoint:
                 integrity.restart_log(self._db)
 
     def files(self) -> list[TrackedFile]:
-        """Return every file in the checkpoint, with its spooled ranges (cut but not yet
-        acknowledged).
+        """Return every file in the checkpoint, with its spooled (not yet acknowledged) ranges.
 
         Spooled ranges of a file that was deleted from the checkpoint are returned in a substitute
         file that is marked as retired.

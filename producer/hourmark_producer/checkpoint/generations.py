@@ -66,8 +66,7 @@ class Generations:
     """
 
     def __init__(self, folders: Sequence[Path], host_id: str) -> None:
-        """Read the file `generations` of each folder, merge the records and write the result to
-        each folder.
+        """Read the file `generations` of each folder and write the merged records to all folders.
 
         Args:
             folders: Existing folders. The file is created in a folder that does not have it.

@@ -133,10 +133,9 @@ def read_snapshot(path: Path) -> CheckpointSnapshot:
 
 @contextlib.contextmanager
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Return a context manager that opens an existing checkpoint read-only and yields the
-    connection.
+    """Return a context manager that opens an existing checkpoint read-only.
 
-    All reads in the context see the same state of the database.
+    It yields the database connection. All reads in the context see the same state of the database.
 
     Raises:
         UsageError: This user may not read the checkpoint.

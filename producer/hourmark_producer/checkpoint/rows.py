@@ -39,8 +39,9 @@ def place_row(place: FileLocation) -> tuple[str, bytes, bytes, int]:
 
 
 def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
-    """Return the columns `generation`, `offset`, `in_line`, `anchor` and `size_seen` of the table
-    `files`.
+    """Return the columns of the table `files` that describe a position.
+
+    The order is `generation`, `offset`, `in_line`, `anchor`, `size_seen`.
     """
     return (
         position.generation,
@@ -134,8 +135,7 @@ def restore_account(
 
 
 def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
-    """Return a substitute tracked file for spooled ranges whose file was deleted from the
-    checkpoint.
+    """Return a substitute file for spooled ranges whose file was deleted from the checkpoint.
 
     Args:
         in_flight: The ranges, at least one, all of the same file.

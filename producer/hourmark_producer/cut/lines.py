@@ -64,10 +64,10 @@ class ReadIntoBuffer(Protocol):
     """Callable that reads bytes from the current position into a reused buffer."""
 
     def __call__(self, count: int) -> memoryview:
-        """Return the next `count` bytes from the current position; fewer only at the end of the
-        file.
+        """Return the next `count` bytes from the current position.
 
-        The result is valid until the next call, which uses the same buffer.
+        Fewer bytes are returned only at the end of the file. The result is valid until the next
+        call, which uses the same buffer.
         """
         ...
 
@@ -150,7 +150,7 @@ def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | Non
 
 
 def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
-    """Return `NoCompleteLine` if the line still has no LF and is below the limit, otherwise None."""
+    """Return `NoCompleteLine` if the line still has no LF and is below the limit, else None."""
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
     return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None

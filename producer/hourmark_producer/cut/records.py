@@ -91,8 +91,7 @@ def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoC
 def _one_record(
     read: ReadBytes, limits: RangeLimits, starts: Starts, size_max: int, ends: Part, *, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the rest of the current record, or a chunk of it if it is longer than `size_max`
-    bytes.
+    """Return the rest of the current record, or a chunk of it if the record is too long.
 
     Args:
         read: Reads bytes relative to the current position.
@@ -116,9 +115,7 @@ def _one_record(
 
 
 def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bool | None:
-    """Return whether the line at offset `at` begins a record, or None if the line is still
-    incomplete.
-    """
+    """Return whether the line at offset `at` begins a record; None if the line is incomplete."""
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
     if not end and len(window) <= limits.line_bytes_max:

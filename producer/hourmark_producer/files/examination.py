@@ -92,7 +92,7 @@ def content_end(descriptor: int, size: int, start: int) -> int:
 
 
 def _hole_begin(descriptor: int, start: int, end: int) -> int:
-    """Return where the hole that ends at `end` begins; `end` if the file system knows none."""
+    """Return the offset at which the hole that ends at `end` begins; `end` if there is no hole."""
     at = start
     try:
         while at < end:
@@ -106,7 +106,11 @@ def _hole_begin(descriptor: int, start: int, end: int) -> int:
 
 
 def is_anchored(descriptor: int, position: FilePosition) -> bool:
-    """Return whether the file still contains the bytes that were read just before the position.
+    """Return whether a file still contains the bytes that were read just before a position.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        position: The position; its `anchor` holds the expected bytes.
 
     Raises:
         OSError: The file cannot be read.
@@ -116,16 +120,16 @@ def is_anchored(descriptor: int, position: FilePosition) -> bool:
 
 
 def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
-    """Read from an offset into a buffer until it is full or the file ends.
+    """Read from an offset into a buffer until the buffer is full or the file ends.
 
     Args:
-        descriptor: The file, open for reading.
+        descriptor: File descriptor, open for reading.
         offset: Offset of the first byte.
         room: The buffer.
 
     Returns:
-        The filled part of the buffer, without a copy; empty if `offset` is at or after the end of
-            the file.
+        The filled part of the buffer, without a copy. Empty if `offset` is not before the end of
+        the file.
 
     Raises:
         OSError: The file cannot be read.
@@ -137,9 +141,14 @@ def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """Return `count` bytes from `offset`, or fewer if the file ends before.
+    """Return `count` bytes from an offset, or fewer if the file ends before.
 
-    Unlike pread(2) it continues after a short read, which occurs on signals and at 2 GiB.
+    Unlike pread(2), it continues after a short read, which can occur on signals and above 2 GiB.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        offset: Offset of the first byte.
+        count: Number of bytes.
 
     Raises:
         OSError: The file cannot be read.

@@ -38,8 +38,11 @@ _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 def identify(descriptor: int) -> FileIdentity:
     """Return the identity of an open file.
 
+    Args:
+        descriptor: File descriptor.
+
     Raises:
-        OSError: As of fstat(2).
+        OSError: fstat(2) failed.
     """
     status = os.fstat(descriptor)
     return FileIdentity(status.st_dev, status.st_ino, _birth_ns(descriptor))

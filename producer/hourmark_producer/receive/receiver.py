@@ -32,13 +32,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """The losses of one source that are not yet recorded in the checkpoint. Used by one thread.
+    """Collects the losses of one source until they are recorded in the checkpoint.
+
+    Used only by the thread that receives the source.
 
     Args:
         source: Name of the source.
-        address: Its `input` setting, which is recorded in place of a path.
-        checkpoint: Receives the losses.
-        counters: Counters of this run.
+        address: The `input` setting of the source, which is recorded in place of a path.
+        checkpoint: Where losses are recorded.
+        counters: Counters of this run, to which recorded losses are added.
         clock: Clock of this host.
     """
 
@@ -53,24 +55,26 @@ class ReceivingLosses:
         self._committed_s = float("-inf")
 
     def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
-        """Add a loss, to be recorded by the next `commit`.
+        """Add a loss, which the next `commit` records.
 
         Args:
-            what: What happened; losses with the same text are added up.
-            lost_bytes: Bytes that are known to be lost.
-            unknown: Number of occasions on which an unknown amount may have been lost.
+            what: Description of the loss. Losses with the same description are added up.
+            lost_bytes: Number of bytes that are known to be lost.
+            unknown: Number of occasions on which an unknown number of bytes may have been lost.
         """
         before, occasions = self._pending.get(what, (0, 0))
         self._pending[what] = (before + lost_bytes, occasions + unknown)
 
     def commit(self, *, at_once: bool = False) -> bool:
-        """Commit the collected losses to the checkpoint, and count and log them.
+        """Record the collected losses in the checkpoint, then count and log them.
 
         Args:
-            at_once: Do not wait until `LOSS_COMMIT_INTERVAL_S` has passed since the last commit.
+            at_once: Whether to record them even if `LOSS_COMMIT_INTERVAL_S` has not passed since
+                the last commit.
 
         Returns:
-            Whether no loss is left to be committed. False if it is too early or the commit failed.
+            True if no loss is left to record. False if it is too early or the checkpoint cannot be
+            written; the losses are kept for the next call.
         """
         now_s = self._clock.monotonic_s()
         if not self._pending:
@@ -117,10 +121,10 @@ _HELD_WAIT_S: Final = 0.05  # between checks for free space
 
 
 class ReadCallback(NamedTuple):
-    """The callback for a readable descriptor.
+    """The function that the receiver calls when a file descriptor is readable.
 
     Attributes:
-        read: Reads from the descriptor; returns whether nothing is left to be read.
+        read: Reads from the descriptor; returns True if nothing is left to read.
         while_paused: Whether to call it while the spool is full.
     """
 
@@ -129,15 +133,14 @@ class ReadCallback(NamedTuple):
 
 
 class ReceivingInput(Protocol):
-    """Interface of the inputs that a source can receive from, such as a socket or standard input.
+    """Interface of the inputs that a source receives from, such as a socket or standard input.
 
-    All methods except `open` are called by the receiver's thread.
+    All methods except `open` are called by the thread of the receiver.
 
     Attributes:
-        loses_while_stopped: Data that is sent while no receiver runs is lost, unknown to the
-            sender.
-        has_end: The input ends, so a drain reads it to its end.
-        is_resumable: The input can be read again from the last line on disk.
+        loses_while_stopped: Whether data that is sent while no receiver runs is lost.
+        has_end: Whether the input has an end, to which a drain reads it.
+        is_resumable: Whether the input can be read again from the last line on disk.
     """
 
     loses_while_stopped: bool  # data sent while no receiver runs is lost
@@ -146,11 +149,11 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether all data that has arrived is ready to be read."""
+        """Whether all data that has arrived can be read from the registered descriptors."""
         ...
 
     def open(self, receiver: SourceReceiver) -> None:
-        """Open the input and register its descriptors with `receiver.watch`.
+        """Open the input and register its file descriptors with `receiver.watch`.
 
         Args:
             receiver: Receives the lines and losses of the input.
@@ -164,12 +167,12 @@ class ReceivingInput(Protocol):
         """Perform periodic work, such as closing idle connections.
 
         Args:
-            now_s: Seconds of the monotonic clock.
+            now_s: Current time in monotonic seconds.
         """
         ...
 
     def close(self) -> None:
-        """Unregister the descriptors and release all resources."""
+        """Unregister the file descriptors and release all resources."""
         ...
 
 
