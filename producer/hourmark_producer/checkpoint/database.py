@@ -232,10 +232,7 @@ def save_former(file_id: str, position: FilePosition) -> Change:
 
 
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how much content a truncated file still shares with
-    before.
-
-    It is used when a truncation left the beginning of the file in place.
+    """Return the SQL statement that saves how much content of a file outlasted a truncation.
 
     Args:
         file_id: Id of the file.

@@ -393,8 +393,9 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """Offset up to which the file holds bytes that were read in the previous generation; 0 if
-        none.
+        """Offset up to which the file holds bytes that were read before its latest truncation.
+
+        0 if there are none.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
@@ -419,7 +420,7 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the latest change of the file was examined and none of its ranges is in flight."""
+        """Whether the latest change was examined and no range of the file is in flight."""
         progress = self.progress  # one consistent moment
         return not progress.in_flight and progress.examined_scan >= self.due
 

@@ -95,8 +95,13 @@ class StartPositions:
         self._begun |= self._written
 
     def record_scan(self, source: str, findings: PatternFindings) -> None:
-        """Record the result of scanning a source, to which `changes_for` and `committed` then
-        refer.
+        """Record the result of scanning a source.
+
+        Later calls of `changes_for` and `committed` refer to this source.
+
+        Args:
+            source: Name of the source.
+            findings: Result of scanning its patterns.
         """
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
@@ -105,8 +110,9 @@ class StartPositions:
             }
 
     def should_exclude(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Return whether `exclude` or `ignore_older_seconds` of a source applies to an untracked
-        file.
+        """Return whether the settings of a source exclude an untracked file.
+
+        The settings are `exclude` and `ignore_older_seconds`.
 
         Args:
             source: Name of the source.
@@ -138,8 +144,12 @@ class StartPositions:
         left_out[path] = (status.st_dev, status.st_ino)
 
     def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Return whether the file at this path was recorded as excluded and the settings still
-        exclude it.
+        """Return whether a file was recorded as excluded and the settings still exclude it.
+
+        Args:
+            source: Name of the source.
+            path: Path of the file.
+            status: Result of `os.stat` for the file.
         """
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
@@ -205,8 +215,9 @@ class StartPositions:
 
 
 def at_last_line(descriptor: int, generation: int) -> FilePosition:
-    """Return the position after the last line end of a file, so that an incomplete line is read
-    later.
+    """Return the position after the last line end of a file.
+
+    An incomplete last line is therefore read once it is complete.
 
     Args:
         descriptor: File descriptor, open for reading.

@@ -202,7 +202,7 @@ def _is_truncated(other: TrackedFile) -> bool:
 def _is_part(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Return whether the first `size` bytes of a tracked file are equal to those of the candidate."""
+    """Return whether the first `size` bytes of a tracked file equal those of the candidate."""
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told

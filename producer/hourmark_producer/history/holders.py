@@ -37,7 +37,10 @@ from hourmark_producer.files.waits import RetryLater
 
 
 class CandidateRenamed(RetryLater):
-    """Raised when a candidate file is no longer at its path. The caller must list candidates again."""
+    """Raised when a candidate file is no longer at its path.
+
+    The caller must list the candidates again.
+    """
 
 
 class Holder(NamedTuple):

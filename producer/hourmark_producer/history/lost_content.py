@@ -91,13 +91,16 @@ class LostContentFinder:
     def judge_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> ShrinkJudgement:
-        """Determine whether an open file's position is still valid, and how many bytes were
-        destroyed.
+        """Determine the effect of truncations on an open file.
 
         Args:
             file: The file.
             position: Position up to which it was read.
             account: What scans observed of the file since it was examined.
+
+        Returns:
+            Whether the position is still valid, and how many unread bytes were destroyed and are in
+            no copy.
 
         Raises:
             RetryLater: One of the next scans may find a copy that holds the bytes.

@@ -261,8 +261,7 @@ class ContentMatcher:
     def claim(
         self, file: TrackedFile, search: Remainder, path: str
     ) -> DecompressedReader | PlainFileReader:
-        """Open the file that `match` found, and assign it to one file so that no other file uses
-        it.
+        """Open the file that `match` found, and reserve it for one file whose content was lost.
 
         Args:
             file: The file whose content was lost.
@@ -274,7 +273,7 @@ class ContentMatcher:
             uncompressed one. The caller closes it.
 
         Raises:
-            OSError: The file is no longer at this path, was assigned to another file meanwhile, or
+            OSError: The file is no longer at this path, was reserved for another file meanwhile, or
                 cannot be opened.
         """
         return self._holders.open(file, path, search, take=True).plain
@@ -282,13 +281,16 @@ class ContentMatcher:
     def judge_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> ShrinkJudgement:
-        """Determine whether an open file's position is still valid, and how many bytes were
-        destroyed.
+        """Determine the effect of truncations on an open file.
 
         Args:
             file: The file.
             position: Position up to which it was read.
             account: What scans observed of the file since it was examined.
+
+        Returns:
+            Whether the position is still valid, and how many unread bytes were destroyed and are in
+            no copy.
 
         Raises:
             RetryLater: One of the next scans may find a copy that holds the bytes.

@@ -139,8 +139,9 @@ class RemainderFinder:
         return None
 
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
-        """Return the next range of content that was truncated before it was read, from a copy of
-        the file.
+        """Return the next range of content that was truncated before it was read.
+
+        The range is read from a copy of the file.
 
         Args:
             file: The truncated file.

@@ -28,8 +28,8 @@ def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
     """Yield the names that a file may have had before rotation added a number or a date.
 
     The number is removed at the end of the name or before its extension, after a suffix such as
-    `.gz` was removed. For example, `app.log` is yielded for `app.log.1`, `app-20261124.log` is
-    reduced to `app.log`, and so is `app.log.1.gz`.
+    `.gz` was removed. For example, `app.log` is yielded for each of `app.log.1`, `app-20261124.log`
+    and `app.log.1.gz`.
 
     Args:
         path: Path of the file.

@@ -106,7 +106,7 @@ def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
 
 
 def find_cursor(text: bytes) -> str:
-    """Return the cursor in a fragment of an entry's JSON text, or an empty string if it has none."""
+    """Return the cursor in a fragment of an entry's JSON text; an empty string if it has none."""
     match = _CURSOR.search(text)
     return match[1].decode() if match else ""
 
@@ -461,10 +461,9 @@ def _read_numbers(file: Path) -> dict[str, int]:
 
 
 def _start_time(file: Path, read_from: str, now_ms: int) -> str:
-    """Return the time at which to begin, in the format of `journalctl --since`: `@` and Unix
-    seconds.
+    """Return the time at which to begin reading, as the value of `journalctl --since`.
 
-    The time is determined once and kept in `file`.
+    The format is `@` and Unix seconds. The time is determined once and kept in `file`.
     """
     if not file.exists():
         at_ms = (

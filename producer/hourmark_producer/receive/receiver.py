@@ -178,19 +178,22 @@ class ReceivingInput(Protocol):
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class SourceReceiver:
-    """Receiver of one source: a thread that reads its input and appends the lines to segments.
+    """The thread that receives one source and appends the received lines to segment files on disk.
+
+    The methods `watch`, `unwatch`, `receive` and `finish` are called by the input in this thread;
+    the other methods are called by the scanning thread.
 
     Attributes:
         source: Name of the source.
-        input: Where the data comes from.
-        segments: Where the lines are written.
-        losses: Losses of the source.
+        input: The input from which the data comes, such as a socket.
+        segments: The segment files.
+        losses: Losses of the source that are not recorded yet.
         throttle: Log of conditions, such as a full disk.
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
-        is_paused: The spool is full or cannot be written; streams are not read.
-        has_ended: No more data will be received.
-        to_end: Receive only what is available now.
+        is_paused: Whether the spool is full or cannot be written, so that streams are not read.
+        has_ended: Whether no more data will be received.
+        to_end: Whether to end when nothing more is available.
     """
 
     source: str
@@ -220,7 +223,7 @@ class SourceReceiver:
         """Open the input and start the thread.
 
         Args:
-            to_end: Receive only what is available now, then end.
+            to_end: Whether to receive only what is available now and then end.
 
         Raises:
             ConfigError: The input is not available.
@@ -241,10 +244,10 @@ class SourceReceiver:
         self._thread.start()
 
     def record_previous_run_losses(self) -> None:
-        """Record an unknown loss if data may have been lost since the previous run.
+        """Add a loss of unknown size if data may have been lost since the previous run.
 
-        That is so if the run was killed, or if the input loses data while no receiver runs. Nothing
-        is recorded for a resumable input.
+        That is the case if the previous run was killed, or if the input loses data while no
+        receiver runs. For an input that can be read again, nothing is added.
         """
         if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
@@ -255,19 +258,21 @@ class SourceReceiver:
             self.losses.add(why, unknown=1)
 
     def commit_losses(self) -> bool:
-        """Commit the losses of the previous run and return whether that succeeded.
+        """Record the losses of the previous run in the checkpoint and return whether that
+        succeeded.
 
-        Call this for a source that does not receive in this run, before a claim is made for it.
+        Call it for a source that does not receive in this run, before the source is reported as
+        caught up.
         """
         if told := self.losses.commit(at_once=True):
             self._unmark()
         return told
 
     def stop(self, within_s: float) -> None:
-        """Write the received data to disk and end the thread.
+        """Read what has arrived, write it to disk and end the thread.
 
         Args:
-            within_s: Maximum time to wait, in seconds.
+            within_s: Maximum time to wait for the thread, in seconds.
         """
         self._stopping = True
         self._wake()
@@ -275,13 +280,13 @@ class SourceReceiver:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Wait until everything that had arrived before this call is on disk.
+        """Wait until everything that arrived before this call is on disk.
 
         Args:
             within_s: Maximum time to wait, in seconds.
 
         Returns:
-            Whether it is on disk; False also if the receiver is paused.
+            True if it is on disk. False if the time is over or the receiver is paused.
         """
         with self._changed:
             self._wanted += 1
@@ -293,11 +298,12 @@ class SourceReceiver:
             return self._settled >= goal or self.has_ended
 
     def watch(self, descriptor: int, callback: ReadCallback) -> None:
-        """Register a descriptor to be read whenever it is readable.
+        """Register a file descriptor that is read whenever it is readable.
 
         Args:
             descriptor: The file descriptor.
-            callback: Reads from it.
+            callback: Reads from the descriptor. While the receiver is paused, it is called only if
+                `while_paused` is set.
         """
         if self.is_paused and not callback.while_paused:
             self._paused.append(
@@ -307,17 +313,21 @@ class SourceReceiver:
             self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
     def unwatch(self, descriptor: int) -> None:
-        """Remove a descriptor. Call this before it is closed; unknown descriptors are ignored."""
+        """Unregister a file descriptor before it is closed. Unknown descriptors are ignored."""
         self._paused = [key for key in self._paused if key.fd != descriptor]
         with contextlib.suppress(KeyError):
             self._selector.unregister(descriptor)
 
     def receive(self, line: bytes) -> None:
-        """Add lines with their newlines, to be appended to the segment after this round."""
+        """Add received lines, which are appended to the segment at the end of the current round.
+
+        Args:
+            line: One or more lines with their newlines; may be empty.
+        """
         self._lines.append(line)
 
     def finish(self) -> None:
-        """Mark the input as ended; the thread ends after everything is written."""
+        """Mark the input as ended. The thread ends once everything is written."""
         self._ending = True
 
     def _run(self) -> None:
