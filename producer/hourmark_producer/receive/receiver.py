@@ -258,11 +258,13 @@ class SourceReceiver:
             self.losses.add(why, unknown=1)
 
     def commit_losses(self) -> bool:
-        """Record the losses of the previous run in the checkpoint and return whether that
-        succeeded.
+        """Record the losses of the previous run in the checkpoint.
 
         Call it for a source that does not receive in this run, before the source is reported as
         caught up.
+
+        Returns:
+            Whether the losses are recorded. False if the checkpoint cannot be written.
         """
         if told := self.losses.commit(at_once=True):
             self._unmark()

@@ -246,7 +246,7 @@ def _last_line(path: Path) -> bytes:
 
 
 def list_segments(folder: Path) -> Iterator[Path]:
-    """Yield the segment files of a folder, `.log` and `.done`, in ascending order of their numbers."""
+    """Yield the `.log` and `.done` segment files of a folder, in ascending order."""
     for path in sorted(folder.iterdir()):
         if path.suffix in (".log", ".done") and path.stem.isdigit():
             yield path

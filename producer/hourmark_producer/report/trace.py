@@ -93,8 +93,7 @@ def is_packed(path: Path) -> bool:
 def scan_packed_file(
     path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
 ) -> PackedFileScan:
-    """Read a compressed file to its end, to locate a line and to find the tracked file it came
-    from.
+    """Read a compressed file to its end, to locate a line and to identify the original file.
 
     Args:
         path: The compressed file.

@@ -112,7 +112,7 @@ class SentRange:
         self._pending, self._answered = pending, answered
 
     def fileno(self) -> int | None:
-        """Return the file descriptor to poll for the response, or None if no response is pending."""
+        """Return the file descriptor to poll for the response; None if no response is pending."""
         return (
             self._pending.response.fileno()
             if self._pending and isinstance(self._pending.response, PendingResponse)
@@ -320,8 +320,10 @@ class DeliveryServiceClient:
         return told
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the clock in the latest response of each service, in Unix milliseconds by service
-        name.
+        """Return the clock in the latest response of each service.
+
+        Returns:
+            Unix milliseconds by service name. Services that have not responded yet are absent.
         """
         with self._noting:
             return self._clocks.clocks_ms()
@@ -360,10 +362,9 @@ class DeliveryServiceClient:
         self._report_service, _ = self._send_to_any(tell, self._preferred())
 
     def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
-        """Send a report to one service; repeat it without unknown losses if the service refuses
-        them.
+        """Send a report to one service, and once more without unknown losses if it is refused.
 
-        Services of older versions do not accept that field.
+        Services of older versions do not accept unknown losses.
         """
         try:
             return self._request(

@@ -73,8 +73,10 @@ class ServiceClocks:
         self._readings[service] = reading
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the clock in the latest response of each service, in Unix milliseconds by service
-        name.
+        """Return the clock in the latest response of each service.
+
+        Returns:
+            Unix milliseconds by service name. Services that have not responded yet are absent.
         """
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
@@ -176,7 +178,10 @@ class ClockFloor:
         self._saved_ms = self.ms = _read(path) if path is not None else 0
 
     def observe(self, clock_ms: int) -> None:
-        """Raise the value to a trusted reading in Unix milliseconds. A lower reading has no effect."""
+        """Raise the value to a trusted reading in Unix milliseconds.
+
+        A lower reading has no effect.
+        """
         self.ms = max(self.ms, clock_ms)
 
     def save(self) -> None:

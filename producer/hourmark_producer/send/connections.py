@@ -146,9 +146,7 @@ class PendingResponse:
         self._until_s = until_s
 
     def fileno(self) -> int:
-        """Return the file descriptor to poll for the response. It is also readable at end of
-        stream.
-        """
+        """Return the file descriptor to poll for the response or the end of the connection."""
         return self._kept.connection.fileno()
 
     def result(self) -> HttpResponse:

@@ -148,7 +148,7 @@ class FileExaminer:
         account: FileAccount,
         size: int,
     ) -> FilePosition:
-        """Return the next position of a file that was truncated or replaced, and record the loss."""
+        """Return the next position of a truncated or replaced file, and record the loss."""
         known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
         if verdict is ShrinkVerdict.REPLACED:
