@@ -470,6 +470,7 @@ class Tailer:
 
     def render_metrics(self) -> bytes:
         """Return the metrics of the tailer in the Prometheus text format, version 0.0.4.
+
         Thread-safe.
 
         Raises:

@@ -94,7 +94,7 @@ class BodyFile:
             os.ftruncate(self._descriptor, 0)
 
     def close(self) -> None:
-        """Close the file. Later calls of the other methods raise OSError."""
+        """Close the file. Later reads and writes raise OSError."""
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 

@@ -71,7 +71,7 @@ class RangeSizes:
     def record_too_large(self, count: int) -> None:
         """Lower the limit after all services rejected a range as too large.
 
-        The limit stays below half of that size until a service accepts a larger range.
+        The limit is at most half of that size until a service accepts a larger range.
 
         Args:
             count: Size of the rejected range in bytes.

@@ -15,8 +15,8 @@ from hourmark_producer.files.tracked_file import TrackedFile
 class Schedule:
     """The queue of files that have work to do, which assigns each file to at most one worker.
 
-    A file is idle, ready, busy (a worker has it) or waiting for a time. If a file that is not idle
-    is added, it becomes ready again after its current step. Safe to use from several threads.
+    A file is idle, ready, busy (a worker has it) or waiting for a time. If a busy file is added, it
+    becomes ready again after its current step. Safe to use from several threads.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -33,7 +33,11 @@ class Schedule:
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
-        """Make a file ready. A busy or waiting file becomes ready again after its current step."""
+        """Make an idle file ready, so that a worker takes it.
+
+        A busy file becomes ready again after its current step. A file that is ready or waiting does
+        not change.
+        """
         with self._changed:
             self._add(file)
 

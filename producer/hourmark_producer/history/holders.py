@@ -160,8 +160,8 @@ class HolderComparison:
             take: Whether to assign the candidate to this file, so that no other file uses it.
 
         Returns:
-            A reader from the start of a compressed candidate, or from the position of `file` in an
-            uncompressed one. The caller closes it.
+            The open candidate. Its reader begins at the start of a compressed file, or at the
+            position of `file` in an uncompressed one. The caller closes the reader.
 
         Raises:
             FileNotFoundError: There is no file at this path, or one with another inode.

@@ -169,7 +169,7 @@ class LostContentSearch:
                 read.
 
         Returns:
-            0 if no file holds the content, or if `head` is too short to identify it.
+            0 if no file holds the content, or if its first bytes cannot identify it.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.

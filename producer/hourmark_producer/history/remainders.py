@@ -80,14 +80,18 @@ class RemainderFinder:
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
 
     def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
-        """Return whether the unread content of a vanished file is being searched for or read.
+        """Return whether the unread content of a vanished file may still be found and read.
 
-        If there was no search, one is started as soon as there are candidate files and fewer than
-        `AT_ONCE_MAX` searches are active.
+        The result is True while candidate files are searched, while the content is read, and while
+        the file waits because `AT_ONCE_MAX` searches are active. A search is started if there was
+        none.
 
         Args:
             file: The file.
             paths: Paths of files that may hold its content.
+
+        Returns:
+            False if there are no candidate files, or once the search has ended.
         """
         if file.rest is None:
             shrinks = file.observed.account_since(file.progress).shrinks

@@ -180,8 +180,8 @@ class ReceivingInput(Protocol):
 class SourceReceiver:
     """The thread that receives one source and appends the received lines to segment files on disk.
 
-    The methods `watch`, `unwatch`, `receive` and `finish` are called by the input in this thread;
-    the other methods are called by the scanning thread.
+    The input calls `watch`, `unwatch`, `receive` and `finish`. The scanning thread calls the other
+    methods.
 
     Attributes:
         source: Name of the source.

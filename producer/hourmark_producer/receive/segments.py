@@ -66,8 +66,8 @@ class SegmentStore:
 
         Args:
             folder: Folder of the source.
-            bytes_max: Total size in bytes at which the store is full. One segment has at most an
-                eighth of it.
+            bytes_max: Total size in bytes at which the store is full. A new segment is begun once
+                the current one holds an eighth of it, or 16 MiB if that is less.
 
         Raises:
             OSError: The folder cannot be created or listed.
@@ -178,7 +178,7 @@ class SegmentStore:
         """Return the line that was appended last, in this run or an earlier one.
 
         Returns:
-            An empty result if no line was appended or the line no longer exists.
+            `b""` if no line was appended or the line no longer exists.
         """
         number, kept = self._read_saved_line()
         for path in sorted(self.folder.glob("*.log"), reverse=True):
@@ -196,8 +196,7 @@ class SegmentStore:
     def was_left_open(self) -> bool:
         """Return whether the mark of `mark_open` exists.
 
-        After a run that was stopped in order, it exists only if the input loses data while no
-        receiver runs.
+        After an orderly stop, it remains only if the input loses data while no receiver runs.
         """
         return (self.folder / _OPEN).exists()
 

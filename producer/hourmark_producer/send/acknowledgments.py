@@ -114,7 +114,7 @@ class Acknowledgments:
     def record(self, file: TrackedFile, outgoing: SpooledRange, answer: RangeResponse) -> None:
         """Record in memory that a service acknowledged a range.
 
-        The number of ranges that the file may have in flight grows by one.
+        The number of ranges that the file may have in flight grows by one, up to `window_max`.
 
         Args:
             file: The file of the range.

@@ -54,7 +54,7 @@ class RangeCompressor(NamedTuple):
 
 
 class RangeCompressorPool:
-    """A fixed number of compressors, which limits the memory for uncompressed ranges. Thread-safe."""
+    """A pool of compressors that limits the memory for uncompressed ranges. Thread-safe."""
 
     def __init__(
         self, buffer_bytes: int, count: int = COMPRESSORS, patience_s: float = _PATIENCE_S

@@ -63,7 +63,7 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """Unique name of the service: its URL, followed by the IP address if the host was resolved."""
+        """Unique name of the service: its URL, followed by the IP address if it is known."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
@@ -87,7 +87,8 @@ class ServiceStatus:
 def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
     """Return an exponential backoff delay with jitter, in seconds.
 
-    The delay doubles with each failure, and is between half of that value and the full value.
+    The base delay doubles with each failure, up to `max_s`. The result is a random value between
+    half of the base delay and all of it.
 
     Args:
         failures: Number of consecutive failures, including this one; at least 1.
@@ -190,10 +191,10 @@ class ServiceSelector:
             return chosen
 
     def request_started(self, service: ServiceEndpoint) -> int:
-        """Record that a request was started, and return the service's number of consecutive
-        failures.
+        """Record that a request was started. `request_succeeded` or `request_failed` must follow.
 
-        Each call must be followed by `request_succeeded` or `request_failed`.
+        Returns:
+            The service's number of consecutive failures before this request, for `request_failed`.
         """
         with self._lock:
             service.in_flight += 1
@@ -256,8 +257,9 @@ class ServiceSelector:
             )
 
     def last_errors(self) -> str:
-        """Return the latest error of each failing service, without duplicates, separated by
-        semicolons.
+        """Return the latest errors of all failing services, separated by semicolons.
+
+        Equal errors are included once.
         """
         with self._lock:
             return "; ".join(
@@ -265,8 +267,7 @@ class ServiceSelector:
             )
 
     def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
-        """Resolve the host names again if `RESOLVE_EVERY_S` seconds have passed since the last
-        time.
+        """Resolve the host names of the services again, at most every `RESOLVE_EVERY_S` seconds.
 
         It may take several seconds, during which other threads are not blocked. A name that cannot
         be resolved keeps its addresses.

@@ -176,8 +176,10 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether a file that was last seen empty may be in a compressed file being
-        examined.
+        """Return whether a compressed file that is being examined may be the given file.
+
+        The result is True only for a file whose content was never observed, because such a file can
+        be identified only by its name.
         """
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
@@ -185,10 +187,10 @@ class NewCompressedFiles:
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Return the path of a compressed file that a file which was last seen empty may have
-        become.
+        """Return the path of the compressed file that an empty-looking file may have become.
 
-        Each compressed file is returned for one file only.
+        It is used for a file that vanished and was last seen empty. Each compressed file is
+        returned for one file only.
 
         Args:
             file: The file, which is no longer at its path.

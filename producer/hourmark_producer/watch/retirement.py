@@ -66,8 +66,7 @@ class Retirement:
             self._deleted_unborn(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
-        """Stop following an open file that no pattern matches, once it has been idle for a long
-        time.
+        """Stop following an open file that no pattern matches, once it has been idle for long.
 
         Call it at each scan; it does nothing until then.
         """
@@ -76,7 +75,7 @@ class Retirement:
             file.close()
 
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Return whether a file is unread or unacknowledged, or changed within `linger_s` seconds."""
+        """Return whether a file is not fully acknowledged, or changed within `linger_s` seconds."""
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -101,8 +100,7 @@ class Retirement:
         file.place = place
 
     def retire_empty(self, file: TrackedFile, path: str) -> None:
-        """Stop tracking a file that was last seen empty, because a compressed file has taken its
-        place.
+        """Stop tracking a file that was last seen empty and was replaced by a compressed file.
 
         Args:
             file: The file.

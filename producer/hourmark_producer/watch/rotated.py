@@ -84,8 +84,7 @@ class RotatedFileSearch:
                         findings.problems[entry.path] = error
 
     def search_for_new(self, added: Iterable[TrackedFile]) -> None:
-        """Request a search in the sources of new files, because earlier files may have been
-        rotated.
+        """Request a search in the sources of new files, since earlier files may be rotated.
 
         Args:
             added: The new files.
@@ -132,7 +131,7 @@ class RotatedFileSearch:
         return self._untold.pop(source, {})
 
     def _was_of(self, source: str, path: str) -> bool:
-        """Return whether a path is a rotated name of a file of this source and matches no pattern."""
+        """Return whether a path that no pattern matches is a rotated name of this source."""
         settings = self._sources[source]
         formers = [
             name

@@ -55,7 +55,7 @@ from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
 def resolve_links(path: str) -> str:
-    """Return the path to which symbolic links in `path` resolve, or an empty string without links."""
+    """Return the path to which symbolic links in `path` resolve; empty if there are none."""
     real = os.path.realpath(path)
     return real if real != path else ""
 
@@ -515,7 +515,7 @@ class FileScanner:
                 self.retirement.forget(file)
 
     def _give_turns(self, active_files: list[TrackedFile]) -> bool:
-        """Open some of the files that wait to be opened, and return whether any file was waiting."""
+        """Open some of the files that wait to be opened. Return whether any file was waiting."""
         waiting = [
             file
             for file in active_files
