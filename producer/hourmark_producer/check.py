@@ -91,7 +91,10 @@ def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = f
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
-    """Yield the folder settings that this user cannot write to.
+    """Yield the configured folders that this user cannot write to.
+
+    The settings `state_dir` and `second_state_dir` are checked. Nothing is yielded if both are
+    writable.
 
     Yields:
         The name of the setting, and the path that prevents writing.
@@ -107,7 +110,7 @@ def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
 def nearest_unwritable_path(folder: Path) -> Path | None:
     """Return the path that prevents writing to a folder, or None if the folder is writable.
 
-    If the folder does not exist, the nearest existing parent is checked.
+    If the folder does not exist, its nearest existing parent is checked instead.
     """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there

@@ -73,7 +73,10 @@ class ConditionLog:
         _LOG.log(level, "%s", message)
 
     def resolve(self, key: str) -> None:
-        """End the condition with this key and log its end; do nothing if it is not ongoing."""
+        """End the condition with the given key and log its end.
+
+        Does nothing if the condition is not ongoing.
+        """
         if key in self._ongoing:
             with self._lock:
                 ended = self._ongoing.pop(key, None)

@@ -17,13 +17,13 @@ from hourmark.records.wire import RangeResponse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A loss of unread bytes in one file.
+    """A loss of bytes of one file that were destroyed before they were read.
 
     Attributes:
         source: Name of the source.
         path: Path of the file.
-        at_ms: When the loss was detected, by this host's clock, in Unix milliseconds.
-        bytes: Number of bytes known to be lost.
+        at_ms: When the loss was detected, in Unix milliseconds of this host's clock.
+        bytes: Number of bytes that are known to be lost.
         unknown: Number of occasions on which an unknown number of bytes may have been lost.
         what: Description of the cause, for people.
     """
@@ -37,10 +37,10 @@ class Loss:
 
 
 class Losses(NamedTuple):
-    """Total losses of one source. Neither number ever decreases.
+    """The total losses of one source. Neither number ever decreases.
 
     Attributes:
-        bytes: Number of bytes known to be lost.
+        bytes: Number of bytes that are known to be lost.
         unknown: Number of occasions on which an unknown number of bytes may have been lost.
     """
 
@@ -74,12 +74,12 @@ class Counters:
     def count_acknowledged(
         self, size: int, answer: RangeResponse, at_ms: int | None = None
     ) -> None:
-        """Count a range that the delivery service acknowledged.
+        """Count a range that a delivery service acknowledged.
 
         Args:
             size: Size of the range in bytes.
-            answer: The service's response, with the numbers of events and dead letters.
-            at_ms: When it was acknowledged, in Unix milliseconds.
+            answer: Response of the service, with the numbers of events and unparsable lines.
+            at_ms: When the range was acknowledged, in Unix milliseconds.
         """
         with self._lock:
             self.delivered_at_ms = at_ms

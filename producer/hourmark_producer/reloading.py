@@ -46,7 +46,7 @@ class ReloadHandler:
         self.was_last_reload_accepted = True  # result of the latest reload
 
     def listen(self) -> None:
-        """Handle SIGHUP from now on, including a signal that arrived during a restart."""
+        """Begin to handle SIGHUP, including a signal that arrived during a restart."""
         signal.signal(
             signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
         )

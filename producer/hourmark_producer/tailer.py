@@ -505,7 +505,10 @@ class Tailer:
         )
 
     def take_snapshot(self) -> snapshot.TailerSnapshot:
-        """Return the current state of the tailer, as saved for other processes. Thread-safe."""
+        """Return the current state of the tailer in the form that is saved for other processes.
+
+        Thread-safe.
+        """
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
         return snapshot.TailerSnapshot(

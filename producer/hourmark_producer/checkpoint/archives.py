@@ -143,7 +143,7 @@ def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
 
 
 def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
-    """Return when each source was last scanned, in Unix milliseconds."""
+    """Return when each source was last scanned, in Unix milliseconds by source name."""
     return dict(db.execute("SELECT source, at_ms FROM looked").fetchall())
 
 

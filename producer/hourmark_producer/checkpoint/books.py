@@ -186,7 +186,12 @@ def create_accounting(db: sqlite3.Connection) -> None:
 
 
 def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL statement that counts `count` bytes of a source as skipped."""
+    """Return the SQL statement that counts bytes of a source as skipped.
+
+    Args:
+        source: Name of the source.
+        count: Number of bytes that are not sent because of a setting, or because they are a copy.
+    """
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 
 

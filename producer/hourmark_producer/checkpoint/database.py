@@ -160,7 +160,7 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
 
 
 def save_position(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves how far a file was cut into ranges."""
+    """Return the SQL statement that saves up to which position a file was cut into ranges."""
     row = (*position_row(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
@@ -208,7 +208,7 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the SQL statement that records that a source was scanned."""
+    """Return the SQL statement that records that a source was scanned at least once."""
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
@@ -346,13 +346,16 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path) -> tuple[Checkpoint, str]:
-        """Open the checkpoint at `path` and verify that it is complete.
+        """Open the checkpoint at `path` and check that it is complete and undamaged.
+
+        A checkpoint of an earlier version is migrated.
 
         Returns:
-            The checkpoint and its host id.
+            The checkpoint, and the host id that it contains.
 
         Raises:
-            CheckpointBroken: It is empty, damaged, incomplete, or of an unsupported format.
+            CheckpointBroken: The checkpoint is empty, damaged, incomplete, or of an unsupported
+                format.
             CheckpointFailed: The disk is full, or the file cannot be read or written.
             FileNotFoundError: There is no file at `path`.
         """
@@ -572,7 +575,9 @@ class Checkpoint:
         }
 
     def read_books(self) -> books.AccountingSnapshot:
-        """Return the accounting of all sources, as of one moment.
+        """Return the accounting of all sources: bytes seen, acknowledged, skipped and lost.
+
+        All numbers are from the same moment.
 
         Raises:
             CheckpointFailed: The database cannot be read.

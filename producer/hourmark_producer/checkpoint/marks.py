@@ -82,7 +82,10 @@ def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]
 
 
 def save_marks(file_id: str, position: FilePosition) -> _Change:
-    """Return the SQL statement that saves the marks of a file's position."""
+    """Return the SQL statement that saves the marks of a file's position.
+
+    Marks are digests at recent offsets, by which a shorter copy of the file is recognized.
+    """
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
         file_id,
         position.generation,

@@ -93,14 +93,14 @@ class CheckpointSnapshot(NamedTuple):
 
 
 def read_snapshot(path: Path) -> CheckpointSnapshot:
-    """Return the content of a checkpoint without changing it.
+    """Read a checkpoint without changing it. A tailer may be running.
 
     Args:
         path: Path of the checkpoint.
 
     Raises:
         UsageError: There is no checkpoint at `path`, or this user may not read it.
-        Unavailable: It cannot be read at the moment.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     if not path.exists():
         raise UsageError(

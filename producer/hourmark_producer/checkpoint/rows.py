@@ -24,7 +24,10 @@ _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
 def device_row(file: TrackedFile) -> tuple[int, int, int]:
-    """Return device, inode and birth time of a file as signed 64-bit integers for SQLite."""
+    """Return the columns `device`, `inode` and `birth_ns` of the table `files`.
+
+    Device and inode are converted to signed 64-bit integers, as SQLite stores them.
+    """
     # SQLite's integers are signed; device and inode numbers are not
     device, inode = (
         value - (1 << 64) if value >> 63 else value

@@ -25,7 +25,7 @@ _TAIL_BYTES = 4096  # searched first, as most lines are shorter
 
 
 class ReadBytes(Protocol):
-    """Callable that reads bytes of a file relative to the current position."""
+    """Function that reads bytes of a file at an offset relative to the current position."""
 
     def __call__(self, skip: int, count: int) -> bytes:
         """Return the bytes at an offset relative to the current position.
@@ -61,7 +61,7 @@ class RangeLimits:
 
 
 class ReadIntoBuffer(Protocol):
-    """Callable that reads bytes from the current position into a reused buffer."""
+    """Function that reads bytes from the current position into a reused buffer."""
 
     def __call__(self, count: int) -> memoryview:
         """Return the next `count` bytes from the current position.

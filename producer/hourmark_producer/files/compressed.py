@@ -111,7 +111,13 @@ class DecompressedReader:
 
 
 def decompressed_bytes_max(size: int) -> int:
-    """Return the largest decompressed size allowed for a compressed file of `size` bytes."""
+    """Return the maximum decompressed size, in bytes, that is allowed for a compressed file.
+
+    The limit stops decompression bombs.
+
+    Args:
+        size: Size of the compressed file in bytes.
+    """
     return _FREE_BYTES + RATIO_MAX * size
 
 

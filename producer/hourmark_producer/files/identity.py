@@ -16,12 +16,12 @@ _STATX_BTIME: Final = 0x800
 
 
 class FileIdentity(NamedTuple):
-    """Identity of a file, independent of its name.
+    """The identity of a file, which does not change when the file is renamed.
 
     Attributes:
         device: Device number.
         inode: Inode number.
-        birth_ns: Birth time in Unix nanoseconds, or 0 if unknown.
+        birth_ns: Birth time in Unix nanoseconds, or 0 if the file system does not record it.
     """
 
     device: int

@@ -177,7 +177,7 @@ class Schedule:
             return touched
 
     def close(self) -> None:
-        """Make `take` return None from now on, in all threads."""
+        """Close the queue: every current and later call of `take` returns None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

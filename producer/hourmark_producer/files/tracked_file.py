@@ -124,7 +124,7 @@ class FileProgress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file was never examined, in this run or an earlier one."""
+        """Whether the file was never examined, neither in this run nor in an earlier one."""
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -329,46 +329,48 @@ class SenderState:
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class TrackedFile:
-    """One tracked file and all state of it that is kept in memory.
+    """One tracked file with all of its state in memory.
 
     Two threads use a file at the same time: the scanning thread, and at most one sender thread, to
-    which the schedule has given the file. Each field has one writer. What the other thread reads is
-    an immutable snapshot, which is replaced as a whole, or a single value.
+    which the schedule has assigned the file. Each field is written by one of them. A value that the
+    other thread reads is an immutable snapshot, which is replaced as a whole, or a single value.
 
     | fields | written by |
     |---|---|
-    | `file_id` | nobody |
+    | `file_id` | no thread |
     | `progress`, `earlier`, `sender` | the sender thread that has the file; the scanning thread while no sender has it |
     | `observed`, `due`, `changed_at_s`, `saved` | the scanning thread |
     | `identity`, `place`, `target`, `other_names`, `deleted`, `retired` | the scanning thread |
     | `descriptor`, `held_since_s` | the scanning thread, which closes it only while no sender has the file |
-    | `rest` | the thread that starts the search; from then on the sender thread, and the scanning thread while no sender has the file |
+    | `rest` | the thread that starts the search; then the sender thread, and the scanning thread while no sender has the file |
     | `suspected`, `unfound` | the scanning thread; the sender thread once, when it has examined a compressed file or a candidate was renamed |
 
-    The last two rows stay mutable: a search hands the file from one thread to the other, and holds
-    an open reader, which a snapshot cannot.
+    The fields in the last two rows are not snapshots, because a search is passed from one thread to
+    the other together with an open reader.
 
     Attributes:
-        file_id: Id that ranges name, made from the identity when the file was first seen.
-        identity: Current identity.
+        file_id: Id of the file, which its ranges carry. It is derived from the identity when the
+            file is first seen.
+        identity: Current device, inode and birth time.
         place: Source and paths.
-        progress: How far it was read and acknowledged.
+        progress: How far the file was read and acknowledged.
         earlier: How far its earlier generations were read.
-        sender: State of the sender that has it.
-        descriptor: The open file, or None while it is closed.
-        held_since_s: Monotonic seconds at which it was last opened.
+        sender: State that only the sender thread uses.
+        descriptor: File descriptor; None while the file is closed.
+        held_since_s: When the file was last opened, in monotonic seconds.
         observed: What scans observed.
         due: Number of the scan that last detected a change.
-        changed_at_s: Monotonic seconds of that scan.
-        deleted: Whether it is open and has no name left.
-        retired: Whether nothing more will be read from it.
-        unfound: Number of consecutive scans that did not find it.
-        target: Path that its latest name resolves to if that is a symbolic link; otherwise empty.
-        other_names: Further names of the same file, by hard or symbolic links.
-        rest: Search for the remainder of a file that vanished or was truncated.
-        saved: The account that the checkpoint contains.
-        suspected: Whether it is a compressed file that may be unread; it is not in the checkpoint
-            yet.
+        changed_at_s: Time of that scan in monotonic seconds.
+        deleted: Whether the file is open but no longer has a name.
+        retired: Whether nothing more will be read from the file.
+        unfound: Number of consecutive scans that did not find the file.
+        target: Path to which the latest path resolves if it is a symbolic link; otherwise empty.
+        other_names: Other names of the same file, by hard or symbolic links.
+        rest: Search for the unread content of a file that vanished or was truncated; None if there
+            is none.
+        saved: The observations that the checkpoint contains.
+        suspected: Whether it is a compressed file whose content may be unread. Such a file is not
+            in the checkpoint yet.
     """
 
     file_id: str
@@ -451,7 +453,7 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that are not acknowledged, including an unterminated last line."""
+        """Number of bytes that are not acknowledged yet, including an unterminated last line."""
         progress = self.progress
         seen = (
             self.observed.size

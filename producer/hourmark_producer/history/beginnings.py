@@ -125,7 +125,7 @@ class StartPositions:
         return is_old or self.excludes(source, path)
 
     def excludes(self, source: str, path: str) -> bool:
-        """Return whether the setting `exclude` of a source matches this path."""
+        """Return whether the setting `exclude` of a source applies to a path."""
         return matches_any_glob(path, self._sources[source].exclude)
 
     def record_excluded(self, source: str, path: str, status: os.stat_result) -> None:

@@ -195,7 +195,7 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
 
 
 def _is_truncated(other: TrackedFile) -> bool:
-    """Return whether a truncation was observed and not yet accounted for."""
+    """Return whether a truncation of the file was observed but is not accounted for yet."""
     return other.rest is not None or bool(other.observed.account_since(other.progress).shrinks)
 
 

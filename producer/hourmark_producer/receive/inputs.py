@@ -61,10 +61,10 @@ def parse_listen_address(text: str) -> ListenAddress | None:
 
 
 def check_inputs(settings: TailerConfig) -> None:
-    """Validate the `input` settings of all sources.
+    """Check the `input` settings of all sources and the settings that depend on them.
 
     Raises:
-        ConfigError: A setting is invalid or conflicts with another; the message names it.
+        ConfigError: A setting is invalid or conflicts with another one; the message names it.
     """
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"

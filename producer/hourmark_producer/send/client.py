@@ -83,13 +83,13 @@ class RequestTooLarge(RequestRefused):
 
 
 class _PendingRequest(NamedTuple):
-    """A request to one service whose response has not been read.
+    """A request that was sent to one service and whose response has not been read yet.
 
     Attributes:
-        service: The service that the request was sent to.
+        service: The service.
         path: Request path.
-        failures_before: Consecutive failures of the service before this request.
-        response: The pending response, or the exception that sending raised.
+        failures_before: Number of consecutive failures of the service before this request.
+        response: The response in progress, or the exception that sending raised.
     """
 
     service: ServiceEndpoint

@@ -179,7 +179,7 @@ class AcknowledgmentTarget(NamedTuple):
         return progress.quiet_to >= self.size
 
     def is_unreachable(self) -> bool:
-        """Return whether the target cannot be met, because the file was truncated after the scan."""
+        """Return whether the target cannot be met, as the file was truncated after the scan."""
         file = self.file
         return (
             file.progress.position.generation != self.generation

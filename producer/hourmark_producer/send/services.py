@@ -150,7 +150,7 @@ class ServiceSelector:
         return self._services[0]
 
     def endpoints(self) -> list[ServiceEndpoint]:
-        """Return all services in the order of the configuration."""
+        """Return all services, in the order of the configuration."""
         with self._lock:
             return list(self._services)
 
@@ -300,7 +300,7 @@ class ServiceSelector:
                 return [one.address.ip for one in self._services if one.url == url]
 
     def statuses(self) -> list[ServiceStatus]:
-        """Return the state of all services in the order of the configuration."""
+        """Return the state of all services for operators, in the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
@@ -316,7 +316,7 @@ class ServiceSelector:
 
 
 def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
-    """Parse a configured service URL.
+    """Parse a configured service URL and check that the token would be protected.
 
     Raises:
         ConfigError: The URL is invalid, or the token would be sent unencrypted to another machine.

@@ -86,7 +86,7 @@ class NewCompressedFiles:
         return self._began_ms
 
     def is_reading(self, source: str) -> bool:
-        """Return whether compressed files of this source are being read or examined."""
+        """Return whether any compressed file of this source is being read or examined."""
         return any(file.place.source == source for file in self._files.packed)
 
     def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
