@@ -289,10 +289,15 @@ def read_current_balances(
 
 
 def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
-    """Return the number of unread bytes of a file.
+    """Return the number of unread bytes of a file, if memory and checkpoint agree on its position.
+
+    Args:
+        file: The file in memory.
+        row: The row of the file in the checkpoint.
 
     Returns:
-        None if the row does not match the current state of the file.
+        None if generation, missing flag or settled shrinks differ, because the file is being
+        processed.
     """
     progress, missing = file.progress, file.place.missing
     position = progress.position

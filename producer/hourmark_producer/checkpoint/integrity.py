@@ -155,7 +155,13 @@ def _frames(log: bytes) -> Iterator[WalFrame]:
 
 
 def _recovered(log: bytes, frames: list[WalFrame], order: str) -> int:
-    """Return how many frames SQLite would read: up to the last commit before an invalid frame."""
+    """Return how many frames SQLite would read: up to the last commit before an invalid frame.
+
+    Args:
+        log: Content of the write-ahead log.
+        frames: All frames in the log, valid or not.
+        order: Byte order of the checksums, `<` or `>`.
+    """
     salts = _salts(log, order)
     if salts is None:
         return 0
@@ -183,7 +189,12 @@ def _salts(log: bytes, order: str) -> bytes | None:
 def _runs(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
     """Yield sequences of frames in which each checksum continues that of the previous frame.
 
-    A sequence starts with one extra frame: the frame before it, whose own checksum may be wrong.
+    Each sequence except the first begins with the last frame of the previous sequence, which may be
+    the damaged one.
+
+    Args:
+        frames: Frames in the order of the log.
+        order: Byte order of the checksums, `<` or `>`.
     """
     begin = 0
     for at in range(1, len(frames) + 1):

@@ -177,7 +177,12 @@ class BodyFile:
                 raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
 
     def _room(self, size: int, placed: Collection[Extent]) -> int:
-        """Return the offset of the first free space of at least `size` bytes."""
+        """Return the offset of the first free space of at least `size` bytes.
+
+        Args:
+            size: Size of the body to store.
+            placed: Locations that are already assigned in the current call of `put`.
+        """
         at = 0
         for extent in sorted((*self._taken.values(), *placed)):
             if extent.at - at >= size:

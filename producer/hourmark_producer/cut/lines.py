@@ -133,10 +133,16 @@ def cut_lines(
 
 
 def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | None:
-    """Return as many whole lines as fit into `size` bytes, read without a copy.
+    """Return as many whole lines as fit into `size` bytes, read into a buffer without a copy.
+
+    Args:
+        read: Reads bytes relative to the current position.
+        whole: Reads from the current position into the buffer.
+        size: Maximum number of bytes.
 
     Returns:
-        None if fewer than `size` bytes are available, or if no line ends near the limit.
+        None if fewer than `size` bytes are available, or if no line ends in the last 4 KiB before
+        the limit.
     """
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
@@ -150,7 +156,16 @@ def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | Non
 
 
 def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
-    """Return `NoCompleteLine` if the line still has no LF and is below the limit, else None."""
+    """Return `NoCompleteLine` if the current line still has no LF and is below the size limit.
+
+    Args:
+        read: Reads bytes relative to the current position.
+        limits: Size limits.
+        searched: Number of bytes that were already searched; only later bytes are read.
+
+    Returns:
+        None if the line is complete or too long, so that a range can be cut.
+    """
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
     return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None

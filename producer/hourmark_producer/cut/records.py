@@ -70,7 +70,12 @@ def cut_records(
 
 
 def _last_start(window: bytes, starts: Starts) -> int:
-    """Return the offset at which the last record begins; 0 if there is only one record."""
+    """Return the offset at which the last record begins; 0 if there is only one record.
+
+    Args:
+        window: Bytes that begin with a record.
+        starts: Yields the offsets at which records begin.
+    """
     first, stop, size = window.find(_LF) + 1, window.rfind(_LF) + 1, _BLOCK_BYTES
     while first < stop:
         at = max(first, window.rfind(_LF, 0, max(0, stop - size)) + 1)
@@ -81,7 +86,13 @@ def _last_start(window: bytes, starts: Starts) -> int:
 
 
 def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
-    """Return all whole lines if `flush` is True, otherwise `NoCompleteLine`."""
+    """Return all whole lines if `flush` is True, otherwise `NoCompleteLine`.
+
+    Args:
+        window: Bytes of a record whose end is not known.
+        ends: The part to report.
+        flush: Whether to send the record although the next record has not begun.
+    """
     whole = window.rfind(_LF) + 1
     if flush and whole:
         return RangeCut(window[:whole], ends)
@@ -115,7 +126,17 @@ def _one_record(
 
 
 def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bool | None:
-    """Return whether the line at offset `at` begins a record; None if the line is incomplete."""
+    """Return whether the line at offset `at` begins a record.
+
+    Args:
+        read: Reads bytes relative to the current position.
+        limits: Size limits.
+        starts: Yields the offsets at which records begin.
+        at: Offset of the line, relative to the current position.
+
+    Returns:
+        None if the line is incomplete and not yet over the size limit.
+    """
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
     if not end and len(window) <= limits.line_bytes_max:

@@ -179,7 +179,10 @@ class _Xz:
 
 
 def _check_frames(descriptor: int) -> None:
-    """Raise EOFError if the last zstd frame is incomplete; the zstd reader does not report it."""
+    """Raise EOFError if the last zstd frame of a file is incomplete.
+
+    The zstd reader does not report this itself.
+    """
     at, size = 0, os.fstat(descriptor).st_size
     if not size:
         raise EOFError
@@ -192,8 +195,13 @@ def _check_frames(descriptor: int) -> None:
 def _end_of_frame(descriptor: int, at: int, size: int) -> int:
     """Return the offset at which the zstd frame at `at` ends (RFC 8878 section 3.1).
 
+    Args:
+        descriptor: File descriptor, open for reading.
+        at: Offset of the frame.
+        size: Size of the file in bytes.
+
     Returns:
-        The end of the frame, or a value greater than `size` if the frame is incomplete.
+        A value greater than `size` if the frame is incomplete.
     """
     header = os.pread(descriptor, _FRAME_HEADER_MAX, at)
     if len(header) < 8:

@@ -92,7 +92,16 @@ def content_end(descriptor: int, size: int, start: int) -> int:
 
 
 def _hole_begin(descriptor: int, start: int, end: int) -> int:
-    """Return the offset at which the hole that ends at `end` begins; `end` if there is no hole."""
+    """Return the offset at which a hole (unallocated part of a file) begins.
+
+    Args:
+        descriptor: File descriptor.
+        start: Lowest offset to consider.
+        end: Offset at which the hole ends.
+
+    Returns:
+        `end` if there is no hole before it, or if the file system does not report holes.
+    """
     at = start
     try:
         while at < end:

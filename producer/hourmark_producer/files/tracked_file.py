@@ -520,7 +520,7 @@ class TrackedFiles:
         return file_id in self._by_id
 
     def with_name(self, path: str) -> Iterator[TrackedFile]:
-        """Yield the files that have or had this path as a name, the most recently added first."""
+        """Yield the files with this first path or additional name, the most recently added first."""
         return reversed(self._by_name.get(path, ()))
 
     def add_other_name(self, file: TrackedFile, path: str) -> None:

@@ -167,7 +167,12 @@ def _known_positions(other: TrackedFile) -> Iterator[FilePosition]:
 
 
 def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
-    """Return whether content has the expected bytes just before a position."""
+    """Return whether content has the expected bytes just before a position.
+
+    Args:
+        known: The position; its anchor or marks hold the expected bytes or their digests.
+        read: Returns bytes of the content for an offset and a count.
+    """
     if not known.anchor:
         return matches_last_mark(known.marks, known.offset, read)
     length = len(known.anchor)
@@ -202,7 +207,14 @@ def _is_truncated(other: TrackedFile) -> bool:
 def _is_part(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Return whether the first `size` bytes of a tracked file equal those of the candidate."""
+    """Return whether a candidate is the beginning of what was read from a tracked file.
+
+    Args:
+        other: The tracked file.
+        known: A position up to which it was read.
+        size: Size of the candidate in bytes, less than the offset of the position.
+        read: Returns bytes of the candidate for an offset and a count.
+    """
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -214,7 +226,13 @@ def _is_part(
 def _is_in_log(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
-    """Return whether the tracked file holds the last bytes of the copy at the same offset.
+    """Return whether a tracked file holds the last bytes of a candidate at the same offset.
+
+    Args:
+        other: The tracked file.
+        known: Its current position.
+        size: Size of the candidate in bytes.
+        read: Returns bytes of the candidate for an offset and a count.
 
     Returns:
         None if the tracked file cannot be read or its content was replaced.
@@ -235,7 +253,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
-    """Return whether the other file must be read further before it can be compared."""
+    """Return whether a tracked file must be read further before a candidate is compared with it."""
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < IDENTIFYING_BYTES and not other.is_read
     return not is_over and (begins or _is_truncated(other))
@@ -256,7 +274,13 @@ def _is_hardly_known(
 ) -> bool:
     """Return whether a file may be a copy of another one of which only a few bytes were read.
 
-    If nothing was read of the other file, the younger of the two is taken for the copy.
+    If nothing was read of the other file, the younger file counts as the copy.
+
+    Args:
+        files: All tracked files.
+        file: The file that may be a copy.
+        other: The file that may be the original.
+        head: First bytes of `file`.
     """
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
     if is_over or known.offset >= IDENTIFYING_BYTES or len(head) <= known.offset:
@@ -331,10 +355,14 @@ def end_of_lines(descriptor: int) -> int:
 
 
 def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Yield tracked files of the same source from whose name this file's name may derive.
+    """Yield the tracked files of which a file may be a copy, judged by their names.
 
-    The first names and the other names of tracked files are compared, and the files that are at
-    these paths now.
+    The file's name without its suffixes must be a name of the other file, in the same source. The
+    current names of tracked files are determined from the file system.
+
+    Args:
+        files: All tracked files.
+        file: The file that may be a copy.
     """
     for name in former_names(file.place.path):
         others = list(files.with_name(name))

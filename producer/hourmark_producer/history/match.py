@@ -429,9 +429,12 @@ class ContentMatcher:
             self._unsuccessful = [*self._unsuccessful[-_UNSUCCESSFUL_MAX:], inodes]
 
     def _forget_unsuccessful(self, inode: int) -> bool:
-        """Return whether an earlier search without result had this inode among its candidates.
+        """Return whether an earlier search without result had a file among its candidates.
 
-        That search is removed, so each one is reported only once.
+        That search is removed, so that it is reported only once.
+
+        Args:
+            inode: Inode of the file.
         """
         with self._lock:
             found = next((inodes for inodes in self._unsuccessful if inode in inodes), None)
@@ -443,7 +446,13 @@ class ContentMatcher:
 def _read_between(
     plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
 ) -> bytes:
-    """Return the bytes from `start` to `end`, for content that can only be read from its beginning.
+    """Return part of some content that can only be read from its beginning.
+
+    Args:
+        plain: Reader of the content, at its beginning.
+        start: Offset of the first byte to return.
+        end: Offset after the last byte to return.
+        pause: Called after each block; it may raise an exception to stop.
 
     Raises:
         CompressedFileIncomplete: The content ends early.

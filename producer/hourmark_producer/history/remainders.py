@@ -181,7 +181,17 @@ class RemainderFinder:
                 )
 
     def _search(self, file: TrackedFile, rest: Remainder) -> None:
-        """Find the file that holds the unread content, and start reading it or end the search."""
+        """Find the file that holds the unread content of a file.
+
+        Reading begins if it is found; otherwise the search ends.
+
+        Args:
+            file: The file that vanished or was truncated, or a new compressed file.
+            rest: The search.
+
+        Raises:
+            RetryLater: It cannot be decided yet.
+        """
         asked = NewCompressedFile(file, rest) if file.suspected else LostContent(file, rest)
         try:
             found = self.matcher.match(asked)
@@ -207,7 +217,12 @@ class RemainderFinder:
         file.progress = dataclasses.replace(file.progress, position=position, quiet_to=copy.end)
 
     def _admit(self, file: TrackedFile, found: ReadUpTo) -> None:
-        """Start tracking a compressed file, from its first unread byte."""
+        """Save a compressed file in the checkpoint, positioned at its first unread byte.
+
+        Args:
+            file: The file.
+            found: The decision that part of its content is unread.
+        """
         known = found.past
         position = dataclasses.replace(
             file.progress.position,

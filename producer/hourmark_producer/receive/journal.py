@@ -452,7 +452,14 @@ class _EntryBuffer:
 
 
 def _read_numbers(file: Path) -> dict[str, int]:
-    """Return the highest number read of each sequence; empty if the file is missing or invalid."""
+    """Return the highest entry number that was read, by journal sequence id.
+
+    Args:
+        file: The file in which the numbers are saved, as JSON.
+
+    Returns:
+        An empty dict if the file is missing or invalid.
+    """
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -463,7 +470,13 @@ def _read_numbers(file: Path) -> dict[str, int]:
 def _start_time(file: Path, read_from: str, now_ms: int) -> str:
     """Return the time at which to begin reading, as the value of `journalctl --since`.
 
-    The format is `@` and Unix seconds. The time is determined once and kept in `file`.
+    Args:
+        file: File that keeps the time, so that it is determined only once.
+        read_from: `end` for now, or an ISO 8601 time.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        `@` and Unix seconds with three decimals.
     """
     if not file.exists():
         at_ms = (

@@ -464,8 +464,9 @@ class DeliveryServiceClient:
     ) -> _PendingRequest:
         """Send one request to one service without waiting for the response.
 
-        A failure to send is stored in the result and raised by `_finish`, which the caller must
-        call.
+        Returns:
+            The request in progress, which the caller must pass to `_finish`. If sending failed,
+            `_finish` raises the error.
         """
         before, mine = self.services.request_started(service), self._credentials.current()
         try:

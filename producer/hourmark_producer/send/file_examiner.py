@@ -111,8 +111,14 @@ class FileExaminer:
     ) -> tuple[FilePosition, int]:
         """Return the next position of a file that only grew.
 
-        The second result is the offset up to which the bytes after the position contain no line
-        end.
+        Args:
+            file: The file.
+            descriptor: File descriptor, open for reading.
+            account: What scans and this examination observed.
+            size: Content size in bytes.
+
+        Returns:
+            The position, and the offset up to which the bytes after it contain no line end.
         """
         before = file.progress
         known, quiet_to = before.position, before.quiet_to
@@ -148,7 +154,19 @@ class FileExaminer:
         account: FileAccount,
         size: int,
     ) -> FilePosition:
-        """Return the next position of a truncated or replaced file, and record the loss."""
+        """Return the next position of a truncated or replaced file, and record the loss.
+
+        Args:
+            file: The file.
+            descriptor: File descriptor, open for reading.
+            verdict: Whether the current position is still valid.
+            account: What scans and this examination observed.
+            size: Content size in bytes.
+
+        Raises:
+            RetryLater: One of the next scans may find a copy that holds the lost bytes.
+            CheckpointFailed: The position and the loss cannot be saved.
+        """
         known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
         if verdict is ShrinkVerdict.REPLACED:
@@ -243,6 +261,11 @@ def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAcco
 
     These lines are sent again, because a program that rewrites its file cannot be distinguished
     from a partial truncation. They do not count as lost if they are truncated again.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        known: Position before the truncation.
+        account: What scans and this examination observed.
 
     Returns:
         0 if the content differs, or if too little is known to decide.

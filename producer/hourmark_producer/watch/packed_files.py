@@ -219,7 +219,13 @@ class NewCompressedFiles:
         return None
 
     def _appeared(self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int) -> bool:
-        """Begin to examine a compressed file, unless it is old, excluded or unreadable.
+        """Begin to examine a new compressed file, unless it is old, excluded or unreadable.
+
+        Args:
+            source: Name of its source.
+            stamp: Its inode, size and modification time.
+            path: Its path.
+            looked_ms: When the source was last scanned, in Unix milliseconds.
 
         Returns:
             False if the file could not be opened, so that the next scan must try again.

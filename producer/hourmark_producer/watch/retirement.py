@@ -75,7 +75,13 @@ class Retirement:
             file.close()
 
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Return whether a file is not fully acknowledged, or changed within `linger_s` seconds."""
+        """Return whether a file has unread or unacknowledged bytes, or changed recently.
+
+        Args:
+            file: The file.
+            read_to: Offset up to which it was read.
+            linger_s: Seconds without a change after which the file may be closed.
+        """
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -140,8 +146,14 @@ class Retirement:
     ) -> None:
         """Stop tracking a file on a file system without birth times.
 
-        A later file with the same inode has the same file id. Its position is therefore set to the
+        A later file with the same inode has the same file id. Therefore the position is set to the
         start of the next generation.
+
+        Args:
+            file: The file.
+            what: Description of what happened to the file, for the log and the recorded loss.
+            known_to_end: Whether the file is known not to have grown after the last scan.
+            unread: First bytes and size of the content, as for `archives.save_departed`.
         """
         position = FilePosition(
             generation=file.progress.position.generation + 1,
@@ -258,10 +270,19 @@ class Retirement:
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
-        """Save the end of a file together with the loss of its unread bytes.
+        """Save the end of a file together with the loss of its unread bytes, and log both.
 
         If the file was not open, a loss of unknown size is recorded too, because the file may have
         grown after the last scan.
+
+        Args:
+            file: The file.
+            what: Description of what happened to the file.
+            end: Changes that record the end of the file.
+            known_to_end: Whether the file is known not to have grown after the last scan.
+
+        Raises:
+            CheckpointFailed: Nothing was saved.
         """
         position = file.progress.position
         lost = 0 if file.place.missing else self.matcher.count_lost_with(file)

@@ -306,8 +306,16 @@ class FileScanner:
     ) -> tuple[TrackedFile, os.stat_result] | None:
         """Open the file at a path, and start tracking it if it is new.
 
+        Args:
+            source: Name of the source whose pattern matches the path.
+            path: Path of the file.
+            at_s: When the scan began, in monotonic seconds.
+
         Returns:
             The tracked file and its status; None if it is not a regular file or is excluded.
+
+        Raises:
+            OSError: The file cannot be opened or read.
         """
         room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -338,11 +346,11 @@ class FileScanner:
         return file, status
 
     def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
-        """Return the tracked file that an open file is, or None.
+        """Return the tracked file to which an open file descriptor belongs, or None.
 
-        The identity decides. The birth time changes when overlayfs copies a file up, or when a file
-        is restored in place. In that case the inode, the first bytes and the bytes before the
-        position decide.
+        The identity decides. However, the birth time changes when overlayfs copies a file up, or
+        when a file is restored in place. In that case the inode, the first bytes and the bytes
+        before the position decide.
         """
         if (file := self.files.match(identity)) is not None:
             return file
@@ -384,7 +392,10 @@ class FileScanner:
     def _beginning(
         self, source: str, descriptor: int, identity: FileIdentity
     ) -> tuple[str, FilePosition]:
-        """Return the file id and the start position of a file that is not tracked."""
+        """Return the file id and the start position for a file that is not tracked.
+
+        If the file was tracked before, its earlier id and position are returned.
+        """
         if (
             known := self.checkpoint.read(lambda db: forgotten.find_forgotten(db, identity))
         ) is not None:
@@ -456,7 +467,12 @@ class FileScanner:
         return bool(added)
 
     def _follow_unfound(self, seen: ScanResult) -> None:
-        """Search for tracked files that no pattern found, because they were renamed or deleted."""
+        """Search for tracked files that no pattern found, because they were renamed or deleted.
+
+        Args:
+            seen: Result of the current scan. Sources whose files are still being searched for are
+                removed from `complete`.
+        """
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.active_files:
@@ -551,11 +567,18 @@ class FileScanner:
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
         """Search for a file in its latest folder and in that of its link target.
 
-        A file that is found is opened. A file that was not found by several scans is marked as
+        If the file is found, it is opened. If several scans have not found it, it is marked as
         missing or no longer tracked.
 
+        Args:
+            file: The file.
+            listings: Listed folders of this scan: path by inode, by folder. It is extended.
+
         Returns:
-            Whether its state is known: it was found, or the search has ended.
+            Whether the state of the file is known: it was found, or the search has ended.
+
+        Raises:
+            OSError: A folder cannot be listed or is not mounted.
         """
         for folder in dict.fromkeys(
             os.path.dirname(path)  # noqa: PTH120
