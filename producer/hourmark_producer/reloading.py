@@ -30,7 +30,8 @@ class ReloadHandler:
     Thread-safe.
 
     Args:
-        read: Reads and checks the configuration; raises HourmarkError if it is not valid.
+        read: Function that reads and checks the configuration; raises HourmarkError if it is not
+            valid.
         stop: Begins to stop the running tailer.
 
     Attributes:
@@ -64,8 +65,8 @@ class ReloadHandler:
         SIGHUP and the stop signals stay blocked until the new program handles them.
 
         Args:
-            is_over: Returns whether SIGTERM or Ctrl-C was received, so that the process must end
-                instead.
+            is_over: Function that returns whether SIGTERM or Ctrl-C was received, so that the
+                process must end instead.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD

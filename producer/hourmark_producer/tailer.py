@@ -105,7 +105,7 @@ class Tailer:
         clock: Clock of this host.
         host_id: Host id of the tailer.
         host_name: Name of this host.
-        identify: Returns the identity of an open file.
+        identify: Function that returns the identity of an open file.
         open_files_max: Maximum number of tracked files that are open at the same time.
         reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
 

@@ -57,6 +57,8 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
 def save_head(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
+    It takes effect when it is passed to `Checkpoint.commit`.
+
     The statement does not replace a longer head, or an account that recorded that the file shrank.
 
     Args:

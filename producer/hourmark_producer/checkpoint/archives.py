@@ -70,6 +70,8 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
     """Return the SQL statement that records that a compressed file was examined.
 
+    It takes effect when it is passed to `Checkpoint.commit`.
+
     Args:
         stamp: Identifies the compressed file.
         file_id: Id of the tracked file under which its content is sent; None if its content is not
@@ -79,7 +81,10 @@ def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
 
 
 def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
-    """Return the SQL statements that delete the records of the given compressed files."""
+    """Return the SQL statements that delete the records of the given compressed files.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+    """
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
         for stamp in stamps
@@ -88,6 +93,8 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
 
 def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
     """Return the SQL statements that save when each source was last scanned.
+
+    They take effect when they are passed to `Checkpoint.commit`.
 
     Args:
         looked_ms: When the latest full scan began, in Unix milliseconds, by source name.
@@ -102,6 +109,8 @@ def save_departed(
     position: FilePosition, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
     """Return the SQL statements that record how far a file or generation was read before it ended.
+
+    They take effect when they are passed to `Checkpoint.commit`.
 
     A compressed copy of the content that appears later is recognized by this record. Only the
     latest `DEPARTED_MAX` records are kept.

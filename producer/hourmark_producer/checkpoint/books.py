@@ -188,6 +188,8 @@ def create_accounting(db: sqlite3.Connection) -> None:
 def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
     """Return the SQL statement that counts bytes of a source as skipped.
 
+    It takes effect when it is passed to `Checkpoint.commit`.
+
     Args:
         source: Name of the source.
         count: Number of bytes that are not sent because of a setting, or because they are a copy.
@@ -196,7 +198,7 @@ def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
 
 
 def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
-    """Return the accounting of all sources.
+    """Return the accounting of all sources: their totals, and the position of each tracked file.
 
     The caller must hold a transaction, or exclude other writers, so that all tables are read at the
     same moment.
@@ -266,7 +268,7 @@ def read_current_balances(
     disagree count as having no unread bytes.
 
     Args:
-        look: Reads the accounting from the checkpoint.
+        look: Function that reads the accounting from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
     Raises:

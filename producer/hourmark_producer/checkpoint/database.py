@@ -132,7 +132,10 @@ class CheckpointBroken(Exception):
 
 
 def insert_file(file: TrackedFile) -> Change:
-    """Return the SQL statement that adds a file to the table `files`."""
+    """Return the SQL statement that adds a file to the table `files`.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     row = (
         file.file_id,
         *device_row(file),
@@ -144,6 +147,8 @@ def insert_file(file: TrackedFile) -> Change:
 
 def save_place(file: TrackedFile, place: FileLocation) -> Change:
     """Return the SQL statement that saves where a file was found.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         file: The file, whose current device, inode and birth time are saved too.
@@ -160,7 +165,10 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
 
 
 def save_position(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves up to which position a file was cut into ranges."""
+    """Return the SQL statement that saves up to which position a file was cut into ranges.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     row = (*position_row(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
@@ -169,7 +177,10 @@ def save_position(file_id: str, position: FilePosition) -> Change:
 
 
 def delete_file(file_id: str) -> list[Change]:
-    """Return the SQL statements that delete all data of a file, except its spooled ranges."""
+    """Return the SQL statements that delete all data of a file, except its spooled ranges.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+    """
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
@@ -178,6 +189,8 @@ def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
     """Return the SQL statement that saves what scans observed of a file since it was last examined.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     The statement does not replace a row with a higher count of settled shrinks (decreases in size
     that are accounted for).
@@ -208,17 +221,25 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the SQL statement that records that a source was scanned at least once."""
+    """Return the SQL statement that records that a source was scanned at least once.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
 def save_target(file_id: str, path: str) -> Change:
-    """Return the SQL statement that saves the path that a file's symbolic link resolves to."""
+    """Return the SQL statement that saves the path that a file's symbolic link resolves to.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
 def save_former(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the position that a file had before it was truncated.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     A copy of the earlier content is recognized by this position.
     """
@@ -234,6 +255,8 @@ def save_former(file_id: str, position: FilePosition) -> Change:
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
     """Return the SQL statement that saves how much content of a file outlasted a truncation.
 
+    It takes effect when it is passed to `Checkpoint.commit`.
+
     Args:
         file_id: Id of the file.
         generation: Its current generation, which began with the truncation.
@@ -244,6 +267,8 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
 
 def save_former_if_current(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves a position as the one before a truncation, conditionally.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     When executed, the statement has no effect if the generation in the table `files` is no longer
     that of the position.
@@ -261,6 +286,8 @@ def save_former_if_current(file_id: str, position: FilePosition) -> Change:
 
 def add_loss(loss: Loss) -> list[Change]:
     """Return the SQL statements that add a loss to its source's totals and to the recent losses.
+
+    They take effect when they are passed to `Checkpoint.commit`.
 
     Only the latest `OCCASIONS_MAX` losses are kept individually; the totals include all.
     """
@@ -590,7 +617,7 @@ class Checkpoint:
         No other thread uses the database during the call.
 
         Args:
-            look: Reads from the database; it must not write.
+            look: Function that reads from the database; it must not write.
 
         Raises:
             CheckpointFailed: The function raised sqlite3.Error.

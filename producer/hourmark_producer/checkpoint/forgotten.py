@@ -41,6 +41,8 @@ class ForgottenFile(NamedTuple):
 def save_forgotten(file: TrackedFile) -> list[_Change]:
     """Return the SQL statements that save the position of a file before it stops being tracked.
 
+    They take effect when they are passed to `Checkpoint.commit`.
+
     Only the latest `FORGOTTEN_MAX` positions are kept.
 
     Args:

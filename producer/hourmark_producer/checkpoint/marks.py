@@ -68,7 +68,7 @@ def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]
     Args:
         marks: Marks of a position, in the format of `next_marks`.
         size: Size of the content in bytes.
-        read: Returns the bytes of the content for an offset and a count.
+        read: Function that returns the bytes of the content for an offset and a count.
 
     Returns:
         False if the bytes differ, or if no mark lies within the content.
@@ -84,6 +84,8 @@ def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]
 def save_marks(file_id: str, position: FilePosition) -> _Change:
     """Return the SQL statement that saves the marks of a file's position.
 
+    It takes effect when it is passed to `Checkpoint.commit`.
+
     Marks are digests at recent offsets, by which a shorter copy of the file is recognized.
     """
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
@@ -96,6 +98,8 @@ def save_marks(file_id: str, position: FilePosition) -> _Change:
 
 def delete_old_marks(file_id: str, generation: int) -> _Change:
     """Return the SQL statement that deletes the oldest marks of a file.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.

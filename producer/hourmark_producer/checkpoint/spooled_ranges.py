@@ -215,6 +215,8 @@ _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
     """Return the SQL statement that adds a range to the spool.
 
+    It takes effect when it is passed to `Checkpoint.commit`.
+
     Args:
         outgoing: The range with its sequence number.
         body: Its compressed body.
@@ -224,12 +226,17 @@ def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
 
 
 def remove_from_spool(sequence: int) -> Change:
-    """Return the SQL statement that removes an acknowledged range from the spool."""
+    """Return the SQL statement that removes an acknowledged range from the spool.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     return _UNSPOOL, (sequence,)
 
 
 def mark_several_per_file() -> Change:
     """Return the SQL statement that records that a file may have several ranges in the spool.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     It raises the format number of the checkpoint, so that versions that support one range per file
     refuse to open it.

@@ -106,13 +106,13 @@ def cut_lines(
     """Return the bytes of the next range of a file of lines.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
         in_line: Whether the previous range was a `Part.CHUNK`, so that the position is within a
             line.
         searched: Number of bytes after the position that are known to contain no LF.
-        whole: Reads into a reused buffer, which avoids a copy. None if the content can only be read
-            forward, as in a compressed file.
+        whole: Function that reads into a reused buffer, which avoids a copy. None if the content
+            can only be read forward, as in a compressed file.
 
     Returns:
         The next bytes to send, or `NoCompleteLine` if no line is complete.
@@ -136,8 +136,8 @@ def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | Non
     """Return as many whole lines as fit into `size` bytes, read into a buffer without a copy.
 
     Args:
-        read: Reads bytes relative to the current position.
-        whole: Reads from the current position into the buffer.
+        read: Function that reads bytes relative to the current position.
+        whole: Function that reads from the current position into the buffer.
         size: Maximum number of bytes.
 
     Returns:
@@ -159,7 +159,7 @@ def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCom
     """Return `NoCompleteLine` if the current line still has no LF and is below the size limit.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
         searched: Number of bytes that were already searched; only later bytes are read.
 
@@ -177,7 +177,7 @@ def _one_line(
     """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
         size_max: Maximum number of bytes, including the LF.
         ends: The part to report if the line ends within `size_max` bytes.

@@ -45,10 +45,10 @@ def cut_records(
     """Return the bytes of the next range of a file whose records span several lines.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
-        starts: Yields the offsets at which records begin. It is called with the bytes and the start
-            and end of the part to search.
+        starts: Function that yields the offsets at which records begin. It is called with the bytes
+            and the start and end of the part to search.
         in_record: Whether the previous range was a `Part.CHUNK`, so that the position is within a
             record.
         flush: Whether to send the last record although the next record has not begun. Set it when
@@ -74,7 +74,7 @@ def _last_start(window: bytes, starts: Starts) -> int:
 
     Args:
         window: Bytes that begin with a record.
-        starts: Yields the offsets at which records begin.
+        starts: Function that yields the offsets at which records begin.
     """
     first, stop, size = window.find(_LF) + 1, window.rfind(_LF) + 1, _BLOCK_BYTES
     while first < stop:
@@ -105,9 +105,9 @@ def _one_record(
     """Return the rest of the current record, or a chunk of it if the record is too long.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
-        starts: Yields the offsets at which records begin.
+        starts: Function that yields the offsets at which records begin.
         size_max: Maximum number of bytes, including the last LF.
         ends: The part to report if the record ends within `size_max` bytes.
         flush: Whether to send the record although the next record has not begun.
@@ -129,9 +129,9 @@ def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bo
     """Return whether the line at offset `at` begins a record.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
-        starts: Yields the offsets at which records begin.
+        starts: Function that yields the offsets at which records begin.
         at: Offset of the line, relative to the current position.
 
     Returns:
@@ -152,7 +152,7 @@ def cut_cri(
     CRI marks a line as partial if the next line continues it.
 
     Args:
-        read: Reads bytes relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
         in_piece: Whether the previous range was a `Part.CHUNK`.
         at_line: Whether that chunk ended with a line end.

@@ -60,12 +60,12 @@ def cut_for_source(
 
     Args:
         source: Configuration of the source, which selects lines, records of several lines, or CRI.
-        read: Reads bytes relative to the position.
+        read: Function that reads bytes relative to the position.
         limits: Size limits.
         position: Position of the file.
         searched: Number of bytes after the position that are known to contain no LF. Used only for
             lines.
-        whole: Reads into a reused buffer, which avoids a copy. Used only for lines.
+        whole: Function that reads into a reused buffer, which avoids a copy. Used only for lines.
         flush: Whether to send an incomplete record of several lines. Set it when the file has not
             grown for some time.
 

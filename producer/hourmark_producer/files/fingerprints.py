@@ -81,8 +81,8 @@ def judge_shrinks(
     Args:
         offset: Offset up to which the file was read before it first shrank.
         shrinks: The observed truncations and replacements, in order of time.
-        find: Returns how many bytes of the lost content are available in other files. It is called
-            with the first bytes of the content and the offset up to which it was read.
+        find: Function that returns how many bytes of the lost content are available in other files.
+            It is called with the first bytes of the content and the offset up to which it was read.
         kept_to: Offset up to which the file holds bytes that were read in the previous generation.
             They do not count as lost.
 
@@ -113,7 +113,8 @@ def count_unread_bytes(
         high: Size of the content in bytes.
         read_to: Offset up to which it was read.
         head: Its first bytes.
-        find: Returns how many of its bytes are available in other files, as for `judge_shrinks`.
+        find: Function that returns how many of its bytes are available in other files, as for
+            `judge_shrinks`.
         kept_to: Offset up to which it holds bytes that were read in the previous generation.
     """
     if high <= max(read_to, kept_to):

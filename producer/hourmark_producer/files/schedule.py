@@ -95,7 +95,8 @@ class Schedule:
         The caller must end the step of each file with `done` or `retry`.
 
         Args:
-            fits: Returns whether to take a file. Taking stops at the first file that does not fit.
+            fits: Function that returns whether to take a file. Taking stops at the first file that
+                does not fit.
             most: Maximum number of files.
             share: Number of workers that share the queue. At most the ready files divided by this
                 number are taken.

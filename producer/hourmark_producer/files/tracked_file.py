@@ -520,7 +520,10 @@ class TrackedFiles:
         return file_id in self._by_id
 
     def with_name(self, path: str) -> Iterator[TrackedFile]:
-        """Yield the files with this first path or additional name, the most recently added first."""
+        """Yield the files that have this path as first path or additional name.
+
+        The most recently added file comes first.
+        """
         return reversed(self._by_name.get(path, ()))
 
     def add_other_name(self, file: TrackedFile, path: str) -> None:

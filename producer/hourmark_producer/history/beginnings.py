@@ -178,6 +178,8 @@ class StartPositions:
     def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
         """Return the SQL statements to commit together with new files of the source scanned last.
 
+        They take effect when they are passed to `Checkpoint.commit`.
+
         They save positions that are not at the start of a file, count the bytes before them as
         skipped, and record that the source was scanned.
 

@@ -43,7 +43,7 @@ class CopyCandidate(NamedTuple):
 
     Attributes:
         size: Size in bytes.
-        read: Returns its bytes for an offset and a count.
+        read: Function that returns its bytes for an offset and a count.
         is_new: Whether it was found within the last `waits.COPYING_S` seconds.
         growing: Whether it was written to within the last `waits.COPYING_S` seconds.
     """
@@ -171,7 +171,7 @@ def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
 
     Args:
         known: The position; its anchor or marks hold the expected bytes or their digests.
-        read: Returns bytes of the content for an offset and a count.
+        read: Function that returns bytes of the content for an offset and a count.
     """
     if not known.anchor:
         return matches_last_mark(known.marks, known.offset, read)
@@ -213,7 +213,7 @@ def _is_part(
         other: The tracked file.
         known: A position up to which it was read.
         size: Size of the candidate in bytes, less than the offset of the position.
-        read: Returns bytes of the candidate for an offset and a count.
+        read: Function that returns bytes of the candidate for an offset and a count.
     """
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
@@ -232,7 +232,7 @@ def _is_in_log(
         other: The tracked file.
         known: Its current position.
         size: Size of the candidate in bytes.
-        read: Returns bytes of the candidate for an offset and a count.
+        read: Function that returns bytes of the candidate for an offset and a count.
 
     Returns:
         None if the tracked file cannot be read or its content was replaced.

@@ -148,7 +148,7 @@ class CopyOf:
     Attributes:
         origin: The original.
         end: Offset up to which the copy is skipped.
-        read: Returns bytes of the copy for an offset and a count.
+        read: Function that returns bytes of the copy for an offset and a count.
     """
 
     origin: CopyOrigin

@@ -124,7 +124,7 @@ class ReadCallback(NamedTuple):
     """The function that the receiver calls when a file descriptor is readable.
 
     Attributes:
-        read: Reads from the descriptor; returns True if nothing is left to read.
+        read: Function that reads from the descriptor; returns True if nothing is left to read.
         while_paused: Whether to call it while the spool is full.
     """
 

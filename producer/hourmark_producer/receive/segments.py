@@ -263,7 +263,7 @@ def recover_segments(
     Args:
         folder: Folder of one source.
         checkpoint: Checkpoint in which the segments are tracked files.
-        identify: Returns the identity of an open file.
+        identify: Function that returns the identity of an open file.
 
     Raises:
         OSError: A segment cannot be read or repaired. The tailer must not start.

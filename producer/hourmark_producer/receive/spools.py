@@ -67,7 +67,7 @@ def recover_spools(
     Args:
         config: Settings of the tailer.
         checkpoint: Open checkpoint.
-        identify: Returns the identity of an open file.
+        identify: Function that returns the identity of an open file.
 
     Raises:
         OSError: A segment cannot be read or repaired.

@@ -143,7 +143,10 @@ class Acknowledgments:
 
 
 def removal_changes(file: TrackedFile) -> list[Change]:
-    """Return the SQL statements that remove a file's acknowledged ranges from the checkpoint."""
+    """Return the SQL statements that remove a file's acknowledged ranges from the checkpoint.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+    """
     return [
         remove_from_spool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged
     ]

@@ -344,8 +344,8 @@ class DeliveryServiceClient:
         A host report states up to which time this host has sent all data of each source.
 
         Args:
-            report_to: Returns the report for the service with the given name. The report uses that
-                service's clock, so each service needs its own report.
+            report_to: Function that returns the report for the service with the given name. The
+                report uses that service's clock, so each service needs its own report.
 
         Raises:
             NoServiceAvailable: No service accepted the report. The next report can be sent as
@@ -396,7 +396,7 @@ class DeliveryServiceClient:
         service may run a newer version.
 
         Args:
-            send: Sends the request to one service and returns its response.
+            send: Function that sends the request to one service and returns its response.
             preferred: Service to try first, if it is healthy.
             pending: A request that was already sent, which counts as the first attempt.
 

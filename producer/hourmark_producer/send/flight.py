@@ -88,7 +88,7 @@ class InFlightRanges:
 
         Args:
             outgoing: The spooled range.
-            send: Sends the range and returns it as a pending range.
+            send: Function that sends the range and returns it as a pending range.
 
         Returns:
             True if the range was sent; `wait_for_next` will return it. False if no slot is free.

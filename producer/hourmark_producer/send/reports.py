@@ -41,8 +41,8 @@ class HostReporter:
 
     Attributes:
         client: Client for the delivery services.
-        source_reports: Returns the state of all sources. Its argument is the name of the service
-            whose clock is used.
+        source_reports: Function that returns the state of all sources. Its argument is the name of
+            the service whose clock is used.
         throttle: Log of the conditions that prevent delivery.
         host_id: Host id of the tailer.
         host_name: Name of this host.

@@ -273,7 +273,7 @@ class ServiceSelector:
         be resolved keeps its addresses.
 
         Args:
-            resolve: Returns the IP addresses of a host name and port.
+            resolve: Function that returns the IP addresses of a host name and port.
         """
         if self._clock.monotonic_s() - self._resolved_s < RESOLVE_EVERY_S:
             return

@@ -43,7 +43,7 @@ class RotatedFileSearch:
             looked_ms: When each source was last scanned before this run, in Unix milliseconds by
                 source. A source without an entry is not searched until its first scan has
                 completed.
-            identify: Returns the identity of an open file.
+            identify: Function that returns the identity of an open file.
         """
         self._sources = {source.name: source for source in sources}
         self._all_paths = [path for source in sources for path in source.paths]

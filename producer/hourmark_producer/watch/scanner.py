@@ -115,7 +115,7 @@ class FileScanner:
         generations: Recorded generations of files that are not in the checkpoint.
         throttle: Log of conditions.
         clock: Clock of this host.
-        identify: Returns the identity of an open file.
+        identify: Function that returns the identity of an open file.
         descriptors: Limits the number of open files.
         beginnings: Decides where reading of new files begins, and which are excluded.
     """
