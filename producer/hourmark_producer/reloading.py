@@ -32,7 +32,7 @@ class ReloadHandler:
     Args:
         read: Function that reads and checks the configuration; raises HourmarkError if it is not
             valid.
-        stop: Begins to stop the running tailer.
+        stop: Function that begins to stop the running tailer.
 
     Attributes:
         was_last_reload_accepted: Whether the latest reload found a valid configuration; True if

@@ -107,15 +107,16 @@ def judge_shrinks(
 def count_unread_bytes(
     high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
 ) -> int:
-    """Return how many bytes of some content were not read, neither here nor from another file.
+    """Return how many bytes of some content were read neither from this file nor from another one.
 
     Args:
         high: Size of the content in bytes.
-        read_to: Offset up to which it was read.
-        head: Its first bytes.
-        find: Function that returns how many of its bytes are available in other files, as for
-            `judge_shrinks`.
-        kept_to: Offset up to which it holds bytes that were read in the previous generation.
+        read_to: Offset up to which this file was read.
+        head: First bytes of the content.
+        find: Function that returns how many bytes of the content are available in other files, as
+            for `judge_shrinks`.
+        kept_to: Offset up to which the content holds bytes that were read in the previous
+            generation.
     """
     if high <= max(read_to, kept_to):
         return 0

@@ -1,11 +1,14 @@
-"""Searches for content that a file lost before it was read, but that another file holds.
+"""Searches for content that a file lost before it was read, but that another file still holds.
 
 If the service is down for a day, a file is not read while copytruncate empties it every hour. The
-truncated content is in copies, which are tracked as files of their own. So content is lost only if
-no other file of the source begins like it. Each file accounts for one lost content, and only if its
-head is sufficient to identify it. For content that was partly read, a copy is compared to the byte:
-an open copy is read from there, even if it was deleted meanwhile. A copy may be found by a later
-scan than the truncation, so nothing is counted as lost before three more scans have completed.
+truncated content is in copies, which are tracked as files of their own. Content therefore counts as
+lost only if no other file of the source begins with the same bytes.
+
+- Each file that is found accounts for one lost content, and only if its first bytes identify it.
+- For content that was partly read, the first bytes of an open copy and the bytes before the
+  position are compared. The copy is read from there on, even if it was deleted meanwhile.
+- A copy may be found by a later scan than the truncation. Nothing counts as lost before three more
+  scans have completed.
 """
 
 from __future__ import annotations

@@ -263,6 +263,8 @@ class ContentMatcher:
     ) -> DecompressedReader | PlainFileReader:
         """Open the file that `match` found, and reserve it for one file whose content was lost.
 
+        A reserved file is not used for any other file.
+
         Args:
             file: The file whose content was lost.
             search: The search that was passed to `match`.

@@ -63,7 +63,10 @@ class DeadLetterCounts:
                 )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of lines since the process started, by source and reason."""
+        """Return the number of lines that services could not parse, by source and reason.
+
+        Lines are counted since the process started.
+        """
         with self._lock:
             return {source: dict(counts) for source, counts in sorted(self._counts.items())}
 

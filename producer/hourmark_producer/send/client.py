@@ -549,11 +549,15 @@ class DeliveryServiceClient:
 
 
 def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeResponse:
-    """Parse the JSON body of the response with status 200 to a range.
+    """Parse the JSON body of a response with status 200 to a range.
+
+    Args:
+        byte_range: The range that was sent.
+        url: URL of the service without secrets, for error messages.
+        response: The response.
 
     Raises:
-        RequestRefused: The body is invalid, or acknowledges another end offset than that of the
-            range.
+        RequestRefused: The body is invalid, or its end offset is not that of the range.
     """
     try:
         fields = json.loads(response.content)

@@ -80,7 +80,7 @@ class ScanPace:
         self._wanted = True
 
     def is_due(self) -> bool:
-        """Return whether a full scan is due. The caller asks every `scan_seconds`."""
+        """Return whether a full scan is due. Call it every `scan_seconds`."""
         wait_s = max(self._scan_seconds, self._wait_s * _EARLIER) if self._wanted else self._wait_s
         return self._clock.monotonic_s() - self._began_s >= wait_s - self._scan_seconds / 2
 

@@ -1,10 +1,16 @@
-"""New compressed files, which hold a tracked file or one that no scan has seen.
+"""Detection and examination of new compressed files.
 
-Compressed files that exist at the first scan of a source are old. So are those whose content was
-last written before the latest scan (compressors keep that time): its file was tracked. A worker
-examines any other (`hourmark_producer.history.match`). If its content was not read before, it is
-read as a file of its own, under the identity of the compressed file. If that cannot be decided, an
-unknown loss is reported. Until it is decided, the source is not caught up.
+A new compressed file holds a tracked file, or a file that was created, rotated and compressed
+between two scans. The following compressed files are old and are not read:
+
+- files that exist at the first scan of a source
+- files whose content was last written before the latest scan (compressors keep that time): the
+  original was tracked
+
+A worker examines every other file (`hourmark_producer.history.match`). If its content was not read
+before, it is read as a file of its own, under the identity of the compressed file. If that cannot
+be decided, a loss of unknown size is reported. Until it is decided, the source is not reported as
+caught up.
 """
 
 from __future__ import annotations

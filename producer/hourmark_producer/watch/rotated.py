@@ -1,10 +1,12 @@
-"""Files that were created and rotated away between two scans, under names that no pattern matches.
+"""Search for files that were created and rotated away between two scans.
 
 With a pattern like `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
 its end, because it is already tracked. A file that was created and rotated away between two scans
-is not. So at a start, and when a file appeared or vanished, folders are searched for rotated forms
-of matching names (`app.log.1`, `app-20261124.log`, also compressed). A file that was created and
-written since the latest such search belongs to the source and is tracked. Others are ignored.
+is not tracked, and no pattern matches its new name.
+
+Folders are therefore searched for rotated forms of matching names (`app.log.1`, `app-20261124.log`,
+also compressed) at a start, and whenever a file appeared or vanished. A file that was created and
+written after the previous search belongs to the source and is tracked. Other files are ignored.
 """
 
 from __future__ import annotations
@@ -131,7 +133,7 @@ class RotatedFileSearch:
         return self._untold.pop(source, {})
 
     def _was_of(self, source: str, path: str) -> bool:
-        """Return whether a path that no pattern matches is a rotated name of this source."""
+        """Return whether a path is a rotated name of this source and matches no pattern."""
         settings = self._sources[source]
         formers = [
             name
