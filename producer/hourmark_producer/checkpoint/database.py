@@ -266,12 +266,15 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_former_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves a position as the one before a truncation, conditionally.
+    """Return the SQL statement that saves a file's position before a truncation that a scan
+    detected.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    It takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the generation
+    in the table `files` is no longer that of the position.
 
-    When executed, the statement has no effect if the generation in the table `files` is no longer
-    that of the position.
+    Args:
+        file_id: Id of the file.
+        position: Position up to which the file was read.
     """
     _, row = save_former(file_id, position)
     at = (file_id, position.generation)

@@ -41,13 +41,12 @@ class ForgottenFile(NamedTuple):
 def save_forgotten(file: TrackedFile) -> list[_Change]:
     """Return the SQL statements that save the position of a file before it stops being tracked.
 
-    They take effect when they are passed to `Checkpoint.commit`.
-
-    Only the latest `FORGOTTEN_MAX` positions are kept.
+    They take effect when they are passed to `Checkpoint.commit`. Only the latest `FORGOTTEN_MAX`
+    positions are kept.
 
     Args:
-        file: The file. It must have a birth time; without one, a later file with the same inode
-            could not be told apart.
+        file: The file. It must have a birth time, because another file may have the same inode
+            later.
     """
     assert file.identity.birth_ns, (
         "a file without a birth time cannot be distinguished from the next one with its inode"
