@@ -266,8 +266,7 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
 
 
 def save_former_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves a file's position before a truncation that a scan
-    detected.
+    """Return the SQL statement that saves a file's position before a detected truncation.
 
     It takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the generation
     in the table `files` is no longer that of the position.
