@@ -28,13 +28,15 @@ RETRY_S = 5.0
 
 
 class CanaryPoster:
-    """Poster of canary events, each of which is repeated until it is acknowledged.
+    """Posts canary events, repeating each one until the delivery service acknowledges it.
 
-    The id and time of an event are part of its body, so a repeated post does not duplicate it.
+    A canary event is a test event with the host's current time; `hourmark canary check` follows it
+    through the system. The id and time are part of the event, so posting the same event twice does
+    not create a duplicate. Not thread-safe.
 
     Args:
         client: Client for the delivery services.
-        site: Name of the site in every event.
+        site: Name of the site that each event carries.
         clock: Clock of this host.
     """
 
@@ -50,8 +52,13 @@ class CanaryPoster:
     def post(self) -> bool:
         """Post the current event once and return whether it was acknowledged and accepted.
 
-        An event that was not acknowledged is posted again by the next call. The first failure in a
-        row is logged; no error is raised.
+        If the event is not acknowledged, the next call posts the same event again. Failures are not
+        raised. The first failure of a sequence is logged.
+
+        Returns:
+            True if the service acknowledged the event. False if no service acknowledged it, or if
+            the service acknowledged it as a dead letter; in the second case the next call posts a
+            new event.
         """
         try:
             if self._body is None:
@@ -77,7 +84,13 @@ class CanaryPoster:
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return a message if no event was acknowledged for too long; empty if healthy."""
+        """Return a message if no event was acknowledged for `PATIENCE_S` seconds.
+
+        The time is measured from the latest acknowledgement, or from the creation of this object.
+
+        Returns:
+            A list with one message, or an empty list if the poster is healthy.
+        """
         silent_s = self._clock.monotonic_s() - self._steady_s
         return [f"no canary was acknowledged for {silent_s:.0f} s"] if silent_s > PATIENCE_S else []
 

@@ -45,24 +45,30 @@ _TLS: Final = "tailer.syslog.tls"
 
 
 def check_services(config: TailerConfig, clock: Clock) -> None:
-    """Check that the service URLs, the token and the certificates can be used.
+    """Check that the service URLs, the token file and the TLS certificates can be loaded.
+
+    No request is sent.
 
     Raises:
-        ConfigError: One of them cannot be used; the message names the setting.
+        ConfigError: A setting cannot be used; the message names it.
     """
     ServiceSelector(config.service_urls, clock, config.backoff_max_seconds, config.token_file)
     Credentials(config, clock)
 
 
 def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = frozenset()) -> None:
-    """Check that every receiving source could start: its address, program and certificates.
+    """Check that every source that receives data (syslog, journal) could be started.
+
+    Certificates are loaded, the `journalctl` program is looked up, and each address is bound and
+    released again.
 
     Args:
         config: Settings of the tailer.
-        open_inputs: Inputs that this process listens on already; their addresses are not tried.
+        open_inputs: Values of `input` that this process already listens on; they are not checked.
 
     Raises:
-        ConfigError: An input is not available.
+        ConfigError: A certificate cannot be loaded, the program is missing, or an address cannot be
+            bound. The message names the setting or source.
     """
     if config.syslog.tls.certificate is not None and any(
         (one.input or "").startswith("syslog+tls") for one in config.sources
@@ -85,7 +91,10 @@ def check_receiving_inputs(config: TailerConfig, open_inputs: frozenset[str] = f
 
 
 def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
-    """Yield the folder settings that this user cannot write to.
+    """Yield the configured folders that this user cannot write to.
+
+    The settings `state_dir` and `second_state_dir` are checked. Nothing is yielded if both are
+    writable.
 
     Yields:
         The name of the setting, and the path that prevents writing.
@@ -101,23 +110,25 @@ def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
 def nearest_unwritable_path(folder: Path) -> Path | None:
     """Return the path that prevents writing to a folder, or None if the folder is writable.
 
-    If the folder does not exist, the nearest existing parent is checked.
+    If the folder does not exist, its nearest existing parent is checked instead.
     """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there
 
 
 def check_reload(config: TailerConfig, running: TailerConfig, host_id: str, clock: Clock) -> None:
-    """Check that a running tailer can continue with other settings.
+    """Check that a running tailer could be restarted with new settings.
 
     Args:
         config: The new settings.
-        running: The settings of the running tailer.
-        host_id: Identifier of the running tailer's installation.
+        running: The settings of the running tailer. The addresses that it listens on are not
+            checked.
+        host_id: Host id of the running tailer.
         clock: Clock of this host.
 
     Raises:
-        ConfigError: A start with the new settings would fail, or they name another state folder.
+        ConfigError: The new settings name another `state_dir`, a folder that cannot be written to,
+            or a `second_state_dir` of another host, or a service or input cannot be used.
     """
     if config.state_dir.resolve() != running.state_dir.resolve():
         raise ConfigError(
@@ -159,13 +170,13 @@ Level = Literal["well", "warning", "error"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of one check.
+    """The result of one check of `hourmark tail --check`.
 
     Attributes:
         subject: What was checked, such as a setting, source or service.
-        level: `error` if it keeps the tailer from working, `warning` if it may be intended, else
-            `well`.
-        said: The finding, with the next step if there is one.
+        level: `error` if the tailer could not work, `warning` if the finding may be intended,
+            `well` if there is no problem.
+        said: What was found, and what to do about it.
     """
 
     subject: str
@@ -174,7 +185,10 @@ class CheckResult:
 
 
 def run_startup_checks(config: TailerConfig, clock: Clock) -> list[CheckResult]:
-    """Run all checks in the order of a start and return their results.
+    """Run all checks in the order in which a start performs them, and return their results.
+
+    The state folder is checked first, then the inputs, the files of each source, and the services.
+    A service that does not answer is a warning. Failed checks are results; they are not raised.
 
     Args:
         config: Settings that `validate_settings` has accepted.

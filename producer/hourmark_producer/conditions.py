@@ -22,13 +22,13 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(slots=True)
 class Condition:
-    """An ongoing or resolved condition.
+    """A problem that lasts for some time, such as a service that does not answer.
 
     Attributes:
-        message: The message of its first occurrence.
+        message: Log message of its first occurrence.
         since_ms: When it began, in Unix milliseconds.
         since_s: When it began, in monotonic seconds.
-        met_s: When it occurred last, in monotonic seconds.
+        met_s: When it last occurred, in monotonic seconds.
         times: Number of occurrences.
     """
 
@@ -40,7 +40,10 @@ class Condition:
 
 
 class ConditionLog:
-    """The conditions of one tailer and their log messages. Safe to use from several threads."""
+    """The ongoing conditions of one tailer. Each is logged when it begins and when it ends.
+
+    A condition is a problem that lasts for some time. Safe to use from several threads.
+    """
 
     def __init__(self, clock: Clock, quiet_s: float = QUIET_S) -> None:
         self._clock = clock
@@ -50,11 +53,13 @@ class ConditionLog:
         self._latest: Condition | None = None
 
     def warn(self, key: str, message: str, level: int = logging.WARNING) -> None:
-        """Report an occurrence of a condition, and log it if the condition is not yet ongoing.
+        """Report an occurrence of a condition. Only the first occurrence is logged.
 
         Args:
-            key: Identifies the condition.
-            message: A complete sentence. Later messages of an ongoing condition are ignored.
+            key: Identifies the condition. Occurrences with the same key are counted as one
+                condition until it ends.
+            message: A complete sentence. It is used for the first occurrence and ignored for later
+                ones.
             level: Log level of the message.
         """
         now_s = self._clock.monotonic_s()
@@ -68,7 +73,10 @@ class ConditionLog:
         _LOG.log(level, "%s", message)
 
     def resolve(self, key: str) -> None:
-        """End the condition with this key and log its end; do nothing if it is not ongoing."""
+        """End the condition with the given key and log its end.
+
+        Does nothing if the condition is not ongoing.
+        """
         if key in self._ongoing:
             with self._lock:
                 ended = self._ongoing.pop(key, None)
@@ -76,9 +84,9 @@ class ConditionLog:
                 self._tell_end(ended)
 
     def sweep(self) -> None:
-        """End and log all conditions that have not occurred for `quiet_s` seconds.
+        """End and log all conditions that did not occur within the last `quiet_s` seconds.
 
-        Call it regularly.
+        Must be called regularly.
         """
         before_s = self._clock.monotonic_s() - self._quiet_s
         with self._lock:
@@ -100,14 +108,17 @@ class ConditionLog:
 
         Args:
             keys: Keys of the conditions.
-            within_s: Length of the period before now, in seconds.
+            within_s: Maximum age of the latest occurrence, in seconds.
         """
         since_s = self._clock.monotonic_s() - within_s
         with self._lock:
             return any(key in self._ongoing and self._ongoing[key].met_s >= since_s for key in keys)
 
     def latest(self) -> Condition | None:
-        """Return the condition that began last, ended or not; None if there was none."""
+        """Return the condition that began most recently, or None if none has begun.
+
+        It may have ended since.
+        """
         with self._lock:
             return self._latest
 

@@ -17,13 +17,13 @@ from hourmark.records.wire import RangeResponse
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """A loss of unread bytes in one file.
+    """A loss of bytes of one file that were destroyed before they were read.
 
     Attributes:
         source: Name of the source.
         path: Path of the file.
-        at_ms: When the loss was detected, by this host's clock, in Unix milliseconds.
-        bytes: Number of bytes known to be lost.
+        at_ms: When the loss was detected, in Unix milliseconds of this host's clock.
+        bytes: Number of bytes that are known to be lost.
         unknown: Number of occasions on which an unknown number of bytes may have been lost.
         what: Description of the cause, for people.
     """
@@ -37,10 +37,10 @@ class Loss:
 
 
 class Losses(NamedTuple):
-    """Total losses of one source. Neither number ever decreases.
+    """The total losses of one source. Neither number ever decreases.
 
     Attributes:
-        bytes: Number of bytes known to be lost.
+        bytes: Number of bytes that are known to be lost.
         unknown: Number of occasions on which an unknown number of bytes may have been lost.
     """
 
@@ -49,14 +49,17 @@ class Losses(NamedTuple):
 
 
 class Counters:
-    """Counters of one tailer process. Safe to use from several threads.
+    """Counters of one tailer process, starting at zero, and its total losses.
+
+    Safe to use from several threads.
 
     Attributes:
-        ranges: Acknowledged ranges.
-        bytes: Bytes of the acknowledged ranges.
-        events: Events that the delivery service made of them.
-        dead_letters: Dead letters that the delivery service made of them.
-        delivered_at_ms: Unix milliseconds of the latest acknowledgement, or None before the first.
+        ranges: Number of acknowledged ranges.
+        bytes: Total size of the acknowledged ranges.
+        events: Number of events that the delivery service parsed from them.
+        dead_letters: Number of lines in them that the delivery service could not parse.
+        delivered_at_ms: When a range was last acknowledged, in Unix milliseconds; None before the
+            first acknowledgement.
     """
 
     def __init__(self, losses: Mapping[str, Losses]) -> None:
@@ -71,12 +74,12 @@ class Counters:
     def count_acknowledged(
         self, size: int, answer: RangeResponse, at_ms: int | None = None
     ) -> None:
-        """Count a range that the delivery service acknowledged.
+        """Count a range that a delivery service acknowledged.
 
         Args:
             size: Size of the range in bytes.
-            answer: The service's response, with the numbers of events and dead letters.
-            at_ms: When it was acknowledged, in Unix milliseconds.
+            answer: Response of the service, with the numbers of events and unparsable lines.
+            at_ms: When the range was acknowledged, in Unix milliseconds.
         """
         with self._lock:
             self.delivered_at_ms = at_ms
@@ -86,7 +89,7 @@ class Counters:
             self.dead_letters += answer.dead_letters
 
     def add_loss(self, loss: Loss) -> None:
-        """Add a loss that the checkpoint already contains to the totals of its source."""
+        """Add a loss to the totals of its source. The checkpoint must already contain the loss."""
         with self._lock:
             before = self._losses.get(loss.source, Losses())
             self._losses[loss.source] = Losses(

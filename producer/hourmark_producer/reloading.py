@@ -25,14 +25,18 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class ReloadHandler:
-    """Handler of SIGHUP that checks the configuration and restarts the process. Thread-safe.
+    """Handles SIGHUP: checks the configuration and restarts the process if it is valid.
+
+    Thread-safe.
 
     Args:
-        read: Reads and checks the configuration; raises HourmarkError if it is not acceptable.
-        stop: Begins to stop the running tailer.
+        read: Function that reads and checks the configuration; raises HourmarkError if it is not
+            valid.
+        stop: Function that begins to stop the running tailer.
 
     Attributes:
-        was_last_reload_accepted: Result of the latest reload; True if there was none.
+        was_last_reload_accepted: Whether the latest reload found a valid configuration; True if
+            there was none.
     """
 
     def __init__(self, read: Callable[[], object], stop: Callable[[], object]) -> None:
@@ -43,7 +47,7 @@ class ReloadHandler:
         self.was_last_reload_accepted = True  # result of the latest reload
 
     def listen(self) -> None:
-        """Handle SIGHUP from now on, including a signal that arrived during a restart."""
+        """Begin to handle SIGHUP, including a signal that arrived during a restart."""
         signal.signal(
             signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
         )
@@ -51,17 +55,18 @@ class ReloadHandler:
 
     @property
     def is_restart_requested(self) -> bool:
-        """Return whether the process is to restart once the tailer has stopped."""
+        """Whether the process must restart once the tailer has stopped."""
         return self._restart_requested
 
     def restart_if_requested(self, is_over: Callable[[], bool]) -> None:
-        """Execute the program again if a reload was requested; otherwise return.
+        """Replace the process by a new run of the program, if a reload was requested.
 
-        Call this in the main thread after everything is closed. SIGHUP and the stop signals stay
-        blocked for the new program.
+        Returns if no reload was requested. Call it in the main thread after everything is closed.
+        SIGHUP and the stop signals stay blocked until the new program handles them.
 
         Args:
-            is_over: Returns whether the process must end instead, because of SIGTERM or Ctrl-C.
+            is_over: Function that returns whether SIGTERM or Ctrl-C was received, so that the
+                process must end instead.
         """
         signal.pthread_sigmask(
             signal.SIG_BLOCK, _HELD
@@ -77,9 +82,10 @@ class ReloadHandler:
                 os.execv(sys.executable, sys.orig_argv)  # noqa: S606  # executes this program again
 
     def request_reload(self) -> None:
-        """Check the configuration and, if it is acceptable, begin to stop the tailer.
+        """Check the configuration and, if it is valid, begin to stop the tailer for a restart.
 
-        Otherwise an error is logged and the tailer continues.
+        If it is not valid, an error is logged and the tailer continues with its current
+        configuration.
         """
         with self._lock:
             try:

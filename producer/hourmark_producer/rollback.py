@@ -22,14 +22,17 @@ _END_IN_ORDER = (
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the obstacles to continuing with an older version on this tailer's checkpoint.
+    """Yield the reasons why an older version of the tailer could not continue with this checkpoint.
 
     Args:
         config: Configuration of the tailer.
         older: The older version.
 
+    Yields:
+        The object concerned, the reason, and how to remove it.
+
     Raises:
-        NothingHere: The state folder has no checkpoint.
+        NothingToCheck: The state folder has no checkpoint.
         UsageError: This user may not read the checkpoint.
         Unavailable: The checkpoint cannot be read at the moment.
     """

@@ -18,10 +18,10 @@ _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
 def validate_settings(settings: TailerConfig) -> TailerConfig:
-    """Return the settings unchanged if they are valid.
+    """Check the settings of the tailer and return them unchanged.
 
     Raises:
-        ConfigError: A setting is invalid or conflicts with another; the message names it.
+        ConfigError: A setting is invalid or conflicts with another one; the message names it.
     """
     if not settings.sources:
         raise ConfigError(

@@ -56,7 +56,7 @@ from hourmark_producer.watch.scanner import FileScanner
 
 
 class StallLimit:
-    """Limit on the time that a single pass waits without any acknowledgment.
+    """Limits how long a single pass (`--once`) continues without any acknowledgement.
 
     Args:
         clock: Clock of this host.
@@ -69,11 +69,11 @@ class StallLimit:
         self._ranges, self._moved_s = -1, clock.monotonic_s()
 
     def check(self, ranges: int, pending_bytes: int) -> None:
-        """Raise an error if no range was acknowledged within the limit.
+        """Raise an error if no range was acknowledged within the limit. Call it regularly.
 
         Args:
-            ranges: Number of ranges acknowledged so far.
-            pending_bytes: Bytes not delivered yet, for the error message.
+            ranges: Number of ranges acknowledged since the start.
+            pending_bytes: Number of bytes that are not delivered yet, for the error message.
 
         Raises:
             Unavailable: The number of acknowledged ranges did not change within the limit.
@@ -101,13 +101,13 @@ class Tailer:
 
     Args:
         config: Validated settings.
-        checkpoint: Open checkpoint, which the caller closes after the run.
+        checkpoint: Open checkpoint. The caller closes it after the run.
         clock: Clock of this host.
-        host_id: Identifier of this host's installation.
+        host_id: Host id of the tailer.
         host_name: Name of this host.
-        identify: Returns the identity of an open file.
-        open_files_max: Maximum number of files that are held open.
-        reloading: Handler of SIGHUP; None if the tailer does not reload.
+        identify: Function that returns the identity of an open file.
+        open_files_max: Maximum number of tracked files that are open at the same time.
+        reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
 
     Attributes:
         files: All tracked files.
@@ -263,16 +263,18 @@ class Tailer:
         """Run until `stop` is set or, for a drain or single pass, until everything is delivered.
 
         Args:
-            stop: Ends the run.
-            drain: Read all files to their end, wait for all acknowledgments, and report a goodbye.
-            once_s: Drain without a goodbye, with this limit in seconds without an acknowledgment.
+            stop: Event that ends the run.
+            drain: Whether to read all files to their end, wait for all acknowledgements and report
+                a goodbye, which states that this host sends nothing more.
+            once_s: If not None, make a single pass: a drain without a goodbye, which fails if
+                nothing is acknowledged for this number of seconds.
 
         Returns:
-            The summary of the run; `finished` shows whether a drain was completed.
+            The summary of the run. `finished` is True if a drain or single pass was completed.
 
         Raises:
-            Finding: A drain cannot read a file.
-            Unavailable: The limit `once_s` is exceeded.
+            Finding: A file could not be read during a drain or single pass.
+            Unavailable: A single pass exceeded its time limit without an acknowledgement.
             ConfigError: An input is not available.
         """
         drain = drain or once_s is not None
@@ -457,7 +459,7 @@ class Tailer:
         )
 
     def balances(self) -> dict[str, SourceBalance]:
-        """Return the byte counts of each source at this moment. Thread-safe.
+        """Return the byte counts of each source at this moment, by source name. Thread-safe.
 
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
@@ -467,7 +469,9 @@ class Tailer:
         )
 
     def render_metrics(self) -> bytes:
-        """Return the metrics in the Prometheus text format. Thread-safe.
+        """Return the metrics of the tailer in the Prometheus text format, version 0.0.4.
+
+        Thread-safe.
 
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
@@ -501,7 +505,10 @@ class Tailer:
         )
 
     def take_snapshot(self) -> snapshot.TailerSnapshot:
-        """Return the current state of the tailer, as saved for other processes. Thread-safe."""
+        """Return the current state of the tailer in the form that is saved for other processes.
+
+        Thread-safe.
+        """
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}
         return snapshot.TailerSnapshot(

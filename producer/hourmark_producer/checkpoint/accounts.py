@@ -15,13 +15,15 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 
 
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Save the accounts of files that changed since they were saved last.
+    """Save the accounts of files that changed since they were last saved.
 
-    Files without unread content, shrinks or an incomplete head are skipped.
+    An account is what scans observed of a file since it was last examined: its largest size and
+    each time it shrank. A file is skipped if its account holds nothing that a restart would lose,
+    or if the file is gone or may be another file. All accounts are saved in one transaction.
 
     Args:
         checkpoint: Where to save them.
-        files: Tracked files.
+        files: Tracked files; `saved` of each file is updated.
 
     Raises:
         CheckpointFailed: Nothing was saved.
@@ -55,11 +57,13 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
 def save_head(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
-    It does not overwrite shrinks or a longer head that a scan saved meanwhile.
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    The statement does not replace a longer head, or an account that recorded that the file shrank.
 
     Args:
         file_id: Id of the file.
-        position: Its position, with the head.
+        position: Position of the file; its `head` holds the first bytes.
     """
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,'[]',?) ON CONFLICT (file_id) DO UPDATE SET "

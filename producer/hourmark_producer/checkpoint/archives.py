@@ -33,7 +33,7 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class ArchiveStamp(NamedTuple):
-    """Inode, size and modification time, which identify a complete compressed file under any name.
+    """Inode, size and modification time of a compressed file, which identify it after a rename.
 
     Attributes:
         inode: Inode number as a signed 64-bit integer, as SQLite stores it.
@@ -47,7 +47,7 @@ class ArchiveStamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> ArchiveStamp:
-        """Return the stamp of the file with this status."""
+        """Return the stamp of a file from the result of `os.stat`."""
         return cls(
             status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino,
             status.st_size,
@@ -68,17 +68,23 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 
 
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
-    """Return the SQL statement that records a compressed file as examined.
+    """Return the SQL statement that records that a compressed file was examined.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         stamp: Identifies the compressed file.
-        file_id: Id of the tracked file that its content is read as; None if it is not read.
+        file_id: Id of the tracked file under which its content is sent; None if its content is not
+            sent.
     """
     return "INSERT OR REPLACE INTO archives VALUES (?,?,?,?)", (*stamp, file_id)
 
 
 def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
-    """Return the SQL statements that remove compressed files which no longer exist."""
+    """Return the SQL statements that delete the records of the given compressed files.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+    """
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
         for stamp in stamps
@@ -86,7 +92,13 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
 
 
 def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
-    """Return the SQL statements that save scan times, in Unix milliseconds by source."""
+    """Return the SQL statements that save when each source was last scanned.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+
+    Args:
+        looked_ms: When the latest full scan began, in Unix milliseconds, by source name.
+    """
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
         for source, at_ms in looked_ms.items()
@@ -96,19 +108,22 @@ def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
 def save_departed(
     position: FilePosition, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
-    """Return the SQL statements that record how far a file or generation that is gone was read.
+    """Return the SQL statements that record how far a file or generation was read before it ended.
 
-    Only the latest `DEPARTED_MAX` records are kept.
+    They take effect when they are passed to `Checkpoint.commit`.
+
+    A compressed copy of the content that appears later is recognized by this record. Only the
+    latest `DEPARTED_MAX` records are kept.
 
     Args:
-        position: Up to where it was read.
-        unread: If nothing could be read because its only line had no end: its first bytes and its
-            size.
-        high: Content size in bytes when its unread bytes were counted as lost, so that they are not
-            counted again for the compressed file.
+        position: The position up to which the content was read.
+        unread: The first bytes and the size of the content. Used only if nothing was read, because
+            the content is a single line without an end.
+        high: Size of the content in bytes if its unread bytes were counted as lost, so that they
+            are not counted again for the compressed copy; otherwise 0.
 
     Returns:
-        No changes if the beginning of the content is unknown.
+        An empty list if the first bytes of the content are unknown.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
@@ -128,18 +143,25 @@ def save_departed(
 
 
 def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
-    """Return the recorded compressed files, and the id of the file each is read as, or None."""
+    """Return the examined compressed files, with the id of the file that each is sent as.
+
+    The id is None if the content is not sent.
+    """
     rows = db.execute("SELECT inode, size, mtime_ns, file_id FROM archives")
     return {ArchiveStamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
 
 
 def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
-    """Return when each source was last scanned, in Unix milliseconds."""
+    """Return when each source was last scanned, in Unix milliseconds by source name."""
     return dict(db.execute("SELECT source, at_ms FROM looked").fetchall())
 
 
 def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
-    """Return how far files and generations that are gone were read."""
+    """Return the positions that `save_departed` recorded.
+
+    In each position, `size_seen` holds the offset up to which the bytes are accounted for as read
+    or lost.
+    """
     rows = db.execute("SELECT head, offset, anchor, high FROM departed")
     return [
         FilePosition(head=bytes(head), offset=offset, anchor=bytes(anchor), size_seen=high)

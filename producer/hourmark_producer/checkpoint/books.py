@@ -78,16 +78,16 @@ _TRIGGERS: Final = {
 
 
 class FileAccountingRow(NamedTuple):
-    """The accounting data of a tracked file in the checkpoint.
+    """The row of one tracked file in the checkpoint, reduced to the fields that accounting needs.
 
     Attributes:
         file_id: Id of the file.
         source: Name of its source.
-        generation: Its current generation.
-        offset: Offset of the next byte to cut.
-        missing: Whether it could not be found any more.
-        settled: How many of its shrinks were accounted for; None if its account is of another
-            generation.
+        generation: Its current generation. Each truncation begins a new one.
+        offset: Offset of the next byte to cut into a range.
+        missing: Whether the file can no longer be found.
+        settled: Number of times the file shrank that are already accounted for. None if the saved
+            account belongs to another generation.
     """
 
     file_id: str
@@ -99,14 +99,15 @@ class FileAccountingRow(NamedTuple):
 
 
 class SourceTotals(NamedTuple):
-    """Totals of one source in bytes, as the checkpoint stores them.
+    """The totals of one source in bytes, as the checkpoint stores them.
 
     Attributes:
-        acknowledged: Acknowledged by the service.
-        skipped: Not sent because of a setting, or as a copy.
-        ended: Of files and generations that are gone, and all lost bytes.
-        in_flight: In spooled ranges.
-        lost: Known to be lost.
+        acknowledged: Bytes that the service acknowledged.
+        skipped: Bytes that were not sent because of a setting, or because they are a copy.
+        ended: Bytes of files and generations that no longer exist, plus all lost bytes.
+        in_flight: Bytes in spooled ranges, which are stored in the checkpoint until they are
+            acknowledged.
+        lost: Bytes that are known to be lost.
     """
 
     acknowledged: int = 0
@@ -117,11 +118,11 @@ class SourceTotals(NamedTuple):
 
 
 class AccountingSnapshot(NamedTuple):
-    """The accounting of all sources in a checkpoint, as of one moment.
+    """The accounting of all sources, as the checkpoint held it at one moment.
 
     Attributes:
-        totals: Totals by source.
-        files: Accounting data of each tracked file.
+        totals: Totals by source name.
+        files: One row for each tracked file.
     """
 
     totals: Mapping[str, SourceTotals]
@@ -130,15 +131,17 @@ class AccountingSnapshot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBalance:
-    """The accounting equation of one source, in bytes.
+    """The two sides of the accounting equation of one source, in bytes.
+
+    `seen` must equal the sum of the other attributes.
 
     Attributes:
-        seen: Observed in files.
-        acknowledged: Acknowledged by the service.
-        in_flight: In spooled ranges.
-        pending: Not cut yet.
-        skipped: Not sent because of a setting, or as a copy.
-        lost: Known to be lost.
+        seen: Bytes observed in files.
+        acknowledged: Bytes that the service acknowledged.
+        in_flight: Bytes in spooled ranges, which wait for an acknowledgement.
+        pending: Bytes that are not yet cut into ranges.
+        skipped: Bytes that were not sent because of a setting, or because they are a copy.
+        lost: Bytes that are known to be lost.
     """
 
     seen: int = 0
@@ -150,19 +153,22 @@ class SourceBalance:
 
     @property
     def off_by(self) -> int:
-        """Bytes seen that are not accounted for. Any value but 0 is a bug of the tailer."""
+        """Number of bytes seen that the other attributes do not account for.
+
+        Any value but 0 is a bug of the tailer.
+        """
         return (
             self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
         )
 
 
 def create_accounting(db: sqlite3.Connection) -> None:
-    """Create the table and the triggers of the accounting if they are missing.
+    """Create the table and the triggers of the accounting where they do not exist.
 
-    An existing checkpoint is initialized from its files, losses and ranges.
+    In a checkpoint without them, the totals are computed from its files, losses and ranges.
 
     Raises:
-        sqlite3.Error: Nothing was changed.
+        sqlite3.Error: The database cannot be written. The transaction is rolled back.
     """
     db.execute("BEGIN IMMEDIATE")
     try:
@@ -180,14 +186,22 @@ def create_accounting(db: sqlite3.Connection) -> None:
 
 
 def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
-    """Return the SQL statement that counts `count` bytes of a source as skipped."""
+    """Return the SQL statement that counts bytes of a source as skipped.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        source: Name of the source.
+        count: Number of bytes that are not sent because of a setting, or because they are a copy.
+    """
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 
 
 def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
-    """Return the accounting of all sources.
+    """Return the accounting of all sources: their totals, and the position of each tracked file.
 
-    The caller must hold a transaction or be the only writer.
+    The caller must hold a transaction, or exclude other writers, so that all tables are read at the
+    same moment.
 
     Raises:
         sqlite3.Error: The database cannot be read.
@@ -220,12 +234,12 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 def compute_balances(
     books: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
-    """Return the accounting equation of each source.
+    """Return the accounting equation of each source, by source name in sorted order.
 
     Args:
-        books: The checkpoint's side.
-        unread: By file id, bytes beyond the file's offset, including destroyed bytes that are not
-            yet counted as lost. Files that are absent count as 0.
+        books: The accounting as stored in the checkpoint.
+        unread: Number of bytes after the offset of each file, by file id. Bytes that were destroyed
+            but are not yet counted as lost are included. A file without an entry counts as 0.
     """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
@@ -247,17 +261,18 @@ def compute_balances(
 def read_current_balances(
     look: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
 ) -> dict[str, SourceBalance]:
-    """Return the accounting equation of each source of a running tailer.
+    """Return the accounting equation of each source of a running tailer, by source name.
 
-    Checkpoint and memory must agree on the position of each file. If they do not, because a file is
-    being processed, both are read again, at most five times.
+    The checkpoint and the files in memory must agree on each position. If they disagree because a
+    file is being processed, both are read again, up to five times. After that, files that still
+    disagree count as having no unread bytes.
 
     Args:
-        look: Reads the accounting from the checkpoint.
-        files: The tracked files.
+        look: Function that reads the accounting from the checkpoint.
+        files: The tracked files. They are iterated once for each read.
 
     Raises:
-        CheckpointFailed: As raised by `look`.
+        CheckpointFailed: `look` could not read the checkpoint.
     """
     books, unread = look(), dict[str, int]()
     for _ in range(_LOOKS):
@@ -276,7 +291,16 @@ def read_current_balances(
 
 
 def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
-    """Return a file's unread bytes, or None if its row in the checkpoint is out of date."""
+    """Return the number of unread bytes of a file, if memory and checkpoint agree on its position.
+
+    Args:
+        file: The file in memory.
+        row: The row of the file in the checkpoint.
+
+    Returns:
+        None if generation, missing flag or settled shrinks differ, because the file is being
+        processed.
+    """
     progress, missing = file.progress, file.place.missing
     position = progress.position
     if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (

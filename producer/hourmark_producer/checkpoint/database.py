@@ -124,15 +124,18 @@ _Found = TypeVar("_Found")
 
 
 class CheckpointFailed(Unavailable):
-    """Raised when the checkpoint cannot be written or read. Nothing was changed."""
+    """Raised when the checkpoint cannot be read or written. The operation changed nothing."""
 
 
 class CheckpointBroken(Exception):
-    """Raised when a checkpoint is damaged, incomplete, or of an unsupported version."""
+    """Raised when a checkpoint is damaged or incomplete, or has an unsupported version."""
 
 
 def insert_file(file: TrackedFile) -> Change:
-    """Return the SQL statement that adds a file to the checkpoint."""
+    """Return the SQL statement that adds a file to the table `files`.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     row = (
         file.file_id,
         *device_row(file),
@@ -143,7 +146,14 @@ def insert_file(file: TrackedFile) -> Change:
 
 
 def save_place(file: TrackedFile, place: FileLocation) -> Change:
-    """Return the SQL statement that saves a file's current identity and the given place."""
+    """Return the SQL statement that saves where a file was found.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        file: The file, whose current device, inode and birth time are saved too.
+        place: Its source and paths.
+    """
     row = (*device_row(file), *place_row(place), file.file_id)
     return (
         (
@@ -155,7 +165,10 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
 
 
 def save_position(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves how far a file was cut into ranges."""
+    """Return the SQL statement that saves up to which position a file was cut into ranges.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     row = (*position_row(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
@@ -164,7 +177,10 @@ def save_position(file_id: str, position: FilePosition) -> Change:
 
 
 def delete_file(file_id: str) -> list[Change]:
-    """Return the SQL statements that delete a file from all tables, except its spooled ranges."""
+    """Return the SQL statements that delete all data of a file, except its spooled ranges.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+    """
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
 
@@ -172,14 +188,17 @@ def delete_file(file_id: str) -> list[Change]:
 def save_account(
     file_id: str, position: FilePosition, account: FileAccount | None = None
 ) -> Change:
-    """Return the SQL statement that saves what scans observed of a file.
+    """Return the SQL statement that saves what scans observed of a file since it was last examined.
 
-    It does not overwrite an account that was settled later.
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    The statement does not replace a row with a higher count of settled shrinks (decreases in size
+    that are accounted for).
 
     Args:
         file_id: Id of the file.
-        position: Position at the file's latest examination.
-        account: Observations since then; None for no changes.
+        position: Position at the latest examination of the file.
+        account: The observations since then; None if there are none.
     """
     account = account or FileAccount(position.size_seen, (), position.head)
     sql = (
@@ -202,17 +221,28 @@ def save_account(
 
 
 def mark_source_scanned(source: str) -> Change:
-    """Return the SQL statement that records that a source was scanned."""
+    """Return the SQL statement that records that a source was scanned at least once.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
 def save_target(file_id: str, path: str) -> Change:
-    """Return the SQL statement that saves the path that a file's symbolic link resolves to."""
+    """Return the SQL statement that saves the path that a file's symbolic link resolves to.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
 def save_former(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves a file's position before a truncation."""
+    """Return the SQL statement that saves the position that a file had before it was truncated.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    A copy of the earlier content is recognized by this position.
+    """
     return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
         file_id,
         position.generation,
@@ -223,12 +253,14 @@ def save_former(file_id: str, position: FilePosition) -> Change:
 
 
 def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how much of a file was read in its former generation.
+    """Return the SQL statement that saves how much content of a file outlasted a truncation.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
-        generation: Its current generation.
-        kept_to: Offset up to which this generation holds bytes that were read in the one before.
+        generation: Its current generation, which began with the truncation.
+        kept_to: Offset up to which its bytes were read in the previous generation.
     """
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
@@ -236,7 +268,12 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
 def save_former_if_current(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves a file's position before a detected truncation.
 
-    It has no effect if the file has entered another generation since.
+    It takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the generation
+    in the table `files` is no longer that of the position.
+
+    Args:
+        file_id: Id of the file.
+        position: Position up to which the file was read.
     """
     _, row = save_former(file_id, position)
     at = (file_id, position.generation)
@@ -250,7 +287,12 @@ def save_former_if_current(file_id: str, position: FilePosition) -> Change:
 
 
 def add_loss(loss: Loss) -> list[Change]:
-    """Return the SQL statements that add a loss to its source's totals and the latest losses."""
+    """Return the SQL statements that add a loss to its source's totals and to the recent losses.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+
+    Only the latest `OCCASIONS_MAX` losses are kept individually; the totals include all.
+    """
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
         "excluded.bytes"
@@ -278,15 +320,19 @@ def add_loss(loss: Loss) -> list[Change]:
 
 
 class Checkpoint:
-    """An open checkpoint. Safe to use from several threads."""
+    """An open checkpoint: the tailer's durable state in one SQLite database.
+
+    `create` makes an empty one on disk, `open` returns an instance. Safe to use from several
+    threads.
+    """
 
     def __init__(self, db: sqlite3.Connection, log: Path, bodies: BodyFile) -> None:
-        """Take ownership of an open database; `open` is the usual way to create an instance.
+        """Take ownership of an open database. Use `open` to create an instance.
 
         Args:
             db: The database.
             log: Path of its write-ahead log.
-            bodies: The file of large range bodies.
+            bodies: The file that stores large range bodies.
         """
         self._db = db
         self._log = log
@@ -296,16 +342,16 @@ class Checkpoint:
 
     @classmethod
     def create(cls, path: Path, host_id: str, *, begun: Sequence[str] = ()) -> None:
-        """Create an empty checkpoint, atomically and durably.
+        """Create an empty checkpoint at `path`, atomically and durably.
 
         Args:
-            path: Path of the checkpoint. An existing file is replaced.
+            path: Where to create it. An existing file is replaced.
             host_id: Id of this host.
-            begun: Names of sources that count as scanned, so that all their files are read from the
-                start.
+            begun: Names of sources that count as scanned before, so that all their files are read
+                from the start.
 
         Raises:
-            CheckpointFailed: The database cannot be written; nothing is left at `path`.
+            CheckpointFailed: The database cannot be written; `path` is unchanged.
             OSError: The file cannot be moved to `path` or synced.
         """
         temporary = path.with_name(f"{path.name}.new")
@@ -329,13 +375,16 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: Path) -> tuple[Checkpoint, str]:
-        """Open the checkpoint at `path` and verify that it is complete.
+        """Open the checkpoint at `path` and check that it is complete and undamaged.
+
+        A checkpoint of an earlier version is migrated.
 
         Returns:
-            The checkpoint and its host id.
+            The checkpoint, and the host id that it contains.
 
         Raises:
-            CheckpointBroken: It is empty, damaged, incomplete, or of an unsupported format.
+            CheckpointBroken: The checkpoint is empty, damaged, incomplete, or of an unsupported
+                format.
             CheckpointFailed: The disk is full, or the file cannot be read or written.
             FileNotFoundError: There is no file at `path`.
         """
@@ -384,9 +433,11 @@ class Checkpoint:
         return cls(db, _log_of(path), bodies), host_id
 
     def close(self) -> None:
-        """Close the checkpoint after an orderly run.
+        """Close the checkpoint at the end of an orderly run.
 
-        If the final write fails, the database is left open, so that its write-ahead log is kept.
+        Large range bodies are moved into the database first. If that fails, the method returns
+        without closing the database, so that the write-ahead log and its commits are kept. No error
+        is raised.
         """
         with self._database:
             try:
@@ -403,6 +454,11 @@ class Checkpoint:
 
     def commit(self, changes: Sequence[Change]) -> None:
         """Apply all changes in one transaction and wait until they are on disk.
+
+        Concurrent calls from several threads share one transaction and succeed or fail together.
+
+        Args:
+            changes: SQL statements with their parameters, in order.
 
         Raises:
             CheckpointFailed: None of the changes was applied.
@@ -450,9 +506,10 @@ class Checkpoint:
                 integrity.restart_log(self._db)
 
     def files(self) -> list[TrackedFile]:
-        """Return every file in the checkpoint, with its ranges in flight.
+        """Return every file in the checkpoint, with its spooled (not yet acknowledged) ranges.
 
-        Ranges of files that were forgotten are returned with a retired file of their own.
+        Spooled ranges of a file that was deleted from the checkpoint are returned in a substitute
+        file that is marked as retired.
         """
         with self._database:
             in_flight = dict[str, tuple[SpooledRange, ...]]()
@@ -490,9 +547,10 @@ class Checkpoint:
         return files + [orphaned_ranges_to_file(ranges) for ranges in in_flight.values()]
 
     def begun(self) -> set[str]:
-        """Return the names of the sources that were scanned before.
+        """Return the names of the sources that were scanned at least once.
 
-        Sources with any data count as scanned: early versions did not record it.
+        A source also counts as scanned if the checkpoint holds files or totals of it, because early
+        versions did not record scans.
         """
         with self._database:
             rows = self._db.execute(
@@ -502,7 +560,7 @@ class Checkpoint:
             return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
-        """Return the highest sequence number in the spool, or 0 if it is empty."""
+        """Return the highest sequence number of a spooled range, or 0 if no range is spooled."""
         with self._database:
             (highest,) = self._db.execute(
                 "SELECT coalesce(max(sequence), 0) FROM ranges"
@@ -513,10 +571,10 @@ class Checkpoint:
         """Return the compressed body of a spooled range.
 
         Args:
-            sequence: Sequence number of a range in the spool.
+            sequence: Sequence number of the range, which must be in the spool.
 
         Raises:
-            CheckpointFailed: It cannot be read or is damaged.
+            CheckpointFailed: The body cannot be read or is damaged.
         """
         try:
             with self._database:
@@ -527,7 +585,7 @@ class Checkpoint:
             ) from error
 
     def losses(self) -> dict[str, Losses]:
-        """Return the total losses of each source that has any."""
+        """Return the total losses by source name. Sources without losses are absent."""
         with self._database:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
             unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
@@ -537,7 +595,9 @@ class Checkpoint:
         }
 
     def read_books(self) -> books.AccountingSnapshot:
-        """Return the accounting of all sources, as of one moment.
+        """Return the accounting of all sources: bytes seen, acknowledged, skipped and lost.
+
+        All numbers are from the same moment.
 
         Raises:
             CheckpointFailed: The database cannot be read.
@@ -545,10 +605,12 @@ class Checkpoint:
         return self.read(books.read_accounting)
 
     def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
-        """Call a function with the database while no other thread uses it, and return its result.
+        """Call a function with the database connection and return its result.
+
+        No other thread uses the database during the call.
 
         Args:
-            look: Reads from the database; it must not write.
+            look: Function that reads from the database; it must not write.
 
         Raises:
             CheckpointFailed: The function raised sqlite3.Error.

@@ -27,11 +27,11 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 class ForgottenFile(NamedTuple):
-    """A file that is no longer tracked.
+    """The saved state of a file that the tailer no longer tracks in memory.
 
     Attributes:
-        file_id: Its id.
-        position: Up to where it was read.
+        file_id: Id of the file.
+        position: The position up to which it was read.
     """
 
     file_id: str
@@ -39,11 +39,14 @@ class ForgottenFile(NamedTuple):
 
 
 def save_forgotten(file: TrackedFile) -> list[_Change]:
-    """Return the SQL statements that save the position of a file that will no longer be tracked.
+    """Return the SQL statements that save the position of a file before it stops being tracked.
+
+    They take effect when they are passed to `Checkpoint.commit`. Only the latest `FORGOTTEN_MAX`
+    positions are kept.
 
     Args:
-        file: The file. It must have a birth time, because otherwise its inode may belong to another
-            file by now.
+        file: The file. It must have a birth time, because another file may have the same inode
+            later.
     """
     assert file.identity.birth_ns, (
         "a file without a birth time cannot be distinguished from the next one with its inode"
@@ -63,10 +66,10 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
 
 
 def find_forgotten(db: sqlite3.Connection, identity: FileIdentity) -> ForgottenFile | None:
-    """Return the forgotten file with this inode and birth time; None if there is none.
+    """Return the saved state of the forgotten file with this inode and birth time, or None.
 
-    The device is not compared, because its number may change when the machine restarts. A file
-    without a birth time is never found.
+    The device number is not compared, because it may change when the machine restarts. The result
+    is always None for an identity without a birth time.
 
     Raises:
         sqlite3.Error: The database cannot be read.

@@ -32,12 +32,14 @@ _NAME: Final = "generations"
 
 
 class GenerationStart(NamedTuple):
-    """The beginning of a file's generation.
+    """The first bytes of one generation of a file, as length and digest.
+
+    A generation is the content of a file between two truncations.
 
     Attributes:
-        generation: Its number.
-        length: Length of the head in bytes, at most `HEAD_BYTES`.
-        digest: BLAKE2b digest of the head (8 bytes) in hexadecimal.
+        generation: Number of the generation, starting at 0.
+        length: Number of bytes that the digest covers, at most `HEAD_BYTES`.
+        digest: BLAKE2b digest of these bytes (8 bytes) in hexadecimal.
     """
 
     generation: int
@@ -46,19 +48,28 @@ class GenerationStart(NamedTuple):
 
     @classmethod
     def of(cls, generation: int, content: bytes) -> GenerationStart:
-        """Return the beginning of a generation whose content starts with `content`."""
+        """Return the record for a generation of a file.
+
+        Args:
+            generation: Number of the generation.
+            content: Content from its first byte; bytes after `HEAD_BYTES` are ignored.
+        """
         head = content[:HEAD_BYTES]
         return cls(generation, len(head), hashlib.blake2b(head, digest_size=8).hexdigest())
 
 
 class Generations:
-    """The generations of all files of one host. Safe to use from several threads."""
+    """The recorded generations of all files of one host.
+
+    It is used if the checkpoint is lost, to give content the same generation number as before. Safe
+    to use from several threads.
+    """
 
     def __init__(self, folders: Sequence[Path], host_id: str) -> None:
-        """Read the records of all folders, merge them and write the result to each.
+        """Read the file `generations` of each folder and write the merged records to all folders.
 
         Args:
-            folders: Existing folders that hold the file `generations`, or will.
+            folders: Existing folders. The file is created in a folder that does not have it.
             host_id: Id of this host.
 
         Raises:
@@ -81,15 +92,15 @@ class Generations:
                 ) from error
 
     def find_generation(self, file_id: str, head: bytes) -> int:
-        """Return the generation of a file that the checkpoint does not contain.
+        """Return the generation number to use for a file that is not in the checkpoint.
 
         Args:
             file_id: Id of the file.
             head: Its first bytes.
 
         Returns:
-            The recorded generation if it begins with the same bytes, the next one if not, or 0 if
-                no generation of the file is recorded.
+            The latest recorded generation if the file begins with the recorded bytes, otherwise the
+            next number. 0 if nothing is recorded for the file.
         """
         with self._lock:
             known = self._known.get(file_id)
@@ -102,15 +113,17 @@ class Generations:
         return known.generation + (not is_it)
 
     def note(self, file_id: str, generation: int, content: bytes) -> None:
-        """Record the beginning of a generation whose first range is about to be sent.
+        """Record the first bytes of a generation before its first range is sent.
+
+        Does nothing if the same record was made before.
 
         Args:
             file_id: Id of the file.
-            generation: Its generation.
-            content: Content of the file from its start.
+            generation: Number of its generation.
+            content: Content of the file from its first byte.
 
         Raises:
-            OSError: The record cannot be written, and the range must not be sent.
+            OSError: The record cannot be written. The caller must not send the range.
         """
         beginning = GenerationStart.of(generation, content)
         with self._lock:
@@ -155,7 +168,14 @@ class Generations:
 
 
 def read_owner(folder: Path) -> str | None:
-    """Return the host id that used this folder for its generations; None if there is none."""
+    """Return the host id in the file `generations` of a folder.
+
+    Returns:
+        None if the file does not exist or names no host.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
     for fields in _lines(folder / _NAME):
         if isinstance(fields, dict):
             return str(fields.get("host_id"))

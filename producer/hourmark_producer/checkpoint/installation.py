@@ -36,7 +36,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def lock_state_folder(state_dir: Path) -> IO[bytes]:
-    """Lock the state folder until the returned file is closed.
+    """Lock the state folder for this process.
+
+    Returns:
+        The open lock file. The lock is released when it is closed.
 
     Raises:
         UsageError: Another process holds the lock; the message names it.
@@ -47,21 +50,24 @@ def lock_state_folder(state_dir: Path) -> IO[bytes]:
 def open_installation(
     state_dir: Path, *, reread: bool, sources: Sequence[str] = (), second: Path | None = None
 ) -> tuple[Checkpoint, str]:
-    """Open the checkpoint of a state folder; create it, and the host id, on the first start.
+    """Open the checkpoint of a state folder, and create checkpoint and host id on the first start.
 
-    If the checkpoint was lost and `reread` is given, an unknown loss is recorded for each source.
+    If a lost or broken checkpoint is replaced, one loss of unknown size is recorded for each
+    source.
 
     Args:
-        state_dir: The state folder.
-        reread: Whether to read all files again if the checkpoint is missing or broken.
+        state_dir: The state folder, which the caller has locked.
+        reread: Whether to start with an empty checkpoint and read all files again if the checkpoint
+            is missing or broken. A broken one is kept under another name.
         sources: Names of the configured sources.
-        second: Folder with a second copy of the generations, which also names the host id.
+        second: Folder with a second copy of the file `generations`, from which the host id is taken
+            if the state folder has none.
 
     Returns:
         The checkpoint and the host id.
 
     Raises:
-        UsageError: The checkpoint is missing or broken and `reread` is not given, or it belongs to
+        UsageError: The checkpoint is missing or broken and `reread` is False, or it belongs to
             another host.
         CheckpointFailed: The checkpoint cannot be read or written.
     """
@@ -110,10 +116,22 @@ def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
 def _open(
     path: Path, sources: Sequence[str], *, reread: bool, host_id: str | None
 ) -> tuple[Checkpoint, str, bool]:
-    """Open the checkpoint, or replace a broken one if `reread` is given.
+    """Open the checkpoint, or replace a broken one by an empty one if `reread` is True.
+
+    The broken checkpoint is kept under another name.
+
+    Args:
+        path: Path of the checkpoint, which must exist.
+        sources: Names of the configured sources, which count as scanned before in a new checkpoint.
+        reread: Whether to replace a broken checkpoint.
+        host_id: Host id for a new checkpoint; None to create one.
 
     Returns:
         The checkpoint, its host id, and whether it was replaced.
+
+    Raises:
+        UsageError: The checkpoint is broken and `reread` is False.
+        CheckpointFailed: The checkpoint cannot be read or written.
     """
     try:
         return *Checkpoint.open(path), False

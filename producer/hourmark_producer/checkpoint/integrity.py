@@ -46,13 +46,13 @@ _DAMAGED: Final = "was damaged: what was sent last is not known"
 
 
 class WalIndexHeader(NamedTuple):
-    """The header of a wal-index.
+    """The header of a SQLite wal-index (the `-shm` file).
 
     Attributes:
-        frames: Number of committed frames.
-        salts: Salts of the log that it belongs to.
-        this_boot: Whether it was written since the machine booted, so that it is not older than the
-            log.
+        frames: Number of committed frames in the write-ahead log.
+        salts: Salt values of the log that the index belongs to.
+        this_boot: Whether the file was written after the machine booted. If False, the index may be
+            older than the log.
     """
 
     frames: int
@@ -61,12 +61,12 @@ class WalIndexHeader(NamedTuple):
 
 
 class WalFrame(NamedTuple):
-    """A frame of a write-ahead log: one page of the database.
+    """One frame of a SQLite write-ahead log, which holds one page of the database.
 
     Attributes:
-        is_commit: Whether it ends a transaction.
-        salts: Salts of the log that it belongs to.
-        checksum: Cumulative checksum up to this frame.
+        is_commit: Whether the frame ends a transaction.
+        salts: Salt values of the log that the frame belongs to.
+        checksum: Cumulative checksum up to and including this frame.
         content: The bytes that the checksum covers.
     """
 
@@ -77,10 +77,13 @@ class WalFrame(NamedTuple):
 
 
 def find_log_damage(path: Path) -> str:
-    """Return why the write-ahead log of a database is incomplete; empty if it is complete.
+    """Check the write-ahead log of a database and return a description of the damage.
 
     Args:
-        path: Path of the database. No process may have it open, and the log must exist.
+        path: Path of the database. No process may have it open, and its log must exist.
+
+    Returns:
+        An empty string if the log is complete.
 
     Raises:
         OSError: The log cannot be read.
@@ -105,7 +108,11 @@ def find_log_damage(path: Path) -> str:
 
 
 def read_wal_index(path: Path) -> WalIndexHeader | None:
-    """Return the wal-index of the database at `path`; None if it is missing or invalid."""
+    """Return the header of the wal-index of the database at `path`.
+
+    Returns:
+        None if the wal-index is missing or invalid.
+    """
     try:
         with path.with_name(f"{path.name}-shm").open("rb") as file:
             content = file.read(2 * _INDEX_BYTES)
@@ -148,7 +155,13 @@ def _frames(log: bytes) -> Iterator[WalFrame]:
 
 
 def _recovered(log: bytes, frames: list[WalFrame], order: str) -> int:
-    """Return how many frames SQLite reads: all up to the last commit before a bad frame."""
+    """Return how many frames SQLite would read: up to the last commit before an invalid frame.
+
+    Args:
+        log: Content of the write-ahead log.
+        frames: All frames in the log, valid or not.
+        order: Byte order of the checksums, `<` or `>`.
+    """
     salts = _salts(log, order)
     if salts is None:
         return 0
@@ -174,9 +187,14 @@ def _salts(log: bytes, order: str) -> bytes | None:
 
 
 def _runs(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
-    """Yield runs of frames whose checksums continue each other.
+    """Yield sequences of frames in which each checksum continues that of the previous frame.
 
-    Each run is preceded by the frame before it, which may be the damaged one.
+    Each sequence except the first begins with the last frame of the previous sequence, which may be
+    the damaged one.
+
+    Args:
+        frames: Frames in the order of the log.
+        order: Byte order of the checksums, `<` or `>`.
     """
     begin = 0
     for at in range(1, len(frames) + 1):
@@ -205,21 +223,22 @@ _ENDED, _LOGGED, _ALL = 0, 1, 2
 
 
 def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
-    """Return whether the database expects a write-ahead log that was not there.
+    """Return whether the write-ahead log was removed after a run that did not end in order.
 
     Args:
         db: The open database.
-        log_is_there: Whether the log existed before this connection was opened, which creates it.
+        log_is_there: Whether the log existed before this connection was opened. Opening a
+            connection creates the log.
     """
     (mark,) = db.execute("SELECT coalesce(max(under_way), 0) FROM run").fetchone()
     return mark == _LOGGED and not log_is_there
 
 
 def restart_log(db: sqlite3.Connection) -> None:
-    """Move the write-ahead log into the database and start a new log.
+    """Move the content of the write-ahead log into the database and start a new log.
 
     Raises:
-        sqlite3.Error: The disk is full or cannot be written; no commit is lost.
+        sqlite3.Error: The disk is full or cannot be written. No commit is lost.
     """
     _put(db, _LOGGED)
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -227,7 +246,11 @@ def restart_log(db: sqlite3.Connection) -> None:
 
 
 def mark_run_ended(db: sqlite3.Connection) -> None:
-    """Mark the run as ended in order. Closing the database then moves the log into it."""
+    """Record that the run ended in order, so that the next start does not expect a write-ahead log.
+
+    Raises:
+        sqlite3.Error: The database cannot be written.
+    """
     _put(db, _ENDED)
 
 

@@ -34,14 +34,18 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
-    """Return the marks after one more range was cut.
+    """Return the marks of a position after one more range was cut.
 
-    The first range of a file also gets marks at positions within it.
+    A mark is an offset with a digest of the bytes just before it. The first range of a file also
+    gets marks at several offsets within it. Only the latest `MARKS_MAX` marks are kept.
 
     Args:
-        before: Position before the range, with the marks so far.
+        before: Position before the range, with its marks.
         body: Bytes of the range.
         anchor: The bytes just before the end of the range.
+
+    Returns:
+        The marks in the binary format of `FilePosition.marks`, oldest first.
     """
     near, far = (
         range(HEAD_BYTES, 2 * ANCHOR_BYTES, _NEAR),
@@ -59,15 +63,15 @@ def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) ->
 
 
 def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
-    """Return whether content matches the last mark that lies within it.
+    """Return whether content has the expected bytes at the last mark that lies within it.
 
     Args:
-        marks: Marks of a position.
+        marks: Marks of a position, in the format of `next_marks`.
         size: Size of the content in bytes.
-        read: Returns content bytes for an offset and a count.
+        read: Function that returns the bytes of the content for an offset and a count.
 
     Returns:
-        False if no mark lies within the content.
+        False if the bytes differ, or if no mark lies within the content.
     """
     places = [place for place in _MARK.iter_unpack(marks) if place[0] <= size]
     if not places:
@@ -78,7 +82,12 @@ def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]
 
 
 def save_marks(file_id: str, position: FilePosition) -> _Change:
-    """Return the SQL statement that saves the marks of a file's position."""
+    """Return the SQL statement that saves the marks of a file's position.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    Marks are digests at recent offsets, by which a shorter copy of the file is recognized.
+    """
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
         file_id,
         position.generation,
@@ -88,9 +97,14 @@ def save_marks(file_id: str, position: FilePosition) -> _Change:
 
 
 def delete_old_marks(file_id: str, generation: int) -> _Change:
-    """Return the SQL statement that deletes old marks of a file when a generation ends.
+    """Return the SQL statement that deletes the oldest marks of a file.
 
-    Marks of this generation and of the `GENERATIONS_MAX` before it are kept.
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        file_id: Id of the file.
+        generation: Its current generation. The marks of this generation and of the
+            `GENERATIONS_MAX` before it are kept.
     """
     return "DELETE FROM marks WHERE file_id=? AND generation<?", (
         file_id,
@@ -99,7 +113,10 @@ def delete_old_marks(file_id: str, generation: int) -> _Change:
 
 
 def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
-    """Return positions without anchors, as saved marks describe them, by file id and generation."""
+    """Return the positions that the table `marks` describes, by file id and then by generation.
+
+    The positions contain offset, head and marks, but no anchor.
+    """
     found = dict[str, dict[int, FilePosition]]()
     for file_id, generation, head, marks in db.execute(
         "SELECT file_id, generation, head, marks FROM marks ORDER BY generation"
@@ -117,11 +134,15 @@ def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
 
 
 def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
-    """Add saved marks to a file that was read from the checkpoint.
+    """Add the saved marks to a file that was read from the checkpoint.
+
+    Completes the current position, the position before the latest truncation, and the positions of
+    older generations.
 
     Args:
-        file: The file, whose position, former and older positions are completed.
-        marked: Its positions by generation. The entries that are used are removed.
+        file: The file, which is modified.
+        marked: Result of `read_marks` for this file, by generation. Entries that are used are
+            removed.
     """
     now, former = file.progress.position, file.earlier.latest
     if (here := marked.pop(now.generation, None)) and here.offset == now.offset:

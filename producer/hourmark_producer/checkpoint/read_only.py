@@ -23,7 +23,7 @@ _WAIT_S = 5.0
 
 
 class UnacknowledgedRange(NamedTuple):
-    """The location of a range that is not acknowledged yet.
+    """The location of a range that was cut and is not acknowledged yet.
 
     Attributes:
         generation: Generation of its file.
@@ -37,20 +37,20 @@ class UnacknowledgedRange(NamedTuple):
 
 
 class CheckpointedFile(NamedTuple):
-    """One tracked file, as the checkpoint contains it.
+    """One tracked file, as the checkpoint describes it.
 
     Attributes:
-        file_id: Its id.
+        file_id: Id of the file.
         source: Name of its source.
-        path: Path under which it was found first.
-        seen_at: Its latest path.
-        missing: Whether it could not be found any more.
-        generation: Its current generation.
-        offset: Offset of the next byte to cut.
-        high: Largest content size seen of this generation, in bytes.
+        path: Path under which the file was first found.
+        seen_at: Path under which the file was last found.
+        missing: Whether the file can no longer be found.
+        generation: Its current generation. Each truncation begins a new one.
+        offset: Offset of the next byte to cut into a range.
+        high: Largest content size observed in this generation, in bytes.
         device: Device number.
         inode: Inode number.
-        spooled: Its ranges that are not acknowledged yet.
+        spooled: Ranges of the file that are not acknowledged yet.
         anchor: The bytes just before the offset.
     """
 
@@ -69,19 +69,20 @@ class CheckpointedFile(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Number of bytes in the spooled ranges."""
+        """Total size of the ranges that are not acknowledged yet, in bytes."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 
 class CheckpointSnapshot(NamedTuple):
-    """The content of a checkpoint as of one moment.
+    """The content of a checkpoint at one moment.
 
     Attributes:
         host_id: Id of the host.
         files: Tracked files, ordered by source and latest path.
-        losses: Total losses by source.
+        losses: Total losses by source name.
         occasions: The latest losses, oldest first.
-        books: Accounting of all sources; None if an early version wrote the checkpoint.
+        books: Accounting of all sources; None if the checkpoint was written by a version without
+            accounting.
     """
 
     host_id: str
@@ -92,14 +93,14 @@ class CheckpointSnapshot(NamedTuple):
 
 
 def read_snapshot(path: Path) -> CheckpointSnapshot:
-    """Return the content of a checkpoint without changing it.
+    """Read a checkpoint without changing it. A tailer may be running.
 
     Args:
         path: Path of the checkpoint.
 
     Raises:
         UsageError: There is no checkpoint at `path`, or this user may not read it.
-        Unavailable: It cannot be read at the moment.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     if not path.exists():
         raise UsageError(
@@ -132,13 +133,13 @@ def read_snapshot(path: Path) -> CheckpointSnapshot:
 
 @contextlib.contextmanager
 def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open an existing checkpoint read-only, as a context manager that yields the connection.
+    """Return a context manager that opens an existing checkpoint read-only.
 
-    All reads within the context see one moment.
+    It yields the database connection. All reads in the context see the same state of the database.
 
     Raises:
-        UsageError: This user may not read it.
-        Unavailable: It cannot be read at the moment.
+        UsageError: This user may not read the checkpoint.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     has_log = path.with_name(f"{path.name}-wal").exists()
     address = f"{path.absolute().as_uri()}?{'mode=ro' if has_log else 'immutable=1'}"

@@ -24,7 +24,10 @@ _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
 def device_row(file: TrackedFile) -> tuple[int, int, int]:
-    """Return device, inode and birth time of a file as signed 64-bit integers for SQLite."""
+    """Return the columns `device`, `inode` and `birth_ns` of the table `files`.
+
+    Device and inode are converted to signed 64-bit integers, as SQLite stores them.
+    """
     # SQLite's integers are signed; device and inode numbers are not
     device, inode = (
         value - (1 << 64) if value >> 63 else value
@@ -34,12 +37,15 @@ def device_row(file: TrackedFile) -> tuple[int, int, int]:
 
 
 def place_row(place: FileLocation) -> tuple[str, bytes, bytes, int]:
-    """Return source, path, latest path and the missing flag as columns of the table `files`."""
+    """Return the columns `source`, `path`, `seen_at` and `missing` of the table `files`."""
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
 def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
-    """Return the fields of a position that are columns of the table `files`."""
+    """Return the columns of the table `files` that describe a position.
+
+    The order is `generation`, `offset`, `in_line`, `anchor`, `size_seen`.
+    """
     return (
         position.generation,
         position.offset,
@@ -50,11 +56,11 @@ def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
 
 
 def row_to_file(row: tuple[Any, ...], in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
-    """Return the tracked file of a row of the table `files`.
+    """Return the tracked file that a row of the table `files` describes.
 
     Args:
-        row: All columns of the row.
-        in_flight: The file's spooled ranges.
+        row: All columns of the row, in the order of the table.
+        in_flight: The spooled ranges of the file.
     """
     (
         file_id,
@@ -98,17 +104,17 @@ def restore_account(
     shrinks: str,
     head: bytes,
 ) -> None:
-    """Restore a file's account and head from its row in the table `accounts`.
+    """Restore what scans had observed of a file from its row in the table `accounts`.
 
-    Does nothing if the row is of another generation.
+    Does nothing if the row belongs to another generation than the file's position.
 
     Args:
         file: The file, which is modified.
-        generation: Generation of the account.
-        settled: How many shrinks of the file were accounted for.
-        doubted: 1 if it was logged that the lines of the file are all equal.
-        high: Largest content size since the last shrink, in bytes.
-        shrinks: The shrinks in JSON.
+        generation: Generation to which the row belongs.
+        settled: Number of times the file shrank that were already accounted for.
+        doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
+        high: Largest content size since the file last shrank, in bytes.
+        shrinks: The recorded shrinks as JSON.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest
@@ -132,7 +138,14 @@ def restore_account(
 
 
 def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
-    """Return a retired file for spooled ranges of a file that was forgotten."""
+    """Return a substitute file for spooled ranges whose file was deleted from the checkpoint.
+
+    Args:
+        in_flight: The ranges, at least one, all of the same file.
+
+    Returns:
+        A file that is marked as retired and is positioned at the end of the last range.
+    """
     sent = in_flight[-1].range
     return TrackedFile(
         file_id=sent.file_id,
@@ -148,10 +161,10 @@ def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
 
 
 def range_to_fields(sent: ByteRange) -> dict[str, Any]:
-    """Return the fields of a range for JSON.
+    """Return the fields of a byte range for JSON, by name.
 
-    Fields added after version 0.2.0 are included only if they are set, so that earlier versions can
-    still read the spool.
+    Fields that were added after version 0.2.0 are included only if they are set, so that earlier
+    versions can read the spool.
     """
     fields = {name: getattr(sent, name) for name in _FIELDS} | {
         "part": sent.part.value
@@ -160,6 +173,6 @@ def range_to_fields(sent: ByteRange) -> dict[str, Any]:
 
 
 def json_to_range(text: str) -> ByteRange:
-    """Return the range of a JSON text from the table `ranges`."""
+    """Return the byte range from the JSON text in the table `ranges`."""
     fields = json.loads(text)
     return ByteRange(**fields | {"part": Part(fields["part"])})

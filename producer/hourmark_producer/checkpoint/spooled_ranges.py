@@ -36,16 +36,16 @@ _ENDING_BYTES: Final = 4  # zstd ends a frame with the checksum of what is in it
 
 
 class BodyDamaged(Exception):
-    """Raised when the stored bytes are not the range body that was written there."""
+    """Raised when a stored range body is missing or differs from what was written."""
 
 
 class Extent(NamedTuple):
-    """The location of a range body in the file, and its last bytes.
+    """The location of a range body in the file of large bodies.
 
     Attributes:
         at: Offset of its first byte.
         size: Size in bytes.
-        ending: Its last bytes, for verification.
+        ending: Its last bytes, which are compared when the body is read.
     """
 
     at: int
@@ -54,7 +54,11 @@ class Extent(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Extent:
-        """Parse the format of `str(extent)`. Raises ValueError if the text is malformed."""
+        """Parse the text form of an extent, which `str(extent)` returns.
+
+        Raises:
+            ValueError: The text is malformed.
+        """
         at, size, ending = text.split(":")
         return cls(int(at), int(size), bytes.fromhex(ending))
 
@@ -63,13 +67,15 @@ class Extent(NamedTuple):
 
 
 class BodyFile:
-    """The file of large range bodies next to the checkpoint.
+    """The file next to the checkpoint that stores the large bodies of spooled ranges.
 
     Not thread-safe: the caller must hold the lock of the checkpoint.
     """
 
     def __init__(self, path: Path, taken: Mapping[int, Extent]) -> None:
         """Open the file, or create it.
+
+        If no location is in use, an existing file is emptied.
 
         Args:
             path: Path of the file.
@@ -88,25 +94,21 @@ class BodyFile:
             os.ftruncate(self._descriptor, 0)
 
     def close(self) -> None:
-        """Close the file.
-
-        Later writes of other threads fail instead of reaching another file with the same
-        descriptor.
-        """
+        """Close the file. Later reads and writes raise OSError."""
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 
     def put(self, bodies: Mapping[int, bytes]) -> dict[int, Extent]:
-        """Write bodies to free space and sync them to disk.
+        """Write bodies to free space in the file and sync them to disk.
 
         Args:
-            bodies: Compressed bodies by sequence number.
+            bodies: Compressed bodies by sequence number of the range.
 
         Returns:
-            Their locations by sequence number.
+            The location of each body, by sequence number.
 
         Raises:
-            OSError: Nothing was stored.
+            OSError: The bodies could not be written or synced. No space is reserved for them.
         """
         placed = dict[int, Extent]()
         for sequence, body in bodies.items():
@@ -120,9 +122,9 @@ class BodyFile:
         return placed
 
     def free(self, removed: Collection[int]) -> None:
-        """Free the space of ranges that a durable transaction removed.
+        """Release the space of ranges that a durable transaction removed.
 
-        Space of earlier failed transactions is freed as well.
+        The space that `keep_reserved` held for failed transactions is released too.
 
         Args:
             removed: Sequence numbers of the removed ranges.
@@ -132,9 +134,9 @@ class BodyFile:
         self._doubted.clear()
 
     def keep_reserved(self, sequences: Collection[int]) -> None:
-        """Keep the space of ranges reserved whose transaction failed.
+        """Keep space reserved for ranges whose transaction failed.
 
-        Their rows may still be on disk until the next durable transaction.
+        Rows of the failed transaction may be on disk until a later transaction is durable.
 
         Args:
             sequences: Sequence numbers of the ranges.
@@ -145,7 +147,7 @@ class BodyFile:
         """Return the compressed body at a location.
 
         Raises:
-            BodyDamaged: The bytes there do not have the expected size or ending.
+            BodyDamaged: The stored bytes do not have the expected size or ending.
             OSError: The file cannot be read.
         """
         body = os.pread(self._descriptor, extent.size, extent.at)
@@ -154,10 +156,10 @@ class BodyFile:
         return body
 
     def check(self, lengths: Mapping[int, int]) -> None:
-        """Verify that every stored body decompresses to its expected size.
+        """Check that every stored body can be decompressed and has its expected size.
 
         Args:
-            lengths: Decompressed sizes in bytes, by sequence number.
+            lengths: Decompressed size of each body in bytes, by sequence number.
 
         Raises:
             BodyDamaged: A body is missing or damaged.
@@ -175,7 +177,12 @@ class BodyFile:
                 raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
 
     def _room(self, size: int, placed: Collection[Extent]) -> int:
-        """Return the offset of the first free space of at least `size` bytes."""
+        """Return the offset of the first free space of at least `size` bytes.
+
+        Args:
+            size: Size of the body to store.
+            placed: Locations that are already assigned in the current call of `put`.
+        """
         at = 0
         for extent in sorted((*self._taken.values(), *placed)):
             if extent.at - at >= size:
@@ -206,30 +213,43 @@ _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 
 
 def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
-    """Return the SQL statement that adds a range with its compressed body to the spool."""
+    """Return the SQL statement that adds a range to the spool.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        outgoing: The range with its sequence number.
+        body: Its compressed body.
+    """
     fields = range_to_fields(outgoing.range)
     return _SPOOL, (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
 
 
 def remove_from_spool(sequence: int) -> Change:
-    """Return the SQL statement that removes an acknowledged range from the spool."""
+    """Return the SQL statement that removes an acknowledged range from the spool.
+
+    It takes effect when it is passed to `Checkpoint.commit`.
+    """
     return _UNSPOOL, (sequence,)
 
 
 def mark_several_per_file() -> Change:
-    """Return the SQL statement that marks the checkpoint as holding several ranges of one file.
+    """Return the SQL statement that records that a file may have several ranges in the spool.
 
-    Versions that support only one range per file then refuse to open it.
+    It takes effect when it is passed to `Checkpoint.commit`.
+
+    It raises the format number of the checkpoint, so that versions that support one range per file
+    refuse to open it.
     """
     return _NOTE_FORMAT, (SEVERAL, SEVERAL)
 
 
 def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
-    """Open and verify the bodies that are stored next to the database.
+    """Open the file of large bodies and check every body in it.
 
     Args:
-        db: The checkpoint's database.
-        path: Path of the file of bodies.
+        db: Database of the checkpoint.
+        path: Path of the file of bodies, which is created if it does not exist.
 
     Raises:
         BodyDamaged: A body is missing or damaged.
@@ -250,14 +270,15 @@ def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
 
 
 def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
-    """Write the large bodies among spooled ranges to their file, and return the adapted changes.
+    """Write large range bodies to the file of bodies, and return the changes that refer to them.
 
     Args:
         bodies: The file of bodies.
         changes: Changes of one transaction.
 
     Returns:
-        The changes, in which large bodies are replaced by their locations.
+        The same changes, in which the location replaces each body of at least `BESIDE_BYTES`. If
+        there is one, a change that raises the format number comes first.
 
     Raises:
         OSError: No body was stored.
@@ -279,12 +300,12 @@ def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
 
 
 def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
-    """Update the file of bodies after a transaction.
+    """Update which space in the file of bodies is free, after a transaction.
 
     Args:
         bodies: The file of bodies.
         changes: Changes of the transaction.
-        done: Whether the transaction is durable; otherwise it was rolled back.
+        done: True if the transaction is durable, False if it was rolled back.
     """
     if done:
         bodies.free([row[0] for sql, row in changes if sql is _UNSPOOL])
@@ -293,7 +314,12 @@ def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) ->
 
 
 def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
-    """Return the compressed body of a spooled range, from the database or the file of bodies.
+    """Return the compressed body of a spooled range, from the database or from the file of bodies.
+
+    Args:
+        db: Database of the checkpoint.
+        bodies: The file of bodies.
+        sequence: Sequence number of the range, which must be in the spool.
 
     Raises:
         BodyDamaged: The body is damaged.
@@ -305,9 +331,10 @@ def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
 
 
 def move_bodies_into_database(db: sqlite3.Connection, bodies: BodyFile) -> None:
-    """Move all bodies into the database and set the oldest format that can represent the spool.
+    """Move all large bodies into the database, so that the file of bodies is no longer needed.
 
-    Afterwards the database is complete without the file of bodies.
+    The format number is set to the lowest one that can represent the spool, so that earlier
+    versions can open the checkpoint.
 
     Raises:
         BodyDamaged: A body is damaged; nothing was changed.
@@ -332,9 +359,10 @@ def move_bodies_into_database(db: sqlite3.Connection, bodies: BodyFile) -> None:
 
 
 def migrate_ranges_table(db: sqlite3.Connection) -> None:
-    """Migrate the table `ranges` of an early version, which allowed only one range per file.
+    """Convert the table `ranges` of an early version, which allowed one range per file.
 
-    Its triggers are dropped with the old table; the caller must create them again.
+    Does nothing if the table is current. The triggers of the table are dropped; the caller must
+    create them again with `create_accounting`.
 
     Raises:
         sqlite3.Error: The database cannot be changed.

@@ -25,10 +25,15 @@ _TAIL_BYTES = 4096  # searched first, as most lines are shorter
 
 
 class ReadBytes(Protocol):
-    """Callable that reads bytes of a file relative to the current position."""
+    """Function that reads bytes of a file at an offset relative to the current position."""
 
     def __call__(self, skip: int, count: int) -> bytes:
-        """Return `count` bytes after skipping `skip` bytes; fewer only at the end of the file."""
+        """Return the bytes at an offset relative to the current position.
+
+        Args:
+            skip: Number of bytes between the position and the first byte to return.
+            count: Number of bytes to return. Fewer are returned only at the end of the file.
+        """
         ...
 
 
@@ -36,12 +41,12 @@ class ReadBytes(Protocol):
 class RangeLimits:
     """Size limits of ranges and lines, in bytes.
 
-    The constructor raises ValueError unless `range_bytes` is between 1 and `line_bytes_max`, so
-    that no line within a range can exceed the limit.
-
     Attributes:
         range_bytes: Maximum size of a range of several lines.
-        line_bytes_max: Maximum size of a line without its LF; a longer one is sent in chunks.
+        line_bytes_max: Maximum size of a line without its LF; a longer line is sent in chunks.
+
+    Raises:
+        ValueError: `range_bytes` is not between 1 and `line_bytes_max`.
     """
 
     range_bytes: int
@@ -56,22 +61,24 @@ class RangeLimits:
 
 
 class ReadIntoBuffer(Protocol):
-    """Callable that reads bytes from the current position into a reused buffer."""
+    """Function that reads bytes from the current position into a reused buffer."""
 
     def __call__(self, count: int) -> memoryview:
-        """Return the next `count` bytes, fewer only at the end of the file.
+        """Return the next `count` bytes from the current position.
 
-        The result is valid until the next call.
+        Fewer bytes are returned only at the end of the file. The result is valid until the next
+        call, which uses the same buffer.
         """
         ...
 
 
 class RangeCut(NamedTuple):
-    """The next bytes to send.
+    """The bytes of the next range.
 
     Attributes:
         body: The bytes.
-        part: Whether they are whole lines or a chunk. After `Part.CHUNK` the same line continues.
+        part: Whether they are whole lines or a chunk of a long line. After `Part.CHUNK` the same
+            line continues.
     """
 
     body: bytes | memoryview
@@ -79,10 +86,10 @@ class RangeCut(NamedTuple):
 
 
 class NoCompleteLine(NamedTuple):
-    """The result when there is nothing to send yet.
+    """The result of a cut when no complete line is available yet.
 
     Attributes:
-        searched: Number of bytes after the position that are present and contain no line end.
+        searched: Number of bytes after the position that were searched and contain no line end.
     """
 
     searched: int
@@ -96,15 +103,16 @@ def cut_lines(
     searched: int = 0,
     whole: ReadIntoBuffer | None = None,
 ) -> RangeCut | NoCompleteLine:
-    """Return the next range of a file of lines.
+    """Return the bytes of the next range of a file of lines.
 
     Args:
-        read: Reads relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
-        in_line: Whether the previous range was a `Part.CHUNK`.
+        in_line: Whether the previous range was a `Part.CHUNK`, so that the position is within a
+            line.
         searched: Number of bytes after the position that are known to contain no LF.
-        whole: Reads into a reused buffer, which avoids a copy; None if the file can only be read
-            forward, as a compressed one.
+        whole: Function that reads into a reused buffer, which avoids a copy. None if the content
+            can only be read forward, as in a compressed file.
 
     Returns:
         The next bytes to send, or `NoCompleteLine` if no line is complete.
@@ -125,7 +133,17 @@ def cut_lines(
 
 
 def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | None:
-    """Return as many whole lines as fit, read once without a copy; None if that is not possible."""
+    """Return as many whole lines as fit into `size` bytes, read into a buffer without a copy.
+
+    Args:
+        read: Function that reads bytes relative to the current position.
+        whole: Function that reads from the current position into the buffer.
+        size: Maximum number of bytes.
+
+    Returns:
+        None if fewer than `size` bytes are available, or if no line ends in the last 4 KiB before
+        the limit.
+    """
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
     last = tail.rfind(_LF)
@@ -138,7 +156,16 @@ def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | Non
 
 
 def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
-    """Return `NoCompleteLine` if the line still has no LF and is not too long."""
+    """Return `NoCompleteLine` if the current line still has no LF and is below the size limit.
+
+    Args:
+        read: Function that reads bytes relative to the current position.
+        limits: Size limits.
+        searched: Number of bytes that were already searched; only later bytes are read.
+
+    Returns:
+        None if the line is complete or too long, so that a range can be cut.
+    """
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
     return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
@@ -150,10 +177,10 @@ def _one_line(
     """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.
 
     Args:
-        read: Reads relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
         size_max: Maximum number of bytes, including the LF.
-        ends: The part to report if the line ends within them.
+        ends: The part to report if the line ends within `size_max` bytes.
     """
     window = read(0, size_max)
     first = window.find(_LF)

@@ -28,12 +28,12 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """The content of an open file as of its latest examination.
+    """The content of an open file, as found by its latest examination.
 
     Attributes:
-        position: The next byte to cut.
-        quiet_to: Offset up to which no line ends after the position.
-        size: Content size in bytes.
+        position: Position of the next byte to cut.
+        quiet_to: Offset up to which the bytes after the position contain no line end.
+        size: Size of the content in bytes.
         scan: Number of the scan that had last detected a change when the examination began.
     """
 
@@ -45,7 +45,9 @@ class ReadableContent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCutter:
-    """Cuts open files into ranges. Thread-safe for different files.
+    """Cuts open files into byte ranges at line or record ends.
+
+    Thread-safe if each file is used by one thread at a time.
 
     Attributes:
         sources: Configured sources by name.
@@ -60,20 +62,23 @@ class RangeCutter:
     def cut(
         self, file: TrackedFile, descriptor: int, content: ReadableContent, buffer: memoryview
     ) -> RangeCut | None:
-        """Return the next range of an open file, and record in its progress how far it was searched.
+        """Return the next range of an open file.
+
+        The progress of the file is updated with the offset up to which no line end was found.
 
         Args:
             file: The file.
-            descriptor: Its descriptor, open for reading.
-            content: Its content, which was just examined.
-            buffer: Receives the bytes of the range, which are valid until it is used again.
+            descriptor: File descriptor, open for reading.
+            content: Result of the examination that was just made.
+            buffer: Buffer for the bytes of the range. The returned range is valid until the buffer
+                is used again.
 
         Returns:
             The range, or None if no line or record is complete.
 
         Raises:
-            RetryLater: The file was truncated while it was read, or contains NULs that a writer may
-                be about to replace.
+            RetryLater: The file was truncated while it was read, or contains NUL bytes that a
+                writer may be about to replace. Nothing was cut; call again later.
             OSError: The file cannot be read.
         """
         position, quiet_to = content.position, content.quiet_to

@@ -20,10 +20,12 @@ QUICK_S: Final = 1.0
 
 
 class RangeSizes:
-    """The current size limit of ranges. Safe to use from several threads.
+    """The current size limit of ranges, which adapts to the response times of the services.
+
+    Safe to use from several threads.
 
     Args:
-        most: The configured limits.
+        most: The configured limits, which are never exceeded.
         least_bytes: Lower bound of the range size in bytes.
     """
 
@@ -36,11 +38,14 @@ class RangeSizes:
 
     @property
     def limits(self) -> RangeLimits:
-        """Limits for the next range."""
+        """The limits that apply to the next range."""
         return self._limits
 
     def record_acknowledged(self, count: int, seconds: float) -> None:
-        """Adapt the limit to an acknowledged range.
+        """Adjust the limit after a range was acknowledged.
+
+        A response slower than `SLOW_S` lowers the limit to half of the range. A response faster
+        than `QUICK_S` to a large range doubles the limit.
 
         Args:
             count: Size of the range in bytes.
@@ -54,7 +59,7 @@ class RangeSizes:
             self._set(2 * self._limits.range_bytes)
 
     def record_failure(self, count: int, seconds: float) -> None:
-        """Adapt the limit to a failed request. A fast failure does not change it.
+        """Lower the limit to half of the range if a failed request took longer than `SLOW_S`.
 
         Args:
             count: Size of the range in bytes.
@@ -64,9 +69,12 @@ class RangeSizes:
             self._set(min(self._limits.range_bytes, count // 2))
 
     def record_too_large(self, count: int) -> None:
-        """Lower the limit after all services rejected a range of `count` bytes as too large.
+        """Lower the limit after all services rejected a range as too large.
 
-        Ranges stay smaller until a service accepts a larger one.
+        The limit is at most half of that size until a service accepts a larger range.
+
+        Args:
+            count: Size of the rejected range in bytes.
         """
         self._taken_bytes = min(self._taken_bytes, count // 2)
         self._set(self._limits.range_bytes)

@@ -42,14 +42,17 @@ Starts = Callable[
 def cut_records(
     read: ReadBytes, limits: RangeLimits, starts: Starts, *, in_record: bool, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the next range of a file whose records span several lines.
+    """Return the bytes of the next range of a file whose records span several lines.
 
     Args:
-        read: Reads relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
-        starts: Yields the offsets at which records begin within a range of bytes.
-        in_record: Whether the previous range was a `Part.CHUNK`.
-        flush: Whether the file has not grown for long, so that its last record is sent as it is.
+        starts: Function that yields the offsets at which records begin. It is called with the bytes
+            and the start and end of the part to search.
+        in_record: Whether the previous range was a `Part.CHUNK`, so that the position is within a
+            record.
+        flush: Whether to send the last record although the next record has not begun. Set it when
+            the file has not grown for some time.
 
     Returns:
         The next bytes to send, or `NoCompleteLine` if no record is known to be complete.
@@ -67,7 +70,12 @@ def cut_records(
 
 
 def _last_start(window: bytes, starts: Starts) -> int:
-    """Return where the last record begins that is not the first; 0 if there is none."""
+    """Return the offset at which the last record begins; 0 if there is only one record.
+
+    Args:
+        window: Bytes that begin with a record.
+        starts: Function that yields the offsets at which records begin.
+    """
     first, stop, size = window.find(_LF) + 1, window.rfind(_LF) + 1, _BLOCK_BYTES
     while first < stop:
         at = max(first, window.rfind(_LF, 0, max(0, stop - size)) + 1)
@@ -78,7 +86,13 @@ def _last_start(window: bytes, starts: Starts) -> int:
 
 
 def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
-    """Return all whole lines if `flush` is set, otherwise `NoCompleteLine`."""
+    """Return all whole lines if `flush` is True, otherwise `NoCompleteLine`.
+
+    Args:
+        window: Bytes of a record whose end is not known.
+        ends: The part to report.
+        flush: Whether to send the record although the next record has not begun.
+    """
     whole = window.rfind(_LF) + 1
     if flush and whole:
         return RangeCut(window[:whole], ends)
@@ -88,15 +102,15 @@ def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoC
 def _one_record(
     read: ReadBytes, limits: RangeLimits, starts: Starts, size_max: int, ends: Part, *, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the rest of the current record, or a chunk of it if it is too long.
+    """Return the rest of the current record, or a chunk of it if the record is too long.
 
     Args:
-        read: Reads relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
-        starts: Yields the offsets at which records begin.
+        starts: Function that yields the offsets at which records begin.
         size_max: Maximum number of bytes, including the last LF.
-        ends: The part to report if the record ends within them.
-        flush: Whether to send an incomplete record as it is.
+        ends: The part to report if the record ends within `size_max` bytes.
+        flush: Whether to send the record although the next record has not begun.
     """
     window = read(0, size_max)
     first, whole = window.find(_LF) + 1, window.rfind(_LF) + 1
@@ -112,7 +126,17 @@ def _one_record(
 
 
 def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bool | None:
-    """Return whether the line at `at` begins a record; None if too little of it is there."""
+    """Return whether the line at offset `at` begins a record.
+
+    Args:
+        read: Function that reads bytes relative to the current position.
+        limits: Size limits.
+        starts: Function that yields the offsets at which records begin.
+        at: Offset of the line, relative to the current position.
+
+    Returns:
+        None if the line is incomplete and not yet over the size limit.
+    """
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
     if not end and len(window) <= limits.line_bytes_max:
@@ -123,14 +147,17 @@ def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bo
 def cut_cri(
     read: ReadBytes, limits: RangeLimits, *, in_piece: bool, at_line: bool, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the next range of a container log in CRI format.
+    """Return the bytes of the next range of a container log in CRI format.
+
+    CRI marks a line as partial if the next line continues it.
 
     Args:
-        read: Reads relative to the current position.
+        read: Function that reads bytes relative to the current position.
         limits: Size limits.
         in_piece: Whether the previous range was a `Part.CHUNK`.
         at_line: Whether that chunk ended with a line end.
-        flush: Whether the file has not grown for long, so that partial lines are sent as they are.
+        flush: Whether to send partial lines without their continuation. Set it when the file has
+            not grown for some time.
 
     Returns:
         The next bytes to send, or `NoCompleteLine` if no record is complete.

@@ -36,10 +36,11 @@ NAMES: Final = (
 
 
 def container_fields(path: str) -> dict[str, str]:
-    """Return the Kubernetes names that the path of a container log contains.
+    """Return the Kubernetes object names that the path of a container log contains.
 
     Returns:
-        `pod`, `namespace`, `container`, and `container_id` or `pod_uid`; empty for any other path.
+        The keys `pod`, `namespace` and `container`, and either `container_id` or `pod_uid`. An
+        empty dict if the path is not that of a container log.
     """
     match = _CONTAINERS.fullmatch(path) or _PODS.fullmatch(path)
     return {} if match is None else match.groupdict()
@@ -55,18 +56,18 @@ def cut_for_source(
     whole: ReadIntoBuffer | None = None,
     flush: bool = False,
 ) -> RangeCut | NoCompleteLine:
-    """Return the next range of a file, by the rules of its source.
+    """Return the bytes of the next range of a file, cut as its source is configured.
 
     Args:
-        source: Configuration of the source: lines, records of several lines, or CRI.
-        read: Reads relative to the position.
+        source: Configuration of the source, which selects lines, records of several lines, or CRI.
+        read: Function that reads bytes relative to the position.
         limits: Size limits.
-        position: The file's position.
-        searched: Number of bytes after the position that are known to contain no LF. Used for lines
-            only.
-        whole: Reads into a reused buffer, which avoids a copy. Used for lines only.
-        flush: Whether the file has not grown for long, so that an incomplete record is sent as it
-            is.
+        position: Position of the file.
+        searched: Number of bytes after the position that are known to contain no LF. Used only for
+            lines.
+        whole: Function that reads into a reused buffer, which avoids a copy. Used only for lines.
+        flush: Whether to send an incomplete record of several lines. Set it when the file has not
+            grown for some time.
 
     Returns:
         The next bytes to send, or `NoCompleteLine` if nothing is complete.
@@ -95,14 +96,15 @@ def joins_lines(source: TailedSource) -> bool:
 
 
 def range_extras(source: TailedSource, path: str) -> dict[str, str]:
-    """Return the optional fields of a file's ranges: record start, static fields and format.
+    """Return the optional fields that the ranges of a file carry.
 
     Args:
         source: Configuration of the source.
-        path: Path under which the file was found first.
+        path: Path under which the file was first found.
 
     Returns:
-        Only the fields that are not empty.
+        The keys `record_start`, `fields` (encoded static fields and Kubernetes names) and `format`.
+        Keys with an empty value are absent.
     """
     cri = source.format == "cri"
     fields = source.fields | (container_fields(path) if cri else {})

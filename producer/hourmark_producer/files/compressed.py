@@ -33,13 +33,16 @@ _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 class CompressedFileIncomplete(Exception):
-    """Raised when a compressed file ends early: it is still being written, or incomplete."""
+    """Raised when a compressed file ends before its content does.
+
+    The file may still be written to, or it was cut off.
+    """
 
 
 class CompressedFileDamaged(Exception):
     """Raised when a compressed file cannot be decompressed.
 
-    It has another format, is corrupt, or its content exceeds the allowed size.
+    The file has another format, is corrupt, or decompresses to more than the allowed size.
     """
 
 
@@ -48,15 +51,18 @@ class _Stream(Protocol):
 
 
 class DecompressedReader:
-    """Reader of the decompressed content of an open file. Owns the descriptor."""
+    """Sequential reader of the decompressed content of a gzip, bzip2, xz or zstd file.
+
+    It owns the file descriptor. Not thread-safe.
+    """
 
     def __init__(self, descriptor: int, name: str) -> None:
         """Take ownership of an open file and select the decompressor by the file name.
 
         Args:
-            descriptor: The file, open for reading. `close` closes it.
-            name: File name or path; `.gz`, `.bz2` and `.zst` select the format, any other is read
-                as xz.
+            descriptor: File descriptor, open for reading. `close` closes it.
+            name: File name or path. `.gz`, `.bz2` and `.zst` select a format; any other name is
+                read as xz.
 
         Raises:
             OSError: The file cannot be accessed.
@@ -72,10 +78,11 @@ class DecompressedReader:
     def read(self, count: int) -> bytes:
         """Return the next decompressed bytes, or `b""` at the end of the content.
 
-        Checksums of the format have been verified when `b""` is returned.
+        When `b""` is returned, the checksums of the format were verified.
 
         Args:
-            count: Maximum number of bytes; fewer may be returned before the end.
+            count: Maximum number of bytes. Fewer bytes may be returned even if more content
+                follows.
 
         Raises:
             CompressedFileIncomplete: The file ends before the end of its compressed content.
@@ -108,7 +115,13 @@ class DecompressedReader:
 
 
 def decompressed_bytes_max(size: int) -> int:
-    """Return the largest decompressed size allowed for a compressed file of `size` bytes."""
+    """Return the maximum decompressed size, in bytes, that is allowed for a compressed file.
+
+    The limit stops decompression bombs.
+
+    Args:
+        size: Size of the compressed file in bytes.
+    """
     return _FREE_BYTES + RATIO_MAX * size
 
 
@@ -140,7 +153,7 @@ class _Zstd:
 
 
 class _Xz:
-    """Reader of xz content with a memory limit, which `lzma.LZMAFile` lacks."""
+    """Reader of xz content with a limit on memory, which `lzma.LZMAFile` does not have."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -177,7 +190,10 @@ class _Xz:
 
 
 def _check_frames(descriptor: int) -> None:
-    """Raise EOFError if the last zstd frame is incomplete, which its reader ignores."""
+    """Raise EOFError if the last zstd frame of a file is incomplete.
+
+    The zstd reader does not report this itself.
+    """
     at, size = 0, os.fstat(descriptor).st_size
     if not size:
         raise EOFError
@@ -190,8 +206,13 @@ def _check_frames(descriptor: int) -> None:
 def _end_of_frame(descriptor: int, at: int, size: int) -> int:
     """Return the offset at which the zstd frame at `at` ends (RFC 8878 section 3.1).
 
+    Args:
+        descriptor: File descriptor, open for reading.
+        at: Offset of the frame.
+        size: Size of the file in bytes.
+
     Returns:
-        The end of the frame, or a value greater than `size` if the frame is incomplete.
+        A value greater than `size` if the frame is incomplete.
     """
     header = os.pread(descriptor, _FRAME_HEADER_MAX, at)
     if len(header) < 8:
@@ -214,7 +235,7 @@ UNFINISHED_FILES_MAX: Final = 256
 
 
 class UnfinishedFiles:
-    """Record of how long compressed files without an end have not changed. Thread-safe.
+    """Measures for how long incomplete compressed files have not changed. Thread-safe.
 
     Args:
         clock: Clock of this host.
@@ -228,8 +249,9 @@ class UnfinishedFiles:
     def unchanged_s(self, status: os.stat_result) -> float:
         """Return for how many seconds a file has had its current size and modification time.
 
-        The time is measured from the first call with this size and time: the first call for a file
-        returns 0. Files are identified by device and inode; the latest `files_max` are remembered.
+        The first call for a file returns 0. Later calls return the time since the first call with
+        the same size and modification time. Files are identified by device and inode; the latest `files_max`
+        are remembered.
         """
         now_s, key, stamp = (
             self._clock.monotonic_s(),

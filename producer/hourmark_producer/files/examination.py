@@ -32,9 +32,10 @@ class Examination(NamedTuple):
     """The result of examining an open file.
 
     Attributes:
-        found: The fingerprints.
-        status: The file's status, taken after the fingerprints.
-        size: Size of the content in bytes, without trailing NULs.
+        found: Fingerprints: the first bytes, and whether the bytes before the position are
+            unchanged.
+        status: Result of `os.fstat`, taken after the fingerprints.
+        size: Size of the content in bytes, without trailing NUL bytes.
     """
 
     found: Fingerprints
@@ -43,17 +44,14 @@ class Examination(NamedTuple):
 
 
 def examine(descriptor: int, position: FilePosition) -> Examination:
-    """Examine an open file that was read up to `position`.
+    """Return the current fingerprints, status and content size of an open file.
 
     If the bytes before the position have changed, the end of the content is searched for from the
-    start of the file.
+    start of the file. If the first bytes change during the examination, it is repeated.
 
     Args:
-        descriptor: The file, open for reading.
-        position: Up to where the file was read, with its fingerprints.
-
-    Returns:
-        Current fingerprints, status and content size.
+        descriptor: File descriptor, open for reading.
+        position: Position up to which the file was read, with its fingerprints.
 
     Raises:
         OSError: The file cannot be read.
@@ -70,13 +68,13 @@ def examine(descriptor: int, position: FilePosition) -> Examination:
 
 
 def content_end(descriptor: int, size: int, start: int) -> int:
-    """Return the offset of the first trailing NUL byte of a file, or `size` if there is none.
+    """Return the size of a file's content without the NUL bytes at its end.
 
     Args:
-        descriptor: The file, open for reading.
-        size: The file's size in bytes.
-        start: Offset before which the file is not searched. It is returned if all bytes from it on
-            are NULs. If `size` is not greater, nothing is read.
+        descriptor: File descriptor, open for reading.
+        size: Size of the file in bytes.
+        start: Lowest offset to search. NUL bytes before it count as content. If it is not less than
+            `size`, nothing is read and `size` is returned.
 
     Raises:
         OSError: The file cannot be read.
@@ -94,7 +92,16 @@ def content_end(descriptor: int, size: int, start: int) -> int:
 
 
 def _hole_begin(descriptor: int, start: int, end: int) -> int:
-    """Return where the hole that ends at `end` begins; `end` if the file system knows none."""
+    """Return the offset at which a hole (unallocated part of a file) begins.
+
+    Args:
+        descriptor: File descriptor.
+        start: Lowest offset to consider.
+        end: Offset at which the hole ends.
+
+    Returns:
+        `end` if there is no hole before it, or if the file system does not report holes.
+    """
     at = start
     try:
         while at < end:
@@ -108,7 +115,11 @@ def _hole_begin(descriptor: int, start: int, end: int) -> int:
 
 
 def is_anchored(descriptor: int, position: FilePosition) -> bool:
-    """Return whether the file still contains the bytes that were read just before the position.
+    """Return whether a file still contains the bytes that were read just before a position.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        position: The position; its `anchor` holds the expected bytes.
 
     Raises:
         OSError: The file cannot be read.
@@ -118,16 +129,16 @@ def is_anchored(descriptor: int, position: FilePosition) -> bool:
 
 
 def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
-    """Read from an offset into a buffer until it is full or the file ends.
+    """Read from an offset into a buffer until the buffer is full or the file ends.
 
     Args:
-        descriptor: The file, open for reading.
+        descriptor: File descriptor, open for reading.
         offset: Offset of the first byte.
         room: The buffer.
 
     Returns:
-        The filled part of the buffer, without a copy; empty if `offset` is at or after the end of
-            the file.
+        The filled part of the buffer, without a copy. Empty if `offset` is not before the end of
+        the file.
 
     Raises:
         OSError: The file cannot be read.
@@ -139,9 +150,14 @@ def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """Return `count` bytes from `offset`, or fewer if the file ends before.
+    """Return `count` bytes from an offset, or fewer if the file ends before.
 
-    Unlike pread(2) it continues after a short read, which occurs on signals and at 2 GiB.
+    Unlike pread(2), it continues after a short read, which can occur on signals and above 2 GiB.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        offset: Offset of the first byte.
+        count: Number of bytes.
 
     Raises:
         OSError: The file cannot be read.

@@ -26,13 +26,14 @@ FindElsewhere = Callable[[bytes, int], int]
 
 
 class Shrink(NamedTuple):
-    """A truncation or replacement of a file's content, detected between two scans.
+    """One truncation or replacement of a file's content, detected by comparing two scans.
 
     Attributes:
-        high: Largest content size seen before it, in bytes.
+        high: Largest content size observed before it, in bytes.
         low: Content size at the scan that detected it, in bytes.
-        other: Whether a fingerprint changed: then none of the former content is left.
-        head: First bytes of the former content.
+        other: Whether a fingerprint changed, which means that nothing of the earlier content is
+            left.
+        head: First bytes of the earlier content.
     """
 
     high: int
@@ -44,8 +45,10 @@ class Shrink(NamedTuple):
 class ShrinkVerdict(enum.Enum):
     """What happened to a file's content since the file was last examined.
 
-    SAME: it only grew. SHORTENED: unread bytes were lost, the position is still valid. REPLACED:
-    the position is invalid, and a new generation of the file begins at offset 0.
+    Attributes:
+        SAME: The content only grew.
+        SHORTENED: Unread bytes were destroyed. The position is still valid.
+        REPLACED: The position is invalid. A new generation of the file begins at offset 0.
     """
 
     SAME = "same"
@@ -54,32 +57,37 @@ class ShrinkVerdict(enum.Enum):
 
 
 class ShrinkJudgement(NamedTuple):
-    """A verdict, and the number of unread bytes that are known to be destroyed."""
+    """The effect of truncations on a file.
+
+    Attributes:
+        verdict: What happened to the content.
+        lost_bytes: Number of unread bytes that are known to be destroyed.
+    """
 
     verdict: ShrinkVerdict
     lost_bytes: int
 
 
 def find_nothing(_head: bytes, _read_to: int) -> int:
-    """Return 0: no content of the file is read from another file."""
+    """Return 0, for callers that do not search other files for lost content."""
     return 0
 
 
 def judge_shrinks(
     offset: int, shrinks: Sequence[Shrink], find: FindElsewhere = find_nothing, kept_to: int = 0
 ) -> ShrinkJudgement:
-    """Return what shrinks mean for a file's position, and how many unread bytes they destroyed.
+    """Determine whether a file's position is still valid after it shrank, and how much was lost.
 
     Args:
-        offset: Offset up to which the file was read before the first shrink.
-        shrinks: The shrinks in order of time.
-        find: Called with the head of lost content and the offset up to which it was read; returns
-            how many of its bytes are read from other files.
-        kept_to: Offset up to which the file holds bytes that were read in its former generation.
+        offset: Offset up to which the file was read before it first shrank.
+        shrinks: The observed truncations and replacements, in order of time.
+        find: Function that returns how many bytes of the lost content are available in other files.
+            It is called with the first bytes of the content and the offset up to which it was read.
+        kept_to: Offset up to which the file holds bytes that were read in the previous generation.
             They do not count as lost.
 
     Returns:
-        The verdict and the number of bytes; `ShrinkVerdict.SAME` and 0 if there are no shrinks.
+        The verdict and the number of lost bytes; `ShrinkVerdict.SAME` and 0 if `shrinks` is empty.
     """
     verdict, lost, read_to = ShrinkVerdict.SAME, 0, offset
     for high, low, other, head in shrinks:
@@ -99,14 +107,16 @@ def judge_shrinks(
 def count_unread_bytes(
     high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
 ) -> int:
-    """Return how many bytes of some content were read neither here nor in another file.
+    """Return how many bytes of some content were read neither from this file nor from another one.
 
     Args:
         high: Size of the content in bytes.
-        read_to: Offset up to which it was read.
-        head: Its first bytes.
-        find: Returns how many of its bytes are read from other files, as for `judge_shrinks`.
-        kept_to: Offset up to which it holds bytes that were read in the former generation.
+        read_to: Offset up to which this file was read.
+        head: First bytes of the content.
+        find: Function that returns how many bytes of the content are available in other files, as
+            for `judge_shrinks`.
+        kept_to: Offset up to which the content holds bytes that were read in the previous
+            generation.
     """
     if high <= max(read_to, kept_to):
         return 0
@@ -114,24 +124,37 @@ def count_unread_bytes(
 
 
 def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
-    """Return the anchor after reading `body`, given the anchor before it."""
+    """Return the anchor (the last `ANCHOR_BYTES` bytes that were read) after reading more bytes.
+
+    Args:
+        anchor: The anchor before.
+        body: The bytes that were read.
+    """
     return (anchor + bytes(body[-ANCHOR_BYTES:]))[-ANCHOR_BYTES:]
 
 
 def are_lines_equal(head: bytes, anchor: bytes) -> bool:
-    """Return whether the lines in these two pieces of a file are more than two and all equal.
+    """Return whether the given pieces of a file contain at least three lines, all of them equal.
 
-    Fingerprints cannot distinguish a truncation of such a file from growth.
+    Such a file cannot be identified by fingerprints, because growth looks the same as truncation.
+
+    Args:
+        head: First bytes of the file.
+        anchor: Bytes just before the position.
     """
     lines = [*head.split(b"\n")[:-1], *anchor.split(b"\n")[1:-1]]
     return len(lines) > 2 and len(set(lines)) == 1
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Return whether two heads are equal in their common length and sufficient as identification.
+    """Return whether two files begin with the same bytes, and with enough of them to be conclusive.
 
-    Heads whose common length is less than `IDENTIFYING_BYTES` bytes, or whose lines are all equal, are
-    not.
+    The bytes are conclusive if at least `IDENTIFYING_BYTES` can be compared and the lines are not
+    all equal.
+
+    Args:
+        one: First bytes of one file.
+        other: First bytes of the other file.
     """
     length = min(len(one), len(other))
     return (

@@ -16,12 +16,12 @@ _STATX_BTIME: Final = 0x800
 
 
 class FileIdentity(NamedTuple):
-    """Identity of a file, independent of its name.
+    """The identity of a file, which does not change when the file is renamed.
 
     Attributes:
         device: Device number.
         inode: Inode number.
-        birth_ns: Birth time in Unix nanoseconds, or 0 if unknown.
+        birth_ns: Birth time in Unix nanoseconds, or 0 if the file system does not record it.
     """
 
     device: int
@@ -38,8 +38,11 @@ _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 def identify(descriptor: int) -> FileIdentity:
     """Return the identity of an open file.
 
+    Args:
+        descriptor: File descriptor.
+
     Raises:
-        OSError: As of fstat(2).
+        OSError: fstat(2) failed.
     """
     status = os.fstat(descriptor)
     return FileIdentity(status.st_dev, status.st_ino, _birth_ns(descriptor))

@@ -29,13 +29,13 @@ COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 @dataclasses.dataclass(slots=True)
 class PatternFindings:
-    """The result of scanning the patterns of one source.
+    """The result of scanning the glob patterns of one source.
 
     Attributes:
-        files: Status of each regular file that matches, by path; symbolic links are followed.
-        problems: Error of each path that could not be scanned.
+        files: Status of each matching regular file, by path. Symbolic links are followed.
+        problems: The error of each path that could not be scanned, by path.
         compressed: Matching paths with the suffix of a compressed file.
-        folders: Folders that were listed or in which a file was looked up.
+        folders: Folders that were listed, or in which a file was looked up by name.
         unsettled: Whether a folder changed during the scan, so that a file may have been missed.
     """
 
@@ -52,7 +52,11 @@ class PatternFindings:
 
 
 class PathPattern:
-    """One absolute glob pattern. The constructor raises ValueError if it is not absolute."""
+    """One absolute glob pattern.
+
+    Raises:
+        ValueError: The pattern is not absolute.
+    """
 
     def __init__(self, pattern: str) -> None:
         if not pattern.startswith("/"):
@@ -60,7 +64,7 @@ class PathPattern:
         self._parts = [part for part in pattern.split("/") if part]
 
     def look(self, findings: PatternFindings) -> None:
-        """Add the files that match now, and the problems, to `findings`."""
+        """Add the files that match the pattern now to `findings`, and the errors of this scan."""
         self._descend("", 0, findings, literal=True)
 
     def _descend(
@@ -131,7 +135,7 @@ class PathPattern:
 
 
 def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
-    """Return the files that match at least one of the patterns now, and the problems."""
+    """Return the files that match at least one of the patterns now, and the errors of this scan."""
     findings = PatternFindings()
     for pattern in patterns:
         pattern.look(findings)
@@ -139,7 +143,7 @@ def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
 
 
 def _name_missing(folder: str, findings: PatternFindings) -> None:
-    """Record a problem if a folder that a pattern names literally cannot be accessed."""
+    """Check that a folder can be accessed. If not, add the error to `findings.problems`."""
     try:
         os.stat(folder)  # noqa: PTH116
     except OSError as error:
@@ -147,11 +151,15 @@ def _name_missing(folder: str, findings: PatternFindings) -> None:
 
 
 def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[str]]:
-    """List a folder, and yield its entries.
+    """Yield the entries of a folder.
 
-    A folder that does not exist yields nothing. If it cannot be listed for another reason, nothing
-    is yielded and the error is added to `findings.problems`. If it changed meanwhile,
-    `findings.unsettled` is set.
+    A folder that does not exist has no entries. If the folder cannot be listed for another reason,
+    nothing is yielded and the error is added to `findings.problems`. If the folder changed while it
+    was listed, `findings.unsettled` is set.
+
+    Args:
+        folder: Path of the folder.
+        findings: Records the folder and the errors.
     """
     findings.folders.add(folder)
     try:
@@ -169,16 +177,17 @@ def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[
 
 
 def check_mounted(folder: str, device: int) -> None:
-    """Raise OSError if a folder is on another device than expected: its file system is not mounted.
+    """Check that a folder is still on the expected device.
 
-    Does nothing if the folder does not exist.
+    Another device number means that the file system of the folder is not mounted. A folder that
+    does not exist is accepted.
 
     Args:
         folder: An empty folder in which a file is missing.
-        device: Device number that the file had.
+        device: Device number that the missing file had.
 
     Raises:
-        OSError: ENXIO if the device differs; otherwise as of stat(2).
+        OSError: The device differs (ENXIO), or stat(2) failed.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if os.stat(folder).st_dev != device:  # noqa: PTH116
@@ -200,16 +209,19 @@ def _is_folder(entry: os.DirEntry[str], findings: PatternFindings, *, follow: bo
 
 @functools.lru_cache(maxsize=1000)
 def _matcher(part: str) -> Callable[[str], bool]:
-    """Return a predicate that matches a name with one component of a pattern."""
+    """Return a function that tests whether a file name matches one component of a pattern.
+
+    Names that begin with a dot match only if the pattern does, too.
+    """
     expression = re.compile(fnmatch.translate(part))
     hidden = part.startswith(".")
     return lambda name: (hidden or not name.startswith(".")) and expression.match(name) is not None
 
 
 def matches_any_glob(path: str, globs: Sequence[str]) -> bool:
-    """Return whether at least one of the globs matches this absolute path.
+    """Return whether at least one glob matches an absolute path.
 
-    A glob without a slash is matched with the file name alone, in any folder.
+    A glob without a slash is compared with the file name only, in any folder.
     """
     names = _names(path)
     return any(

@@ -26,8 +26,14 @@ _BLOCK_BYTES: Final = 1 << 16
 class RemainderStage(enum.Enum):
     """The state of a search for the remainder of a file.
 
-    LOOKING: candidates are being compared. READING: the remainder was found and is being read.
-    FINISHED: it was read to its end. NOWHERE: no candidate holds it.
+    The remainder is the unread content of a file that vanished or was truncated, as far as another
+    file still holds it.
+
+    Attributes:
+        LOOKING: Candidate files are being compared.
+        READING: The remainder was found and is being read.
+        FINISHED: The remainder was read to its end.
+        NOWHERE: No candidate holds the remainder.
     """
 
     LOOKING = "looking"
@@ -43,7 +49,7 @@ class KnownContent(NamedTuple):
         head: Its first bytes.
         offset: Offset up to which it was read.
         anchor: The bytes just before that offset.
-        high: Largest content size that was seen, in bytes.
+        high: Largest content size observed, in bytes.
     """
 
     head: bytes
@@ -53,12 +59,13 @@ class KnownContent(NamedTuple):
 
 
 class CandidateContent(NamedTuple):
-    """The content of a candidate file that matches the content that is searched for.
+    """The result of comparing a candidate file whose content matches.
 
     Attributes:
-        readable: Number of bytes that can be read, or `NOTHING` if none can.
+        readable: Number of bytes that can be read from the candidate, or `NOTHING` if none can.
         flaw: Why the content is incomplete; empty if it is complete.
-        grows: Whether the compressed file has no end (yet).
+        grows: Whether the candidate ends before its compressed content does, so that it may still
+            be written to.
     """
 
     readable: int
@@ -72,15 +79,16 @@ NOTHING: Final = -1
 def compare_content(
     plain: DecompressedReader, known: KnownContent, pause: Callable[[], object]
 ) -> CandidateContent | None:
-    """Decompress a candidate to its end and compare it with known content.
+    """Decompress a candidate file to its end and compare it with known content.
 
     Args:
-        plain: The candidate, from its start.
+        plain: Reader of the candidate, at its start.
         known: The content that is searched for.
-        pause: Called after each block; it may raise to stop the comparison.
+        pause: Called after each block; it may raise an exception to stop the comparison.
 
     Returns:
-        The size and completeness of the candidate's content, or None if the content is different.
+        The size and completeness of the candidate's content, or None if the content differs. A
+        candidate that is damaged, or ends before it could be compared, is returned with a flaw.
 
     Raises:
         OSError: The candidate cannot be read.
@@ -124,22 +132,32 @@ def compare_content(
 class PlainFileReader:
     """Reader of an uncompressed file from an offset, with the interface of `DecompressedReader`.
 
-    Owns the descriptor.
+    It owns the file descriptor.
     """
 
     def __init__(self, descriptor: int, start: int) -> None:
         self._descriptor, self._at = descriptor, start
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes, at most `count`; `b""` at the end. Raises OSError."""
+        """Return the next bytes, at most `count`, or `b""` at the end of the file.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
         block = os.pread(self._descriptor, count, self._at)
         self._at += len(block)
         return block
 
     def holds(self, known: KnownContent) -> CandidateContent | None:
-        """Return the candidate's size if it begins with the known content, or None if it does not.
+        """Compare the file with known content.
 
-        Compares only the head and the bytes before the offset. Raises OSError.
+        Only the first bytes and the bytes before the known offset are compared.
+
+        Returns:
+            The size of the file, or None if its content differs.
+
+        Raises:
+            OSError: The file cannot be read.
         """
         size, length = os.fstat(self._descriptor).st_size, len(known.anchor)
         if (
@@ -155,29 +173,31 @@ class PlainFileReader:
 
 
 class Remainder:
-    """Search for the remainder of one file, and its reader once it was found.
+    """The search for the remainder of one file, and the reader of the remainder once it is found.
 
-    The worker that has the file changes the stage; the scanner only reads it.
+    The remainder is the unread content of a file that vanished or was truncated; another file, such
+    as a compressed copy, may hold it. Only the worker that has the file changes `stage`; the
+    scanning thread reads it.
 
     Attributes:
-        candidates: Inodes of files that may hold the remainder, by path.
-        truncated_at: Size of the content before a truncation; None if the file vanished.
+        candidates: Files that may hold the remainder: inode by path.
+        truncated_at: Size of the content before a truncation, in bytes; None if the file vanished.
         head: First bytes of the content before a truncation.
         stage: State of the search.
-        found_in: Path of the file that holds the remainder; empty until it was found.
+        found_in: Path of the file that holds the remainder; empty until it is found.
         flaw: Why the remainder is incomplete or was not found.
     """
 
     def __init__(
         self, candidates: Mapping[str, int], *, truncated_at: int | None = None, head: bytes = b""
     ) -> None:
-        """Begin a search among candidate files.
+        """Create a search among candidate files.
 
         Args:
-            candidates: Inodes of compressed files and copies by path, most likely first. The inode
-                is needed because a rotation may give a path to another file.
-            truncated_at: For a file that was truncated, the size of its content before.
-            head: For a file that was truncated, the first bytes of its content before.
+            candidates: Compressed files and copies: inode by path, most likely first. The inode
+                detects that a rotation gave the path to another file.
+            truncated_at: Size of the content before the truncation, if the file was truncated.
+            head: First bytes of the content before the truncation, if the file was truncated.
         """
         self.candidates = candidates
         self.truncated_at = truncated_at
@@ -191,12 +211,12 @@ class Remainder:
 
     @property
     def reading_inode(self) -> int | None:
-        """The inode of the file that the remainder is read from; None if none is being read."""
+        """Inode of the file from which the remainder is being read; None in any other stage."""
         return self.candidates.get(self.found_in) if self.stage is RemainderStage.READING else None
 
     @property
     def readable(self) -> int:
-        """Number of bytes of the content that can be read; 0 until the remainder was found."""
+        """Number of content bytes that can be read; 0 until the remainder is found."""
         return self._readable
 
     def begin(
@@ -208,11 +228,13 @@ class Remainder:
     ) -> None:
         """Start reading the remainder from the file that holds it.
 
+        A reader that was in use is closed.
+
         Args:
-            found_in: Path of that file.
-            plain: Its reader, which is closed with this object.
-            content: Its size and completeness.
-            start: Offset of the reader's first byte.
+            found_in: Path of the file that holds the remainder.
+            plain: Reader of this file. This object closes it.
+            content: Size and completeness of its content.
+            start: Offset of the first byte that the reader returns.
         """
         self.close()
         self.found_in, self.flaw = found_in, content.flaw
@@ -220,7 +242,13 @@ class Remainder:
         self.stage = RemainderStage.READING
 
     def end(self, stage: RemainderStage, flaw: str = "") -> None:
-        """Close the reader and set the final stage, and the flaw if one is given."""
+        """Close the reader and set the stage.
+
+        Args:
+            stage: The new stage.
+            flaw: Why the remainder is incomplete or was not found. If empty, the earlier value is
+                kept.
+        """
         self.flaw = flaw or self.flaw
         self.close()
         self.stage = stage
@@ -229,13 +257,12 @@ class Remainder:
         """Return bytes of the content from an offset; fewer than `count` only at its end.
 
         Args:
-            offset: Offset of the first byte, not lower than one that was requested or forgotten
-                before.
+            offset: Offset of the first byte. It must not be lower than in an earlier call.
             count: Number of bytes.
-            pause: Called after each block; it may raise to stop reading.
+            pause: Called after each block; it may raise an exception to stop reading.
 
         Raises:
-            OSError: The file was changed since it was compared, or cannot be read.
+            OSError: The file was changed after it was compared, or cannot be read.
         """
         assert self._plain is not None and offset >= self._start, "it is read forward only"
         end = min(offset + count, self._readable)
@@ -254,7 +281,7 @@ class Remainder:
         return self._window[offset - self._start : max(offset, end) - self._start]
 
     def forget_before(self, offset: int) -> None:
-        """Release the buffered bytes before this offset; they cannot be read again."""
+        """Release the buffered bytes before an offset. They cannot be read again."""
         self._forget(min(offset, self._start + len(self._window)))
 
     def _forget(self, offset: int) -> None:

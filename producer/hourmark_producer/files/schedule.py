@@ -13,10 +13,10 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 
 class Schedule:
-    """The queue of files that have work to do. Safe to use from several threads.
+    """The queue of files that have work to do, which assigns each file to at most one worker.
 
-    A file is idle, ready, busy (a worker has it) or waiting for a time. If a file that is not idle
-    is added, it becomes ready again after its current step.
+    A file is idle, ready, busy (a worker has it) or waiting for a time. If a busy file is added, it
+    becomes ready again after its current step. Safe to use from several threads.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -33,12 +33,21 @@ class Schedule:
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
-        """Make a file ready, or ready again after its current step."""
+        """Make an idle file ready, so that a worker takes it.
+
+        A busy file becomes ready again after its current step. A file that is ready or waiting does
+        not change.
+        """
         with self._changed:
             self._add(file)
 
     def wake(self, file: TrackedFile, at_s: float) -> None:
-        """Add a file at a monotonic time in seconds, regardless of its state until then."""
+        """Add a file at a later time.
+
+        Args:
+            file: The file. Its state does not change until then.
+            at_s: When to add it, in monotonic seconds.
+        """
         with self._changed:
             heapq.heappush(self._wakes, (at_s, next(self._number), file))
             self._changed.notify()
@@ -53,12 +62,12 @@ class Schedule:
         self._changed.notify()
 
     def take(self) -> TrackedFile | None:
-        """Wait for a ready file and make it busy.
+        """Wait until a file is ready, and make it busy.
 
         The caller must end the step with `done` or `retry`.
 
         Returns:
-            The file, or None once the schedule is closed.
+            The file, or None if the schedule was closed.
         """
         with self._changed:
             while not self._closed:
@@ -81,14 +90,16 @@ class Schedule:
     def take_more(
         self, fits: Callable[[TrackedFile], bool], most: int, share: int
     ) -> list[TrackedFile]:
-        """Take further ready files from the front of the queue without waiting.
+        """Take further ready files from the front of the queue, without waiting.
 
-        The caller must end the step of each with `done` or `retry`.
+        The caller must end the step of each file with `done` or `retry`.
 
         Args:
-            fits: Returns whether to take a file. Taking stops at the first file that does not fit.
+            fits: Function that returns whether to take a file. Taking stops at the first file that
+                does not fit.
             most: Maximum number of files.
-            share: Take at most one of this many ready files; the others are left to other workers.
+            share: Number of workers that share the queue. At most the ready files divided by this
+                number are taken.
 
         Returns:
             The files that were taken, possibly none.
@@ -108,7 +119,8 @@ class Schedule:
 
         Args:
             file: The file.
-            more: Whether it is ready for another step, after all files that are ready now.
+            more: Whether the file needs another step. It is then queued after all files that are
+                ready now.
         """
         with self._changed:
             self._busy.discard(file)
@@ -119,7 +131,12 @@ class Schedule:
                 self._held.discard(file)
 
     def retry(self, file: TrackedFile, after_s: float) -> None:
-        """End the failed step of a busy file, and make it ready again after `after_s` seconds."""
+        """End a failed step of a busy file, and make the file ready again after a delay.
+
+        Args:
+            file: The file.
+            after_s: Delay in seconds.
+        """
         with self._changed:
             self._busy.discard(file)
             heapq.heappush(
@@ -128,15 +145,19 @@ class Schedule:
             self._changed.notify()
 
     def is_idle(self, file: TrackedFile) -> bool:
-        """Return whether the file is idle. An idle file stays idle until the next `add`."""
+        """Return whether a file is idle. An idle file stays idle until it is added again."""
         with self._changed:
             return file not in self._held
 
     def unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
-        """Call `action` while no worker has the file.
+        """Call a function while no worker has the file.
+
+        Args:
+            file: The file.
+            action: The function. Workers cannot take files during the call.
 
         Returns:
-            False, without a call, if a worker has the file.
+            True if the function was called, False if a worker has the file.
         """
         with self._changed:
             if file in self._busy:
@@ -145,10 +166,10 @@ class Schedule:
             return True
 
     def touched(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Return the files that are not idle, or that were added since the last call with `forget`.
+        """Return the files that are not idle, and the files that were added since the last reset.
 
         Args:
-            forget: Reset the record of added files.
+            forget: Whether to reset the record of added files after this call.
         """
         with self._changed:
             touched = self._touched | self._held
@@ -157,7 +178,7 @@ class Schedule:
             return touched
 
     def close(self) -> None:
-        """Make `take` return None from now on, in all threads."""
+        """Close the queue: every current and later call of `take` returns None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class FileLocation(NamedTuple):
-    """Where a file is.
+    """Where a tracked file is, and the source that it belongs to.
 
     Attributes:
-        source: Name of the source that the file belongs to.
-        path: Path under which it was found first. Ranges name the file by it.
-        seen_at: Its latest path.
-        missing: Whether it could not be found any more. It is followed again if it returns.
+        source: Name of the source.
+        path: Path under which the file was first found. Ranges name the file by this path.
+        seen_at: Path under which the file was last found.
+        missing: Whether the file can no longer be found. It is followed again if it returns.
     """
 
     source: str
@@ -40,19 +40,18 @@ class FileLocation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilePosition:
-    """The next byte of a file to cut into a range, and fingerprints of the bytes before it.
+    """The offset of the next byte to cut into a range, and fingerprints of the bytes before it.
 
     Attributes:
-        generation: How many times the file's content began again, by truncation or replacement.
+        generation: Number of times the content was truncated or replaced.
         offset: Offset of the next byte in this generation.
-        in_line: Whether the previous range ended within a line, as a chunk of a line over the
-            limit.
+        in_line: Whether the previous range ended within a line, as a chunk of an overlong line.
         anchor: The bytes just before the offset, see `hourmark_producer.files.fingerprints`.
-        size_seen: Largest content size known of this generation; unread bytes up to it are lost if
-            the file is gone.
+        size_seen: Largest known content size of this generation. If the file is gone, unread bytes
+            up to it are lost.
         head: First bytes of the file.
-        settled: How many times shrinks of this file were accounted for.
-        doubted: Whether it was logged that the lines of the file are all equal.
+        settled: Number of times the file shrank that are already accounted for.
+        doubted: Whether the tailer logged that all lines of the file are equal.
         marks: Digests at recent offsets, see `hourmark_producer.checkpoint.marks`.
     """
 
@@ -69,7 +68,7 @@ class FilePosition:
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the fingerprints of this position are sufficient to identify a file."""
+        """Whether the fingerprints contain enough bytes to identify the content in another file."""
         return (
             self.offset >= IDENTIFYING_BYTES
             and len(self.head) >= IDENTIFYING_BYTES
@@ -78,12 +77,13 @@ class FilePosition:
 
 
 class SpooledRange(NamedTuple):
-    """A spooled range of a file.
+    """A range that was cut from a file and stored in the checkpoint to be sent.
 
     Attributes:
-        sequence: Its number in the spool.
+        sequence: Sequence number in the checkpoint.
         range: The range, without its bytes.
-        acknowledged: Whether the service has acknowledged it, and the checkpoint still contains it.
+        acknowledged: Whether the service acknowledged the range while the checkpoint still contains
+            it.
     """
 
     sequence: int
@@ -98,14 +98,15 @@ class SpooledRange(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileProgress:
-    """How far a file was read and acknowledged, as one consistent snapshot.
+    """How far a file was read and acknowledged, as one immutable snapshot.
 
     Attributes:
-        position: The next byte to cut.
+        position: Position of the next byte to cut.
         in_flight: Spooled ranges, in the order of the file within each generation.
-        quiet_to: Offset up to which no line ends after the position.
+        quiet_to: Offset up to which the bytes after the position contain no line end.
         examined_scan: Number of the scan whose observation was examined last.
-        examined_at_s: When that was, in monotonic seconds; -1 if never in this run.
+        examined_at_s: Time of that examination in monotonic seconds; -1 if there was none in this
+            run.
     """
 
     position: FilePosition = FilePosition()
@@ -118,12 +119,12 @@ class FileProgress:
 
     @property
     def unacknowledged(self) -> tuple[SpooledRange, ...]:
-        """The ranges in flight that the service has not acknowledged."""
+        """The spooled ranges that the service has not acknowledged."""
         return tuple(sent for sent in self.in_flight if not sent.acknowledged)
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file was never examined, in this run or an earlier one."""
+        """Whether the file was never examined, neither in this run nor in an earlier one."""
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -132,7 +133,9 @@ class FileProgress:
 
 
 class Fingerprints(NamedTuple):
-    """Fingerprints of an open file. Sizes must be taken after them, never before.
+    """Fingerprints of an open file, which reveal that its content was replaced.
+
+    A size that is compared with them must be taken after them.
 
     Attributes:
         head: First bytes of the content.
@@ -144,10 +147,10 @@ class Fingerprints(NamedTuple):
 
 
 class FileAccount(NamedTuple):
-    """What scans observed of a file since it was last examined. Saved durably in the checkpoint.
+    """What scans observed of a file since it was last examined. It is saved in the checkpoint.
 
     Attributes:
-        high: Largest content size since the last shrink, in bytes.
+        high: Largest content size since the file last shrank, in bytes.
         shrinks: Truncations and replacements, in order of time.
         head: First bytes of the content at the latest scan.
     """
@@ -157,12 +160,12 @@ class FileAccount(NamedTuple):
     head: bytes = b""
 
     def next(self, size: int, found: Fingerprints | None, position: FilePosition) -> FileAccount:
-        """Return the account after another scan.
+        """Return the account after one more scan.
 
         Args:
             size: Content size in bytes.
-            found: Fingerprints, or None if the file was not opened.
-            position: Position up to which the file was read at its last examination.
+            found: Current fingerprints, or None if the file was not opened.
+            position: Position up to which the file was read at its latest examination.
         """
         head, other = self.head[:size], False
         if found is not None:
@@ -178,15 +181,15 @@ class FileAccount(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileObservation:
-    """What scans observed of a file, as of the latest scan.
+    """What the scans have observed of a file, up to and including the latest scan.
 
     Attributes:
-        size: Size of the content in bytes, without trailing NULs; -1 if never observed.
+        size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds.
-        account: Observations since the examination that ended at `base_s`; invalid after a later
-            one.
-        base_s: Monotonic seconds at which that examination ended.
-        allocated: Size of the file in bytes, including trailing NULs.
+        account: Observations since the examination that ended at `base_s`. It is invalid once a
+            later examination has ended.
+        base_s: Time at which that examination ended, in monotonic seconds.
+        allocated: Size of the file in bytes, including trailing NUL bytes.
     """
 
     # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
@@ -197,9 +200,13 @@ class FileObservation:
     allocated: int = -1  # the file's size
 
     def account_since(self, progress: FileProgress) -> FileAccount:
-        """Return the account since the latest examination, which `progress` records.
+        """Return what was observed since the file was last examined.
 
-        Returns an account without changes if this observation is older than that examination.
+        Args:
+            progress: Progress of the file, which records its latest examination.
+
+        Returns:
+            An account without shrinks if this observation is older than that examination.
         """
         if self.base_s == progress.examined_at_s:
             return self.account
@@ -213,13 +220,13 @@ class FileObservation:
         found: Fingerprints | None,
         size: int | None = None,
     ) -> FileObservation:
-        """Return the observation after another scan.
+        """Return the observation after one more scan.
 
         Args:
-            status: The file's status.
-            at_s: When the scan of the file began, in monotonic seconds.
-            progress: The file's progress.
-            found: Fingerprints, or None if the file was not opened.
+            status: Result of `os.stat` or `os.fstat`.
+            at_s: Time at which the scan of this file began, in monotonic seconds.
+            progress: Progress of the file.
+            found: Current fingerprints, or None if the file was not opened.
             size: Content size in bytes, or None if the file was not opened.
         """
         account = self.account_since(progress)
@@ -239,15 +246,19 @@ class FileObservation:
 
     @property
     def ends_with_nuls(self) -> bool:
-        """Whether the file ends with NULs.
+        """Whether the file ends with NUL bytes, as a file does that its writer preallocated.
 
-        Lines that are written in their place do not change its size, and perhaps not its time.
+        Lines that replace the NUL bytes do not change the file size, and may not change the
+        modification time.
         """
         return self.allocated > self.size
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """File size and modification time. A write within trailing NULs may change neither."""
+        """Size and modification time of the file.
+
+        A write that replaces trailing NUL bytes may change neither.
+        """
         return self.allocated, self.mtime_ns
 
 
@@ -256,13 +267,15 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGenerations:
-    """How far earlier generations of a file were read, to recognize copies of them.
+    """How far earlier generations of a file were read, so that copies of them are recognized.
+
+    A generation is the content of a file between two truncations.
 
     Attributes:
         latest: Position in the previous generation; None if there is none.
-        older: Positions in generations before that, oldest first, without their anchors.
-        kept: A generation, and the offset up to which it holds bytes that were read in the one
-            before.
+        older: Positions in the generations before that, oldest first, without their anchors.
+        kept: A generation, and the offset up to which it still holds bytes that were read in the
+            generation before it.
     """
 
     latest: FilePosition | None = None
@@ -271,17 +284,18 @@ class EarlierGenerations:
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        """All positions, the latest first, then the others from the oldest on."""
+        """All positions: the latest first, then the others starting with the oldest."""
         return self.older if self.latest is None else (self.latest, *self.older)
 
     def ending(self, position: FilePosition, older_max: int) -> EarlierGenerations:
-        """Return the state after the current generation ended at a position.
+        """Return the state after the current generation ended.
 
-        The same generation may end again, because the examination that ends it is retried.
+        If the examination that ends a generation is retried, the position of that generation is
+        replaced.
 
         Args:
-            position: Up to where that generation was read.
-            older_max: How many of the older positions are kept.
+            position: Position up to which the generation was read.
+            older_max: Maximum number of older positions to keep.
         """
         if self.latest is not None and self.latest.generation == position.generation:
             return dataclasses.replace(self, latest=position)
@@ -291,17 +305,19 @@ class EarlierGenerations:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SenderState:
-    """State of a file that only the sender thread which has the file reads and writes.
+    """State of a file that only the sender thread that has the file uses.
 
-    It is not in the checkpoint; each run of the tailer starts with the defaults.
+    It is not saved; each run of the tailer starts with the defaults.
 
     Attributes:
         failures: Number of consecutive failures of the current step.
-        window: How many ranges may be in flight; grows with each acknowledgment.
-        flush_at_s: Monotonic seconds at which an unfinished record is sent as it is.
-        nuls: Generation, offset up to which NULs were seen, and monotonic seconds of their first
-            sighting.
-        counted_from: Number of completed scans when a loss was first about to be counted.
+        window: Maximum number of ranges in flight. It grows with each acknowledgement.
+        flush_at_s: Time at which an incomplete record is sent as it is, in monotonic seconds; None
+            if no record is waiting.
+        nuls: Generation, offset up to which NUL bytes were found, and time at which they were first
+            found, in monotonic seconds.
+        counted_from: Number of completed scans when a loss was first about to be counted; None if
+            no loss is pending.
     """
 
     failures: int = 0
@@ -313,46 +329,48 @@ class SenderState:
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class TrackedFile:
-    """One tracked file and all state of it that is kept in memory.
+    """One tracked file with all of its state in memory.
 
     Two threads use a file at the same time: the scanning thread, and at most one sender thread, to
-    which the schedule has given the file. Each field has one writer. What the other thread reads is
-    an immutable snapshot, which is replaced as a whole, or a single value.
+    which the schedule has assigned the file. Each field is written by one of them. A value that the
+    other thread reads is an immutable snapshot, which is replaced as a whole, or a single value.
 
     | fields | written by |
     |---|---|
-    | `file_id` | nobody |
+    | `file_id` | no thread |
     | `progress`, `earlier`, `sender` | the sender thread that has the file; the scanning thread while no sender has it |
     | `observed`, `due`, `changed_at_s`, `saved` | the scanning thread |
     | `identity`, `place`, `target`, `other_names`, `deleted`, `retired` | the scanning thread |
     | `descriptor`, `held_since_s` | the scanning thread, which closes it only while no sender has the file |
-    | `rest` | the thread that starts the search; from then on the sender thread, and the scanning thread while no sender has the file |
+    | `rest` | the thread that starts the search; then the sender thread, and the scanning thread while no sender has the file |
     | `suspected`, `unfound` | the scanning thread; the sender thread once, when it has examined a compressed file or a candidate was renamed |
 
-    The last two rows stay mutable: a search hands the file from one thread to the other, and holds
-    an open reader, which a snapshot cannot.
+    The fields in the last two rows are not snapshots, because a search is passed from one thread to
+    the other together with an open reader.
 
     Attributes:
-        file_id: Id that ranges name, made from the identity when the file was first seen.
-        identity: Current identity.
+        file_id: Id of the file, which its ranges carry. It is derived from the identity when the
+            file is first seen.
+        identity: Current device, inode and birth time.
         place: Source and paths.
-        progress: How far it was read and acknowledged.
+        progress: How far the file was read and acknowledged.
         earlier: How far its earlier generations were read.
-        sender: State of the sender that has it.
-        descriptor: The open file, or None while it is closed.
-        held_since_s: Monotonic seconds at which it was last opened.
+        sender: State that only the sender thread uses.
+        descriptor: File descriptor; None while the file is closed.
+        held_since_s: When the file was last opened, in monotonic seconds.
         observed: What scans observed.
         due: Number of the scan that last detected a change.
-        changed_at_s: Monotonic seconds of that scan.
-        deleted: Whether it is open and has no name left.
-        retired: Whether nothing more will be read from it.
-        unfound: Number of consecutive scans that did not find it.
-        target: Path that its latest name resolves to if that is a symbolic link; otherwise empty.
-        other_names: Further names of the same file, by hard or symbolic links.
-        rest: Search for the remainder of a file that vanished or was truncated.
-        saved: The account that the checkpoint contains.
-        suspected: Whether it is a compressed file that may be unread; it is not in the checkpoint
-            yet.
+        changed_at_s: Time of that scan in monotonic seconds.
+        deleted: Whether the file is open but no longer has a name.
+        retired: Whether nothing more will be read from the file.
+        unfound: Number of consecutive scans that did not find the file.
+        target: Path to which the latest path resolves if it is a symbolic link; otherwise empty.
+        other_names: Other names of the same file, by hard or symbolic links.
+        rest: Search for the unread content of a file that vanished or was truncated; None if there
+            is none.
+        saved: The observations that the checkpoint contains.
+        suspected: Whether it is a compressed file whose content may be unread. Such a file is not
+            in the checkpoint yet.
     """
 
     file_id: str
@@ -377,13 +395,16 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """Offset up to which this generation holds bytes that were read in the one before, or 0."""
+        """Offset up to which the file holds bytes that were read before its latest truncation.
+
+        0 if there are none.
+        """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
 
     @property
     def is_packed(self) -> bool:
-        """Whether the file was compressed before it was first seen, and is read decompressed."""
+        """Whether the file is compressed, so that its decompressed content is read."""
         return self.place.path.endswith(PACKED)
 
     @property
@@ -396,7 +417,7 @@ class TrackedFile:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file is retired or missing, so that its unread bytes count as lost."""
+        """Whether the file is retired or missing, so that no more bytes can be read from it."""
         return self.retired or self.place.missing
 
     @property
@@ -407,12 +428,12 @@ class TrackedFile:
 
     @property
     def is_read(self) -> bool:
-        """Whether all observed content is acknowledged, except an unterminated last line."""
+        """Whether all observed content is acknowledged, except for an unterminated last line."""
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the file is present, unchanged and completely acknowledged."""
+        """Whether the file is present and unchanged, and all of its content is acknowledged."""
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
         return (
@@ -432,7 +453,7 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that are not acknowledged, including an unterminated last line."""
+        """Number of bytes that are not acknowledged yet, including an unterminated last line."""
         progress = self.progress
         seen = (
             self.observed.size
@@ -444,14 +465,14 @@ class TrackedFile:
         return unread + sum(sent.bytes for sent in progress.in_flight)
 
     def close(self) -> None:
-        """Close the descriptor, and the search for a remainder, if there are any."""
+        """Close the file descriptor if it is open, and discard the search for a remainder."""
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
         self.drop_remainder()
 
     def drop_remainder(self) -> None:
-        """Close and discard the search for a remainder, if there is one."""
+        """Close and discard the search for a remainder. Does nothing if there is none."""
         if self.rest is not None:
             self.rest.close()
             self.rest = None
@@ -462,11 +483,11 @@ _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name 
 
 
 class TrackedFiles:
-    """All tracked files, indexed by id, identity and name. Modified only by the scanning thread.
+    """All tracked files, indexed by id, identity and name. Only the scanning thread modifies it.
 
     Attributes:
         looks: Number of completed full scans.
-        packed: Compressed files that are read or examined.
+        packed: Compressed files that are being read or examined.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
@@ -486,7 +507,7 @@ class TrackedFiles:
         return len(self._by_id)
 
     def add(self, file: TrackedFile) -> None:
-        """Track another file."""
+        """Add a file to the collection and its indexes."""
         self._by_id[file.file_id] = file
         if file.is_packed:
             self.packed.add(file)
@@ -499,11 +520,14 @@ class TrackedFiles:
         return file_id in self._by_id
 
     def with_name(self, path: str) -> Iterator[TrackedFile]:
-        """Yield files first found at this path or with it as another name, latest first."""
+        """Yield the files that have this path as first path or additional name.
+
+        The most recently added file comes first.
+        """
         return reversed(self._by_name.get(path, ()))
 
     def add_other_name(self, file: TrackedFile, path: str) -> None:
-        """Record another name of a file. Only the latest 8 names are kept."""
+        """Record an additional name of a file. The latest 8 additional names are kept."""
         if path == file.place.path or path in file.other_names:
             return
         if len(file.other_names) == _OTHER_NAMES_MAX:
@@ -512,9 +536,9 @@ class TrackedFiles:
         self._by_name.setdefault(path, []).append(file)
 
     def retire(self, file: TrackedFile) -> None:
-        """Close a file from which nothing more will be read.
+        """Close a file from which nothing more will be read, and remove it from the name indexes.
 
-        It stays in the collection until `remove`, as ranges of it may be in flight.
+        It stays in the collection until `remove`, because some of its ranges may be in flight.
         """
         file.retired = True
         file.close()
@@ -522,7 +546,7 @@ class TrackedFiles:
         self._unindex(file)
 
     def remove(self, file: TrackedFile) -> None:
-        """Stop tracking a file."""
+        """Remove a file from the collection."""
         self._by_id.pop(file.file_id, None)
         self.packed.discard(file)
         self._unname(file, file.place.path, *file.other_names)
@@ -537,18 +561,19 @@ class TrackedFiles:
                 self._by_name.pop(name, None)
 
     def at_inode(self, device: int, inode: int) -> TrackedFile | None:
-        """Return the tracked file that last had this inode, or None."""
+        """Return the tracked file that was last seen with this device and inode, or None."""
         return self._by_inode.get((device, inode))
 
     def is_displaced(self, file: TrackedFile) -> bool:
-        """Return whether another tracked file has this file's inode now."""
+        """Return whether another tracked file now has the inode of this file."""
         return self.at_inode(file.identity.device, file.identity.inode) is not file
 
     def match(self, identity: FileIdentity) -> TrackedFile | None:
         """Return the tracked file with this identity, or None.
 
-        Birth times decide if both are known. The device number may change when the machine
-        restarts, so a file that is not open also matches by inode and birth time alone.
+        Files with the same device and inode match unless both birth times are known and differ. A
+        file that is not open also matches by inode and birth time alone, because the device number
+        may change when the machine restarts.
         """
         here = self.at_inode(identity.device, identity.inode)
         if here is not None and (
@@ -561,7 +586,7 @@ class TrackedFiles:
         return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
 
     def update_identity(self, file: TrackedFile, identity: FileIdentity) -> None:
-        """Update a file's identity after its device number or birth time changed."""
+        """Set the identity of a file after its device number or birth time changed."""
         self._unindex(file)
         file.identity = identity
         self._index(file)
@@ -587,14 +612,14 @@ class TrackedFiles:
 
 @dataclasses.dataclass(slots=True)
 class ScanResult:
-    """The result of a scan of all sources.
+    """The result of one scan of all sources.
 
     Attributes:
         complete: Names of the sources that were scanned completely.
-        problems: Error of each path that could not be scanned, by source.
-        folders: Folders that were listed or in which a file was looked up.
-        active_files: Files that are not at rest, see `TrackedFile.is_up_to_date`.
-        has_waiting: Whether files wait to be opened because too many are open.
+        problems: The error of each path that could not be scanned, by source and path.
+        folders: Folders that were listed, or in which a file was looked up by name.
+        active_files: Files for which `TrackedFile.is_up_to_date` is False.
+        has_waiting: Whether files wait to be opened because the limit of open files is reached.
     """
 
     complete: set[str] = dataclasses.field(default_factory=set)
@@ -608,7 +633,7 @@ class ScanResult:
     has_waiting: bool = False  # files wait for their turn to be opened
 
     def all_problems(self) -> dict[str, OSError]:
-        """Return the problems of all sources by path."""
+        """Return the errors of all sources, by path."""
         return {
             path: problem
             for problems in self.problems.values()

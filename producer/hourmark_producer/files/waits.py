@@ -37,11 +37,11 @@ FORGET_EVERY_S: Final = 60.0
 
 
 class RetryLater(OSError):
-    """A step that cannot be decided or completed yet; the sender repeats it after a pause.
+    """Raised when a step of a file cannot be completed yet. The sender repeats it after a pause.
 
     Attributes:
-        is_expected: Whether such a wait is part of normal operation, as while a copy is being made.
-            It is logged at INFO, any other at WARNING.
+        is_expected: Whether the wait is part of normal operation, for example while a copy is being
+            made. It is logged at INFO; any other wait is logged at WARNING.
     """
 
     def __init__(self, message: str, *, is_expected: bool = False) -> None:

@@ -37,11 +37,11 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_source(source: TailedSource, where: str) -> None:
-    """Validate `exclude` and `read_from` of a source.
+    """Validate the settings `exclude` and `read_from` of a source.
 
     Args:
         source: Configuration of the source.
-        where: Name of its group, for error messages.
+        where: Name of the configuration group, used in error messages.
 
     Raises:
         ConfigError: A value is not allowed; the message names the setting.
@@ -65,15 +65,19 @@ def check_source(source: TailedSource, where: str) -> None:
 
 
 class StartPositions:
-    """Start positions and exclusions for all sources. Used only by the scanning thread."""
+    """Decides where reading of a new file begins and which files are excluded, for all sources.
+
+    Used only by the scanning thread. For each source, call `record_scan`, then decide about its new
+    files, then commit `changes_for` and call `committed`.
+    """
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
         """Create the rules of all sources.
 
         Args:
             sources: Configurations of the sources.
-            begun: Names of sources that were scanned before.
-            clock: Determines the age of files.
+            begun: Names of the sources that were scanned in an earlier run.
+            clock: Clock of this host, which determines the age of files.
         """
         self._sources = {source.name: source for source in sources}
         self._begun = set(begun)
@@ -83,16 +87,21 @@ class StartPositions:
         self._clock = clock
 
     def next_scan(self) -> None:
-        """Start a scan. Sources that were recorded as scanned count as such from now on.
+        """Begin a new scan of all sources.
 
-        Within one scan, a repeated look at a source still counts as the first.
+        A source that was first scanned by the previous scan no longer counts as new. Within one
+        scan it still does, even if it is scanned repeatedly.
         """
         self._begun |= self._written
 
     def record_scan(self, source: str, findings: PatternFindings) -> None:
         """Record the result of scanning a source.
 
-        `changes_for` and `committed` then refer to this source.
+        Later calls of `changes_for` and `committed` refer to this source.
+
+        Args:
+            source: Name of the source.
+            findings: Result of scanning its patterns.
         """
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
@@ -101,20 +110,33 @@ class StartPositions:
             }
 
     def should_exclude(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Return whether the settings of a source exclude a file that is not tracked."""
+        """Return whether the settings of a source exclude an untracked file.
+
+        The settings are `exclude` and `ignore_older_seconds`.
+
+        Args:
+            source: Name of the source.
+            path: Path of the file.
+            status: Result of `os.stat` for the file.
+        """
         settings = self._sources[source]
         oldest_s = settings.ignore_older_seconds
         is_old = oldest_s is not None and status.st_mtime < self._clock.now_ms() / 1000 - oldest_s
         return is_old or self.excludes(source, path)
 
     def excludes(self, source: str, path: str) -> bool:
-        """Return whether the setting `exclude` of a source matches this path."""
+        """Return whether the setting `exclude` of a source applies to a path."""
         return matches_any_glob(path, self._sources[source].exclude)
 
     def record_excluded(self, source: str, path: str, status: os.stat_result) -> None:
-        """Record that an untracked file is excluded, so that it need not be opened again.
+        """Record that an untracked file is excluded, so that it is not opened again.
 
-        Logs the first five excluded paths of a source.
+        The first five excluded paths of a source are logged.
+
+        Args:
+            source: Name of the source.
+            path: Path of the file.
+            status: Result of `os.stat` for the file.
         """
         left_out = self._left_out.setdefault(source, {})
         if path not in left_out and len(left_out) < _NAMED_MAX:
@@ -122,17 +144,23 @@ class StartPositions:
         left_out[path] = (status.st_dev, status.st_ino)
 
     def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Return whether a file was recorded as excluded and still is."""
+        """Return whether a file was recorded as excluded and the settings still exclude it.
+
+        Args:
+            source: Name of the source.
+            path: Path of the file.
+            status: Result of `os.stat` for the file.
+        """
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
 
     def position(self, source: str, descriptor: int, generation: int) -> FilePosition:
-        """Return the position at which a new file is read first.
+        """Return the position at which reading of a new file begins.
 
         Args:
-            source: Name of its source.
-            descriptor: The open file.
-            generation: Its generation.
+            source: Name of the source.
+            descriptor: File descriptor, open for reading.
+            generation: Generation of the file.
 
         Raises:
             OSError: The file cannot be read.
@@ -148,10 +176,15 @@ class StartPositions:
         return at_last_line(descriptor, generation)
 
     def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
-        """Return SQL statements to commit with the new files of the latest scanned source.
+        """Return the SQL statements to commit together with new files of the source scanned last.
 
-        They save positions after the start, count the bytes before as skipped, and record the first
-        scan of the source.
+        They take effect when they are passed to `Checkpoint.commit`.
+
+        They save positions that are not at the start of a file, count the bytes before them as
+        skipped, and record that the source was scanned.
+
+        Args:
+            added: The new files.
         """
         made: list[Change] = []
         for file in filter(_begins_later, added):
@@ -165,9 +198,12 @@ class StartPositions:
         return made
 
     def committed(self, added: Iterable[TrackedFile]) -> None:
-        """Record that new files and the changes of `changes_for` are durable.
+        """Record that the new files and the changes of `changes_for` are durable.
 
-        Logs how many bytes of each file are skipped.
+        The number of skipped bytes of each file is logged.
+
+        Args:
+            added: The new files.
         """
         if self._seen is not None:
             self._written.add(self._seen)
@@ -183,11 +219,11 @@ class StartPositions:
 def at_last_line(descriptor: int, generation: int) -> FilePosition:
     """Return the position after the last line end of a file.
 
-    A line that is being written is therefore read completely later.
+    An incomplete last line is therefore read once it is complete.
 
     Args:
-        descriptor: The open file.
-        generation: Its generation.
+        descriptor: File descriptor, open for reading.
+        generation: Generation of the file.
 
     Raises:
         OSError: The file cannot be read.
@@ -218,7 +254,10 @@ def _begins_later(file: TrackedFile) -> bool:
 
 
 def _was_seen(findings: PatternFindings) -> bool:
-    """Return whether the scan found files, or failed only because folders do not exist."""
+    """Return whether a scan counts as the first scan of its source.
+
+    It does if it found files, or if it found none only because folders do not exist.
+    """
     not_there = (FileNotFoundError, NotADirectoryError)
     return bool(findings.files) or all(
         isinstance(problem, not_there) for problem in findings.problems.values()

@@ -39,13 +39,13 @@ _TAIL_BYTES: Final = 1 << 16
 
 
 class CopyCandidate(NamedTuple):
-    """A file that may be a copy.
+    """The content of a file that may be a copy of another one.
 
     Attributes:
-        size: Its size in bytes.
-        read: Returns its bytes for an offset and a count.
+        size: Size in bytes.
+        read: Function that returns its bytes for an offset and a count.
         is_new: Whether it was found within the last `waits.COPYING_S` seconds.
-        growing: Whether it was written within the last `waits.COPYING_S` seconds.
+        growing: Whether it was written to within the last `waits.COPYING_S` seconds.
     """
 
     size: int
@@ -57,17 +57,17 @@ class CopyCandidate(NamedTuple):
 def describe_candidate(
     descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
 ) -> CopyCandidate:
-    """Return the description of an open plain file that `find_origin` needs.
+    """Return the description of an open uncompressed file for `find_origin`.
 
     Args:
-        descriptor: The open file.
-        now_s: This host's clock, in Unix seconds.
+        descriptor: File descriptor, open for reading.
+        now_s: Current time of this host in Unix seconds.
         found_s_ago: Seconds since the file was opened.
-        changed_s_ago: Seconds since a scan detected a change. Used if the file's modification time
-            lies in the future, as after the clock was set back.
+        changed_s_ago: Seconds since a scan detected a change. Used if the modification time lies in
+            the future, as after the clock was set back.
 
     Raises:
-        OSError: The file's status cannot be read.
+        OSError: The status of the file cannot be read.
     """
     status = os.fstat(descriptor)
     age_s = now_s - status.st_mtime
@@ -85,8 +85,9 @@ class CopyOrigin(NamedTuple):
 
     Attributes:
         file: The original.
-        known: Position up to which it was read.
-        reads_on: Whether the original itself supplies all lines of the copy after that position.
+        known: Position up to which the original was read.
+        reads_on: Whether the tailer reads the bytes after that position from the original. If
+            False, they must be read from the copy.
     """
 
     file: TrackedFile
@@ -97,16 +98,16 @@ class CopyOrigin(NamedTuple):
 def find_origin(
     files: TrackedFiles, file: TrackedFile, candidate: CopyCandidate
 ) -> CopyOrigin | None:
-    """Return the tracked file that an unread file is a copy of, or None if it is not a copy.
+    """Return the tracked file of which an unread file is a copy, or None if it is not a copy.
 
     Args:
         files: All tracked files.
         file: The unread file.
-        candidate: Its content.
+        candidate: Content of the unread file.
 
     Raises:
-        RetryLater: It cannot be decided yet, for example because a copy is still being made.
-        OSError: The file cannot be read.
+        RetryLater: It cannot be decided yet, for example because the copy is still being made.
+        OSError: A file cannot be read.
     """
     size, read, is_new, growing = candidate
     head = read(0, HEAD_BYTES)
@@ -166,7 +167,12 @@ def _known_positions(other: TrackedFile) -> Iterator[FilePosition]:
 
 
 def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
-    """Return whether the content matches the fingerprint just before the position."""
+    """Return whether content has the expected bytes just before a position.
+
+    Args:
+        known: The position; its anchor or marks hold the expected bytes or their digests.
+        read: Function that returns bytes of the content for an offset and a count.
+    """
     if not known.anchor:
         return matches_last_mark(known.marks, known.offset, read)
     length = len(known.anchor)
@@ -194,14 +200,21 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
 
 
 def _is_truncated(other: TrackedFile) -> bool:
-    """Return whether a truncation was observed and not yet accounted for."""
+    """Return whether a truncation of the file was observed but is not accounted for yet."""
     return other.rest is not None or bool(other.observed.account_since(other.progress).shrinks)
 
 
 def _is_part(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Return whether a file of `size` bytes is the beginning of what was read from the other."""
+    """Return whether a candidate is the beginning of what was read from a tracked file.
+
+    Args:
+        other: The tracked file.
+        known: A position up to which it was read.
+        size: Size of the candidate in bytes, less than the offset of the position.
+        read: Function that returns bytes of the candidate for an offset and a count.
+    """
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -213,7 +226,17 @@ def _is_part(
 def _is_in_log(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
-    """Return whether the log holds the copy's last bytes at the same offset; None if unknown."""
+    """Return whether a tracked file holds the last bytes of a candidate at the same offset.
+
+    Args:
+        other: The tracked file.
+        known: Its current position.
+        size: Size of the candidate in bytes.
+        read: Function that returns bytes of the candidate for an offset and a count.
+
+    Returns:
+        None if the tracked file cannot be read or its content was replaced.
+    """
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
@@ -230,14 +253,14 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
-    """Return whether too little of the other file was read to compare it, and more will be read."""
+    """Return whether a tracked file must be read further before a candidate is compared with it."""
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < IDENTIFYING_BYTES and not other.is_read
     return not is_over and (begins or _is_truncated(other))
 
 
 def _has_left_nothing(other: TrackedFile) -> bool:
-    """Return whether the file vanished and the search for its remainder has ended."""
+    """Return whether a file vanished and the search for its unread content has ended."""
     is_away = other.descriptor is None and other.unfound > 0
     return (
         is_away
@@ -249,9 +272,15 @@ def _has_left_nothing(other: TrackedFile) -> bool:
 def _is_hardly_known(
     files: TrackedFiles, file: TrackedFile, other: TrackedFile, head: bytes
 ) -> bool:
-    """Return whether the file begins with the few bytes that were read from the other one.
+    """Return whether a file may be a copy of another one of which only a few bytes were read.
 
-    If nothing was read from the other file, the younger of the two is the copy.
+    If nothing was read of the other file, the younger file counts as the copy.
+
+    Args:
+        files: All tracked files.
+        file: The file that may be a copy.
+        other: The file that may be the original.
+        head: First bytes of `file`.
     """
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
     if is_over or known.offset >= IDENTIFYING_BYTES or len(head) <= known.offset:
@@ -261,7 +290,10 @@ def _is_hardly_known(
 
 
 def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
-    """Return the files that must be kept because an unexamined file may be their copy."""
+    """Return the tracked files that an unexamined file may be a copy of.
+
+    They must stay tracked until that file is examined.
+    """
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [
         file
@@ -272,9 +304,14 @@ def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
 
 
 def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
-    """Return the size of the largest open, unexamined copy that holds all that was read of a file.
+    """Return the size of the largest unexamined copy that holds everything read from a file.
 
-    The copy is read from the file's position on, once the file is gone or has a new generation.
+    Only open copies are considered. Once the file is gone or truncated, the copy is read from the
+    file's position on.
+
+    Args:
+        files: All tracked files.
+        file: The original.
 
     Returns:
         Size in bytes, or 0 if there is no such copy.
@@ -302,10 +339,11 @@ def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
 def end_of_lines(descriptor: int) -> int:
     """Return the offset after the last complete line of an open file.
 
-    Searches the last 64 KiB only.
+    Args:
+        descriptor: File descriptor, open for reading. Only the last 64 KiB are searched.
 
     Returns:
-        The offset, or 0 if no line end was found.
+        0 if no line end was found.
 
     Raises:
         OSError: The file cannot be read.
@@ -317,9 +355,14 @@ def end_of_lines(descriptor: int) -> int:
 
 
 def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Yield tracked files in the same source that this file's name may derive from.
+    """Yield the tracked files of which a file may be a copy, judged by their names.
 
-    Compares their first names, other names, and what is at those paths now.
+    The file's name without its suffixes must be a name of the other file, in the same source. The
+    current names of tracked files are determined from the file system.
+
+    Args:
+        files: All tracked files.
+        file: The file that may be a copy.
     """
     for name in former_names(file.place.path):
         others = list(files.with_name(name))
@@ -337,11 +380,14 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
 
 
 def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
-    """Return the offset up to which an open copy is skipped; 0 if no line of it is complete.
+    """Return the offset up to which a copy is skipped because its original supplies the bytes.
 
     Args:
-        origin: Its original.
-        descriptor: The copy, open for reading.
+        origin: The original.
+        descriptor: File descriptor of the copy, open for reading.
+
+    Returns:
+        0 if nothing is skipped.
 
     Raises:
         OSError: The copy cannot be read.

@@ -37,14 +37,17 @@ from hourmark_producer.files.waits import RetryLater
 
 
 class CandidateRenamed(RetryLater):
-    """Raised when a candidate is not at its path any more; candidates must be listed again."""
+    """Raised when a candidate file is no longer at its path.
+
+    The caller must list the candidates again.
+    """
 
 
 class Holder(NamedTuple):
-    """A file that holds content which is searched for.
+    """A file that holds the content that is searched for.
 
     Attributes:
-        path: Its path.
+        path: Path of the file.
         content: How much of the content it holds.
     """
 
@@ -53,7 +56,13 @@ class Holder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The file whose remainder a candidate holds, and the offset from which it holds it."""
+    """The assignment of a candidate file to the one file whose remainder is read from it.
+
+    Attributes:
+        file_id: Id of the file whose remainder is read.
+        offset: Offset from which the remainder is read.
+        of_truncated: Whether that file was truncated; otherwise it vanished.
+    """
 
     file_id: str
     offset: int
@@ -61,7 +70,13 @@ class Claim(NamedTuple):
 
 
 class OpenedCandidate(NamedTuple):
-    """An open candidate, its status, and the claim on it, or None."""
+    """A candidate file that was opened for comparison.
+
+    Attributes:
+        plain: Reader of its content.
+        status: Result of `os.fstat`.
+        claim: The assignment of the candidate to a file, or None.
+    """
 
     plain: DecompressedReader | PlainFileReader
     status: os.stat_result
@@ -69,16 +84,19 @@ class OpenedCandidate(NamedTuple):
 
 
 class NotTheRemainder(OSError):
-    """Raised when a candidate cannot hold the remainder of a file."""
+    """Raised when a candidate file cannot hold the remainder of a file."""
 
 
 class HolderComparison:
-    """Compares lost content with candidate files. Safe to use from several threads.
+    """Compares content that a file lost with candidate files that may still hold it.
+
+    Safe to use from several threads.
 
     Args:
         files: All tracked files.
-        clock: Measures how long candidates have not changed.
-        pause: Called after each block that is read; it may raise to stop the comparison.
+        clock: Clock that measures for how long candidates have not changed.
+        pause: Called after each block that is read; it may raise an exception to stop the
+            comparison.
     """
 
     def __init__(self, files: TrackedFiles, clock: Clock, pause: Callable[[], object]) -> None:
@@ -89,17 +107,21 @@ class HolderComparison:
     def compare(
         self, file: TrackedFile, path: str, known: KnownContent, rest: Remainder
     ) -> Holder | None:
-        """Return the content of a candidate that matches; None if it does not match.
+        """Compare lost content with a candidate file.
 
         Args:
             file: The file that lost the content.
             path: Path of the candidate.
-            known: What is known of the content.
-            rest: The search, with the candidate's inode.
+            known: What is known of the lost content.
+            rest: The search, which has the inode of the candidate.
+
+        Returns:
+            The candidate and how much of the content it holds, or None if it does not match.
 
         Raises:
-            CandidateRenamed: The candidate is not at this path any more.
-            RetryLater: The candidate is still being written, or depends on another search.
+            CandidateRenamed: The candidate is no longer at this path.
+            RetryLater: The candidate is still being written, or the result depends on another
+                search.
             OSError: The candidate cannot be read.
         """
         try:
@@ -129,18 +151,22 @@ class HolderComparison:
     def open(
         self, file: TrackedFile, path: str, rest: Remainder, *, take: bool = False
     ) -> OpenedCandidate:
-        """Open a candidate.
+        """Open a candidate file for reading.
 
         Args:
-            file: The file that lost the content.
+            file: The file that lost content.
             path: Path of the candidate.
-            rest: The search, with the candidate's inode.
-            take: Whether to claim the candidate for this file.
+            rest: The search, which has the inode of the candidate.
+            take: Whether to assign the candidate to this file, so that no other file uses it.
+
+        Returns:
+            The open candidate. Its reader begins at the start of a compressed file, or at the
+            position of `file` in an uncompressed one. The caller closes the reader.
 
         Raises:
-            FileNotFoundError: Another file, or none, is at this path.
-            NotTheRemainder: The candidate is no regular file, is older than the file, is the file
-                itself, or was claimed for another file.
+            FileNotFoundError: There is no file at this path, or one with another inode.
+            NotTheRemainder: The candidate is not a regular file, is older than `file`, is `file`
+                itself, or is assigned to another file.
             OSError: The candidate cannot be opened.
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -166,10 +192,14 @@ class HolderComparison:
             raise
 
     def _skipped_bytes(self, file: TrackedFile, opened: OpenedCandidate) -> int:
-        """Return the offset up to which a plain or compressed copy was skipped; 0 if none.
+        """Return the offset up to which a candidate was skipped as a copy; 0 if it was not.
+
+        Args:
+            file: The file that lost content.
+            opened: The open candidate.
 
         Raises:
-            RetryLater: Another search that affects the result is still active.
+            RetryLater: Another active search affects the result.
         """
         plain, status, claim = opened
         if isinstance(plain, PlainFileReader):
@@ -189,11 +219,11 @@ class HolderComparison:
 
 
 def is_at_work(rest: Remainder | None) -> bool:
-    """Return whether a remainder is being searched for or read."""
+    """Return whether the unread content of a file is being searched for or read."""
     return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
 def is_sought(file: TrackedFile) -> bool:
-    """Return whether a file vanished and may still be found in a compressed file."""
+    """Return whether a file vanished and its content may still be found in a compressed file."""
     is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
     return is_elsewhere and (file.unfound > 0 or is_at_work(file.rest))

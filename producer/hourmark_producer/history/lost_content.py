@@ -1,11 +1,14 @@
-"""Searches for content that a file lost before it was read, but that another file holds.
+"""Searches for content that a file lost before it was read, but that another file still holds.
 
 If the service is down for a day, a file is not read while copytruncate empties it every hour. The
-truncated content is in copies, which are tracked as files of their own. So content is lost only if
-no other file of the source begins like it. Each file accounts for one lost content, and only if its
-head is sufficient to identify it. For content that was partly read, a copy is compared to the byte:
-an open copy is read from there, even if it was deleted meanwhile. A copy may be found by a later
-scan than the truncation, so nothing is counted as lost before three more scans have completed.
+truncated content is in copies, which are tracked as files of their own. Content therefore counts as
+lost only if no other file of the source begins with the same bytes.
+
+- Each file that is found accounts for one lost content, and only if its first bytes identify it.
+- For content that was partly read, the first bytes of an open copy and the bytes before the
+  position are compared. The copy is read from there on, even if it was deleted meanwhile.
+- A copy may be found by a later scan than the truncation. Nothing counts as lost before three more
+  scans have completed.
 """
 
 from __future__ import annotations
@@ -54,27 +57,33 @@ _Begun = Callable[[bytes], int]  # its bytes, if it begins so
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContentFinder:
-    """A search service for lost content in all tracked files. Safe to use from several threads.
+    """Searches all tracked files for content that a file lost before it was read.
+
+    Safe to use from several threads.
 
     Attributes:
         files: All tracked files.
-        checkpoint: Holds the positions of files that are gone.
+        checkpoint: The checkpoint, which has the positions of files that no longer exist.
     """
 
     files: TrackedFiles
     checkpoint: Checkpoint
 
     def search_for(self, file: TrackedFile) -> LostContentSearch:
-        """Return a search for the lost contents of one file, for a single count of losses."""
+        """Return a new search for the content that one file lost.
+
+        Use a new search each time losses are counted, because each file that it finds counts only
+        once.
+        """
         return LostContentSearch(
             lambda: [*_followed(self.files, file), *self._over()],
             lambda: held_copy_size(self.files, file),
         )
 
     def may_be_found_later(self, file: TrackedFile) -> bool:
-        """Return whether a later scan may still find a copy, so that counting the loss should wait.
+        """Return whether to delay counting a loss, because one of the next scans may find a copy.
 
-        The first call for a file starts the period of `waits.TRUNCATED_SCANS` scans.
+        The delay is `waits.TRUNCATED_SCANS` completed scans and begins with the first call for a file.
         """
         if file.sender.counted_from is None:
             file.sender.counted_from = self.files.looks
@@ -83,16 +92,20 @@ class LostContentFinder:
     def judge_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> ShrinkJudgement:
-        """Return what the shrinks of an open file mean, and how many bytes they destroyed.
+        """Determine the effect of truncations on an open file.
 
         Args:
             file: The file.
-            position: Up to where it was read.
-            account: What scans observed of it since.
+            position: Position up to which it was read.
+            account: What scans observed of the file since it was examined.
+
+        Returns:
+            Whether the position is still valid, and how many unread bytes were destroyed and are in
+            no copy.
 
         Raises:
-            RetryLater: A later scan may still find a copy that holds the bytes.
-            CheckpointFailed: The positions of files that are gone cannot be read.
+            RetryLater: One of the next scans may find a copy that holds the bytes.
+            CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         search = self.search_for(file)
         judgement = judge_shrinks(position.offset, account.shrinks, search, file.kept_to)
@@ -102,10 +115,12 @@ class LostContentFinder:
         return judgement
 
     def count_lost_with(self, file: TrackedFile) -> int:
-        """Return how many unread bytes are lost with a file that is gone.
+        """Return how many unread bytes are lost because a file is gone.
+
+        Bytes that another file holds do not count.
 
         Raises:
-            CheckpointFailed: The positions of files that are gone cannot be read.
+            CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         account, offset, rest = (
             file.observed.account_since(file.progress),
@@ -133,10 +148,12 @@ class LostContentFinder:
 
 
 class LostContentSearch:
-    """A search for lost contents of one file. Each file found accounts for one content only.
+    """Callable that finds how much of the content that a file lost is held by other files.
+
+    Each file that is found counts for one lost content only.
 
     Attributes:
-        was_used: Whether anything was searched for.
+        was_used: Whether the search was called.
     """
 
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
@@ -145,15 +162,18 @@ class LostContentSearch:
         self.was_used = False  # whether anything was looked for
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """Return how many bytes of lost content are held by other files; 0 if none.
+        """Return how many bytes of one lost content other files hold.
 
         Args:
             head: First bytes of the content.
             read_to: Offset up to which the content was read before it was lost; 0 if it was not
                 read.
 
+        Returns:
+            0 if no file holds the content, or if its first bytes cannot identify it.
+
         Raises:
-            CheckpointFailed: The positions of files that are gone cannot be read.
+            CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         self.was_used = True
         if read_to:

@@ -98,11 +98,11 @@ NEVER_READ: Final = KnownPast(b"", 0, b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadFile:
-    """An open plain file of which nothing was read yet.
+    """An open uncompressed file of which nothing was read yet.
 
     Attributes:
         file: The file.
-        descriptor: Its descriptor, open for reading.
+        descriptor: Its file descriptor, open for reading.
     """
 
     file: TrackedFile
@@ -111,11 +111,11 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """A compressed file that no scan has seen as a plain file.
+    """A compressed file that no scan has seen before it was compressed.
 
     Attributes:
         file: The file.
-        search: The search, whose only candidate is the compressed file itself.
+        search: A search whose only candidate is the file itself.
     """
 
     file: TrackedFile
@@ -128,7 +128,8 @@ class LostContent:
 
     Attributes:
         file: The file.
-        search: The search, with the candidates and the state before the truncation.
+        search: The search, with the candidate files and, for a truncated file, its earlier size and
+            head.
     """
 
     file: TrackedFile
@@ -137,17 +138,17 @@ class LostContent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class New:
-    """No tracked file supplies the content; read all of it."""
+    """Decision that no other file supplies the content, so that all of it must be read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyOf:
-    """Content that an original supplies up to an offset.
+    """Decision that content is a copy, and that its original supplies the first part of it.
 
     Attributes:
         origin: The original.
         end: Offset up to which the copy is skipped.
-        read: Returns bytes of the copy for an offset and a count.
+        read: Function that returns bytes of the copy for an offset and a count.
     """
 
     origin: CopyOrigin
@@ -157,12 +158,12 @@ class CopyOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """The content was read up to an offset, and no tracked file supplies the bytes after it.
+    """Decision that content was read up to an offset, and must be read from there.
 
     Attributes:
-        past: The content that was read; `NEVER_READ` if nothing was.
+        past: The content that was read; `NEVER_READ` if nothing was read.
         holder: The compressed file, with the size of its content.
-        stamp: Its stamp when it was compared.
+        stamp: Inode, size and modification time of the compressed file when it was compared.
     """
 
     past: KnownPast
@@ -172,15 +173,15 @@ class ReadUpTo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """All of the content was read, or is read as another file."""
+    """Decision that all of the content was read, or is being read from another file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HeldBy:
-    """Another file holds the content.
+    """Decision that another file holds the content.
 
     Attributes:
-        holder: That file, with the size of its content.
+        holder: The file that holds the content, with the size of the content.
         copy: The original that supplies the beginning of the content; None if there is none.
     """
 
@@ -190,26 +191,28 @@ class HeldBy:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undecidable:
-    """It cannot be decided, now or later.
+    """Decision that it cannot be found out whether the content was read or where it is.
 
     Attributes:
-        reason: Why, for the report of an unknown loss; empty if there is nothing to report.
+        reason: Why, for the report of an unknown loss; empty if no loss is to be reported.
     """
 
     reason: str = ""
 
 
 class ContentMatcher:
-    """Decides whether content was read before, and which file holds it. Thread-safe.
+    """Decides whether content was read before, and which file holds content that was lost.
+
+    Thread-safe.
 
     Args:
         files: All tracked files.
-        checkpoint: Holds the positions of files that are gone.
-        clock: Measures the age of files and how long they have not changed.
+        checkpoint: The checkpoint, which has the positions of files that no longer exist.
+        clock: Clock that measures the age of files and for how long they have not changed.
 
     Attributes:
         files: All tracked files.
-        stopping: Set to make all comparisons raise `RetryLater`.
+        stopping: Event that makes all comparisons raise `RetryLater` once it is set.
     """
 
     def __init__(self, files: TrackedFiles, checkpoint: Checkpoint, clock: Clock) -> None:
@@ -235,16 +238,17 @@ class ContentMatcher:
         """Decide whether content was read before, or which file holds it.
 
         Args:
-            content: What is asked about. Only one thread may ask about a file at a time.
+            content: The content to decide about. Only one thread may pass the same file at a time.
 
         Returns:
-            The decision, as in the table of this module.
+            For an `UnreadFile`, `New` or `CopyOf`. For a `NewCompressedFile`, `ReadUpTo`,
+            `AlreadyRead` or `Undecidable`. For a `LostContent`, `HeldBy` or `Undecidable`.
 
         Raises:
-            CandidateRenamed: A candidate is not at its path any more; list candidates again.
-            RetryLater: It cannot be decided yet; ask again after a pause.
+            CandidateRenamed: A candidate file is no longer at its path. List the candidates again.
+            RetryLater: It cannot be decided yet. Call again after a pause.
             OSError: A file cannot be read.
-            CheckpointFailed: The positions of files that are gone cannot be read.
+            CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         match content:
             case UnreadFile():
@@ -257,47 +261,68 @@ class ContentMatcher:
     def claim(
         self, file: TrackedFile, search: Remainder, path: str
     ) -> DecompressedReader | PlainFileReader:
-        """Open the file that `match` found and claim it, so that it holds no other remainder.
+        """Open the file that `match` found, and reserve it for one file whose content was lost.
+
+        A reserved file is not used for any other file.
+
+        Args:
+            file: The file whose content was lost.
+            search: The search that was passed to `match`.
+            path: Path of the file that was found.
 
         Returns:
-            A reader from the start of a compressed file, or from the file's position for a plain
-                one. The caller closes it.
+            A reader from the start of a compressed file, or from the position of `file` in an
+            uncompressed one. The caller closes it.
 
         Raises:
-            OSError: It is not at this path any more, was claimed meanwhile, or cannot be opened.
+            OSError: The file is no longer at this path, was reserved for another file meanwhile, or
+                cannot be opened.
         """
         return self._holders.open(file, path, search, take=True).plain
 
     def judge_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> ShrinkJudgement:
-        """Return what the shrinks of an open file mean, and how many bytes they destroyed.
+        """Determine the effect of truncations on an open file.
 
         Args:
             file: The file.
-            position: Up to where it was read.
-            account: What scans observed of it since.
+            position: Position up to which it was read.
+            account: What scans observed of the file since it was examined.
+
+        Returns:
+            Whether the position is still valid, and how many unread bytes were destroyed and are in
+            no copy.
 
         Raises:
-            RetryLater: A later scan may still find a copy that holds the bytes.
-            CheckpointFailed: The positions of files that are gone cannot be read.
+            RetryLater: One of the next scans may find a copy that holds the bytes.
+            CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         return self._lost.judge_truncation(file, position, account)
 
     def count_lost_with(self, file: TrackedFile) -> int:
-        """Return how many unread bytes are lost with a file that is gone.
+        """Return how many unread bytes are lost because a file is gone.
+
+        Bytes that another file holds do not count.
 
         Raises:
-            CheckpointFailed: The positions of files that are gone cannot be read.
+            CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         return self._lost.count_lost_with(file)
 
     def awaited_origins(self) -> set[TrackedFile]:
-        """Return the files that must be kept because an unexamined file may be their copy."""
+        """Return the tracked files that an unexamined file may be a copy of.
+
+        They must stay tracked until that file is examined.
+        """
         return awaited_origins(self.files)
 
     def pause(self) -> None:
-        """Raise `RetryLater` if `stopping` is set."""
+        """Raise `RetryLater` if the tailer is stopping.
+
+        Raises:
+            RetryLater: `stopping` is set.
+        """
         if self.stopping.is_set():
             raise RetryLater("the tailer stops")
 
@@ -340,7 +365,15 @@ class ContentMatcher:
     def _find_origin_of(
         self, file: TrackedFile, search: Remainder, holder: Holder
     ) -> CopyOf | None:
-        """Return the original that an unread file, which vanished, was a copy of."""
+        """Return the original of which a vanished file was a copy, or None.
+
+        Used for a file that vanished before anything was read from it.
+
+        Args:
+            file: The vanished file.
+            search: The search for its content.
+            holder: The file that holds its content now.
+        """
         size = holder.content.readable
 
         def read(offset: int, count: int) -> bytes:
@@ -398,9 +431,12 @@ class ContentMatcher:
             self._unsuccessful = [*self._unsuccessful[-_UNSUCCESSFUL_MAX:], inodes]
 
     def _forget_unsuccessful(self, inode: int) -> bool:
-        """Return whether a remainder was searched for in this file without success.
+        """Return whether an earlier search without result had a file among its candidates.
 
-        Each such search is reported only once.
+        That search is removed, so that it is reported only once.
+
+        Args:
+            inode: Inode of the file.
         """
         with self._lock:
             found = next((inodes for inodes in self._unsuccessful if inode in inodes), None)
@@ -412,7 +448,13 @@ class ContentMatcher:
 def _read_between(
     plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
 ) -> bytes:
-    """Return the bytes from `start` to `end` of content that can only be read from its beginning.
+    """Return part of some content that can only be read from its beginning.
+
+    Args:
+        plain: Reader of the content, at its beginning.
+        start: Offset of the first byte to return.
+        end: Offset after the last byte to return.
+        pause: Called after each block; it may raise an exception to stop.
 
     Raises:
         CompressedFileIncomplete: The content ends early.
@@ -428,12 +470,14 @@ def _read_between(
 
 
 def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
-    """Skip the bytes of a copy that its original supplies, durably.
+    """Move the position of a copy past the bytes that its original supplies, and save it.
+
+    The skipped bytes are counted and logged.
 
     Args:
         checkpoint: Where to save the new position.
         file: The copy.
-        copy: Its original, and up to where the copy is skipped.
+        copy: The original, and the offset up to which the copy is skipped.
 
     Returns:
         The new position of the copy.

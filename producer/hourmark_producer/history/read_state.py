@@ -25,7 +25,11 @@ _BLOCK_BYTES: Final = 1 << 16
 class ReadState(enum.Enum):
     """Whether the content of a compressed file was read before.
 
-    READ and UNREAD are certain. UNDECIDED: it cannot be decided. NOT_YET: it will be decidable later.
+    Attributes:
+        READ: It was read.
+        UNREAD: It was not read.
+        UNDECIDED: Too little is known to decide.
+        NOT_YET: It cannot be decided yet; try again later.
     """
 
     READ = "read"
@@ -35,16 +39,16 @@ class ReadState(enum.Enum):
 
 
 class KnownPast(NamedTuple):
-    """Content of a file that was read, or will be.
+    """What is known of content that was read, or that will be read from another file.
 
     Attributes:
         head: Its first bytes.
         offset: Offset up to which it was read.
         anchor: The bytes just before that offset.
-        awaited: Whether more will be known of the file soon.
-        is_over: Whether no tracked file supplies the bytes after the offset.
+        awaited: Whether the file will be examined soon, after which more is known.
+        is_over: Whether the bytes after the offset cannot be read from a tracked file.
         settles: Whether the file was truncated and a copy of it is being searched for.
-        counted_to: Offset up to which its bytes are accounted for as read or lost.
+        counted_to: Offset up to which the bytes are accounted for as read or lost.
     """
 
     head: bytes
@@ -57,7 +61,7 @@ class KnownPast(NamedTuple):
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the known bytes are sufficient to identify the content."""
+        """Whether enough bytes are known to identify the content."""
         enough = (
             len(self.head or self.anchor) >= IDENTIFYING_BYTES
             and not 0 < self.offset < IDENTIFYING_BYTES
@@ -70,8 +74,8 @@ class ReadStateResult(NamedTuple):
 
     Attributes:
         answer: Whether the content was read.
-        past: For READ, the content up to which it was read, if bytes after it are unread; otherwise
-            None.
+        past: The content that was read, if `answer` is READ and the bytes after its offset are not
+            supplied by a tracked file; otherwise None.
     """
 
     answer: ReadState
@@ -79,7 +83,7 @@ class ReadStateResult(NamedTuple):
 
 
 class ContentStream(Protocol):
-    """Source of decompressed content, from its start."""
+    """Sequential source of decompressed content, from its start."""
 
     def read(self, count: int, /) -> bytes: ...
 
@@ -87,12 +91,12 @@ class ContentStream(Protocol):
 def known_contents(
     files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
 ) -> list[KnownPast]:
-    """Return the known contents of all files, to compare a compressed file with.
+    """Return what is known of the content of all files, for comparison with a compressed file.
 
     Args:
         files: All tracked files.
-        departed: Positions of files that are gone.
-        excluded: The compressed file itself.
+        departed: Positions of files that no longer exist.
+        excluded: The compressed file itself, which is left out.
     """
     made = [
         KnownPast(
@@ -134,12 +138,14 @@ def _of_file(file: TrackedFile) -> list[KnownPast]:
 def determine_read_state(
     content: ContentStream, known: Iterable[KnownPast], pause: Callable[[], object]
 ) -> ReadStateResult:
-    """Determine whether content was read before. Reads only as much as the decision needs.
+    """Determine whether the content of a compressed file was read before.
+
+    Only as much content is read as the decision needs.
 
     Args:
-        content: The content, from its start. Its exceptions are passed on.
+        content: The content, from its start. Exceptions of its `read` are not caught.
         known: The contents to compare it with.
-        pause: Called after each block; it may raise to stop.
+        pause: Called after each block; it may raise an exception to stop.
     """
     window, start = b"", 0
     while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):

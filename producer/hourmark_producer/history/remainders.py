@@ -54,15 +54,15 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(kw_only=True)
 class RemainderFinder:
-    """Finder and reader of the remainders of all files.
+    """Finds and reads the unread content of files that vanished or were truncated.
 
-    The scanner calls `is_remainder_pending`; the worker that has a file calls `next_cut` and
-    `next_cut_of_truncated`.
+    The scanning thread calls `is_remainder_pending`. The worker that has a file calls `next_cut`
+    and `next_cut_of_truncated`.
 
     Attributes:
-        matcher: Decides which file holds a remainder.
+        matcher: Decides which file holds the content.
         checkpoint: Where new positions are saved.
-        schedule: Where files with a remainder are added.
+        schedule: Queue to which files are added when a search for them begins.
         clock: Clock of this host.
         sizes: Size limits of ranges.
         sources: Configurations of the sources by name.
@@ -80,13 +80,18 @@ class RemainderFinder:
         self._of_truncated: set[TrackedFile] = set()  # whose copies are open
 
     def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
-        """Return whether the remainder of a vanished file is still being searched for or read.
+        """Return whether the unread content of a vanished file may still be found and read.
 
-        Starts a search if there are candidates and fewer than `AT_ONCE_MAX` searches are active.
+        The result is True while candidate files are searched, while the content is read, and while
+        the file waits because `AT_ONCE_MAX` searches are active. A search is started if there was
+        none.
 
         Args:
             file: The file.
-            paths: Paths where its remainder may be.
+            paths: Paths of files that may hold its content.
+
+        Returns:
+            False if there are no candidate files, or once the search has ended.
         """
         if file.rest is None:
             shrinks = file.observed.account_since(file.progress).shrinks
@@ -100,17 +105,18 @@ class RemainderFinder:
         return is_at_work(file.rest)
 
     def next_cut(self, file: TrackedFile, rest: Remainder) -> RangeCut | None:
-        """Return the next range of a file's remainder; None if there is none.
+        """Return the next range of the unread content of a file, or None if there is no more.
 
-        Searches the candidates first, if that was not done yet.
+        The candidate files are compared first if that was not done yet.
 
         Args:
-            file: The file.
-            rest: Its remainder.
+            file: The file that vanished or was truncated.
+            rest: The search for its unread content.
 
         Raises:
-            RetryLater: It cannot be decided yet, or the tailer is stopping.
-            OSError: A candidate cannot be read.
+            RetryLater: It cannot be decided yet which file holds the content, or the tailer is
+                stopping.
+            OSError: A candidate file cannot be read.
             CheckpointFailed: The new position cannot be saved.
         """
         if rest.stage is RemainderStage.LOOKING:
@@ -137,16 +143,22 @@ class RemainderFinder:
         return None
 
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
-        """Return the next range that a truncated file lost unread; None if no copy holds more.
+        """Return the next range of content that was truncated before it was read.
+
+        The range is read from a copy of the file.
 
         Args:
-            file: The file.
-            high: Largest content size seen before the truncation, in bytes.
+            file: The truncated file.
+            high: Largest content size observed before the truncation, in bytes.
+
+        Returns:
+            None if no copy contains more of the content.
 
         Raises:
-            RetryLater: It cannot be decided yet, or too many other searches are active.
-            OSError: A candidate cannot be read.
-            CheckpointFailed: The former position cannot be saved.
+            RetryLater: It cannot be decided yet which file holds the content, or too many other
+                searches are active.
+            OSError: A candidate file cannot be read.
+            CheckpointFailed: The position before the truncation cannot be saved.
         """
         if file.rest is None:
             if (rest := _rest_of_truncated(file, high)) is None:
@@ -169,9 +181,16 @@ class RemainderFinder:
                 )
 
     def _search(self, file: TrackedFile, rest: Remainder) -> None:
-        """Look for the remainder in all candidates, and begin to read it or end the search.
+        """Find the file that holds the unread content of a file.
 
-        A new compressed file is its own only candidate.
+        Reading begins if it is found; otherwise the search ends.
+
+        Args:
+            file: The file that vanished or was truncated, or a new compressed file.
+            rest: The search.
+
+        Raises:
+            RetryLater: It cannot be decided yet.
         """
         asked = NewCompressedFile(file, rest) if file.suspected else LostContent(file, rest)
         try:
@@ -198,7 +217,12 @@ class RemainderFinder:
         file.progress = dataclasses.replace(file.progress, position=position, quiet_to=copy.end)
 
     def _admit(self, file: TrackedFile, found: ReadUpTo) -> None:
-        """Track a compressed file of which bytes are unread, from the first of them on."""
+        """Save a compressed file in the checkpoint, positioned at its first unread byte.
+
+        Args:
+            file: The file.
+            found: The decision that part of its content is unread.
+        """
         known = found.past
         position = dataclasses.replace(
             file.progress.position,
@@ -268,7 +292,7 @@ class RemainderFinder:
 
 
 def _takes_room(rest: Remainder | None) -> bool:
-    """Return whether a remainder uses a descriptor and a buffer."""
+    """Return whether a search counts towards the limit of `AT_ONCE_MAX` active searches."""
     return rest is not None and (
         rest.stage is RemainderStage.READING
         or (rest.stage is RemainderStage.LOOKING and rest.truncated_at is None)

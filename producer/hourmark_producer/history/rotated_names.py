@@ -27,13 +27,14 @@ _DATED: Final = re.compile(r"[.\-_]\d")
 def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
     """Yield the names that a file may have had before rotation added a number or a date.
 
-    The number is removed at the end of the name or before its extension, after removing a suffix
-    such as `.gz`: `app.log` for `app.log.1`, `app-20261124.log` or `app.log.1.gz`.
+    The number is removed at the end of the name or before its extension, after a suffix such as
+    `.gz` was removed. For example, `app.log` is yielded for each of `app.log.1`, `app-20261124.log`
+    and `app.log.1.gz`.
 
     Args:
         path: Path of the file.
-        digits_min: Minimum number of digits after a separator other than a dot. `app-2.log` may
-            also be the log of another program.
+        digits_min: Minimum number of digits after a separator other than a dot. A small number, as
+            in `app-2.log`, may belong to another program's log.
     """
     folder, slash, name = path.rpartition("/")
     for packing in PACKED:
@@ -55,8 +56,8 @@ def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
 def former_names(path: str) -> Iterator[str]:
     """Yield all names that a file may have had before it was rotated or copied.
 
-    In addition to `without_numbers`, whatever follows any separator is removed: `app.log` for
-    `app.log.backup`. The same name may be yielded more than once.
+    These are the names from `without_numbers`, and the path cut off at each separator in the file
+    name: `app.log` for `app.log.backup`. A name may be yielded more than once.
     """
     for at in range(len(path) - 1, path.rfind("/") + 1, -1):
         if path[at] in _SEPARATORS:
@@ -65,14 +66,16 @@ def former_names(path: str) -> Iterator[str]:
 
 
 def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Return compressed files whose names begin like a file's name, up to its first digit or dot.
+    """Return compressed files that may hold the content of a file, judged by their names.
+
+    A name qualifies if it begins like the file's name, up to the first digit or dot.
 
     Args:
         file: The file.
-        paths: Paths of compressed files; other paths are ignored.
+        paths: Paths to select from. Paths without the suffix of a compressed file are ignored.
 
     Returns:
-        Inodes by path, the most recently modified first.
+        Inode by path, the most recently modified file first.
     """
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
@@ -84,16 +87,16 @@ def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[
 
 
 def find_copy_candidates(file: TrackedFile) -> dict[str, int]:
-    """Return files whose names extend a file's name, compressed or not.
+    """Return files that may be copies of a file, judged by their names; compressed or not.
 
-    The folders of all names of the file are searched for its name with a suffix, or with a number
-    before its extension.
+    All folders in which the file has or had a name are listed. A name qualifies if it is the file's
+    name with a suffix, or with a number before the extension.
 
     Returns:
-        Inodes by path, the most recently modified first.
+        Inode by path, the most recently modified file first.
 
     Raises:
-        OSError: A folder cannot be listed, and the file is not deleted.
+        OSError: A folder cannot be listed. For a deleted file, such folders are skipped.
     """
     dated: list[tuple[int, str, int]] = []
     for place in dict.fromkeys(

@@ -20,9 +20,10 @@ class FramingResult(NamedTuple):
     """The messages that a chunk of a syslog stream completed.
 
     Attributes:
-        messages: Complete messages, in order, without their framing.
-        oversized: Number of messages in this chunk whose length exceeds the maximum.
-        skipped_bytes: Bytes in this chunk of such messages, which may have begun earlier.
+        messages: Complete messages without their framing, in order.
+        oversized: Number of messages in this chunk that exceed the maximum length.
+        skipped_bytes: Number of bytes in this chunk that belong to such messages, including
+            messages that began in an earlier chunk.
         error: Why the stream cannot be read further; empty if it can.
     """
 
@@ -33,10 +34,10 @@ class FramingResult(NamedTuple):
 
 
 class SyslogFramer:
-    """Splitter of the byte stream of one syslog connection into messages (RFC 6587).
+    """Splits the byte stream of one syslog connection into messages (RFC 6587).
 
     Args:
-        message_bytes_max: Maximum length of a message; longer ones are skipped.
+        message_bytes_max: Maximum length of a message in bytes. Longer messages are skipped.
     """
 
     def __init__(self, message_bytes_max: int) -> None:
@@ -48,19 +49,24 @@ class SyslogFramer:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Return the number of bytes received of an incomplete message."""
+        """Number of bytes received of a message that is not complete yet."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:
-        """Process the next chunk of the stream and return the messages that it completes."""
+        """Process the next chunk of the stream and return the messages that it completes.
+
+        After a result with an `error`, the stream must not be fed further.
+        """
         if self._counted is None and data:
             self._counted = data[:1].isdigit()
         return self._feed_counted(data) if self._counted else self._feed_lines(data)
 
     def finish(self) -> bytes:
-        """Return the unterminated last message at the end of the stream; empty if there is none.
+        """Return the unterminated last message at the end of the stream.
 
-        With octet counting an incomplete message is discarded.
+        Returns:
+            The message, or `b""` if there is none. With octet counting, an incomplete message is
+            discarded and `b""` is returned.
         """
         if self._counted:
             return b""
@@ -119,10 +125,13 @@ _NEWLINE: Final = b"#012"
 
 
 def message_to_line(message: bytes) -> bytes:
-    """Return a syslog message as one line with a newline; empty for an empty message.
+    """Convert a syslog message to one line that ends with a newline.
 
-    Newlines inside the message become `#012`. Trailing newlines, carriage returns and NULs are
+    Newlines inside the message become `#012`. Trailing newlines, carriage returns and NUL bytes are
     removed.
+
+    Returns:
+        `b""` if nothing is left of the message.
     """
     said = message.rstrip(b"\r\n\0")
     if b"\n" in said:

@@ -21,7 +21,7 @@ _ALLOWED: Final = (
 
 
 class ListenAddress(NamedTuple):
-    """Socket address that a source listens on.
+    """A socket address on which a source listens.
 
     Attributes:
         kind: URL scheme: `syslog+udp`, `syslog+tcp` or `syslog+tls`.
@@ -41,10 +41,10 @@ def parse_listen_address(text: str) -> ListenAddress | None:
         text: `stdin`, `journald` or a URL such as `syslog+tcp://127.0.0.1:5140`.
 
     Returns:
-        The address, or None for `stdin` and `journald`, which need no socket.
+        The address to listen on, or None for `stdin` and `journald`, which need no socket.
 
     Raises:
-        ValueError: The text is none of these; the message lists what is allowed.
+        ValueError: The text is none of these; the message lists the allowed values.
     """
     if text in (STDIN, JOURNAL):
         return None
@@ -61,10 +61,10 @@ def parse_listen_address(text: str) -> ListenAddress | None:
 
 
 def check_inputs(settings: TailerConfig) -> None:
-    """Validate the `input` settings of all sources.
+    """Check the `input` settings of all sources and the settings that depend on them.
 
     Raises:
-        ConfigError: A setting is invalid or conflicts with another; the message names it.
+        ConfigError: A setting is invalid or conflicts with another one; the message names it.
     """
     for number, source in enumerate(settings.sources):
         where = f"tailer.sources.{number}"

@@ -54,13 +54,16 @@ _TEXTS: Final = (
 
 
 def entry_to_line(entry: bytes) -> bytes:
-    """Convert a journal entry to one line of JSON with a newline.
+    """Convert a journal entry to one line of JSON that ends with a newline.
+
+    The line has the fields `time`, `priority`, `pid`, `host`, `unit`, `identifier`, `message` and
+    `cursor`, as far as the entry contains them.
 
     Args:
         entry: One entry in the format of `journalctl --output=json`.
 
     Raises:
-        ValueError: It is not a JSON object with a cursor and a receive time.
+        ValueError: The entry is not a JSON object with a cursor and a receive time.
     """
     fields = json.loads(entry)
     if not isinstance(fields, dict) or not isinstance(fields.get("__CURSOR"), str):
@@ -81,27 +84,29 @@ def entry_to_line(entry: bytes) -> bytes:
 
 
 def line_cursor(line: bytes) -> str:
-    """Return the cursor in a line that `entry_to_line` created.
+    """Return the journal cursor in a line that `entry_to_line` created.
 
     Raises:
-        ValueError, KeyError, TypeError: The line is not such a line.
+        ValueError: The line is not JSON.
+        KeyError: The line has no cursor.
+        TypeError: The line is not a JSON object.
     """
     return str(json.loads(line)["cursor"])
 
 
 def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
-    """Return the sequence id and sequence number in a cursor, or None if it has none.
+    """Return the sequence id and sequence number in a journal cursor, or None if it has none.
 
-    A cursor, as of sd_journal_get_cursor(3), contains `s=` (sequence id) and `i=` (number), both
-    hexadecimal. Numbers rise within a sequence; a new sequence begins when the journal is created
-    anew, such as a volatile journal at each boot.
+    In a cursor (sd_journal_get_cursor(3)), `s=` is the sequence id and `i=` the number, both
+    hexadecimal. Numbers increase within a sequence. A new sequence begins when the journal is
+    created again, as a volatile journal is at each boot.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
 
 
 def find_cursor(text: bytes) -> str:
-    """Return the cursor in part of an entry's JSON text; empty if it is not in that part."""
+    """Return the cursor in a fragment of an entry's JSON text; an empty string if it has none."""
     match = _CURSOR.search(text)
     return match[1].decode() if match else ""
 
@@ -145,7 +150,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class JournalInput:
-    """Input that reads systemd's journal through `journalctl`.
+    """Receives the entries of systemd's journal through `journalctl`.
+
+    Used by one `SourceReceiver`, which calls its methods.
 
     Args:
         read_from: Where to begin the first time: `start`, `end` or an ISO 8601 time.
@@ -178,7 +185,7 @@ class JournalInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether the journal was read to its end and is followed from there."""
+        """Whether the journal was read to its end and is being followed from there."""
         return (
             self._process is not None
             and self._follows
@@ -339,9 +346,10 @@ class JournalInput:
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
 
     def _save_numbers(self) -> None:
-        """Save the numbers if a sequence began, because the last line has only the latest number.
+        """Save the highest sequence numbers if a new sequence began.
 
-        A number on disk makes the next run skip its entry, so all lines must be on disk before.
+        A saved number makes the next run skip the entry, so all received lines must be on disk
+        before.
         """
         if self._has_new_sequence and not self._receiver.is_paused:
             kept = dict(list(self._numbers.items())[-_SEQUENCES_MAX:])
@@ -407,7 +415,7 @@ class OversizedEntry(NamedTuple):
     """A journal entry that is too long to be received.
 
     Attributes:
-        ends: Its first and last bytes, one of which contains the cursor.
+        ends: Its first and last bytes, which contain the cursor.
         size: Its size in bytes.
     """
 
@@ -444,7 +452,14 @@ class _EntryBuffer:
 
 
 def _read_numbers(file: Path) -> dict[str, int]:
-    """Return the highest number read per sequence; empty if the file is missing or invalid."""
+    """Return the highest entry number that was read, by journal sequence id.
+
+    Args:
+        file: The file in which the numbers are saved, as JSON.
+
+    Returns:
+        An empty dict if the file is missing or invalid.
+    """
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -453,9 +468,15 @@ def _read_numbers(file: Path) -> dict[str, int]:
 
 
 def _start_time(file: Path, read_from: str, now_ms: int) -> str:
-    """Return the time to begin at, as `@` and Unix seconds, the format of `journalctl --since`.
+    """Return the time at which to begin reading, as the value of `journalctl --since`.
 
-    The time is decided once and kept in `file` until the first line is on disk.
+    Args:
+        file: File that keeps the time, so that it is determined only once.
+        read_from: `end` for now, or an ISO 8601 time.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        `@` and Unix seconds with three decimals.
     """
     if not file.exists():
         at_ms = (

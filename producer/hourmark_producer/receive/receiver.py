@@ -32,13 +32,15 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """The losses of one source that are not yet recorded in the checkpoint. Used by one thread.
+    """Collects the losses of one source until they are recorded in the checkpoint.
+
+    Used only by the thread that receives the source.
 
     Args:
         source: Name of the source.
-        address: Its `input` setting, which is recorded in place of a path.
-        checkpoint: Receives the losses.
-        counters: Counters of this run.
+        address: The `input` setting of the source, which is recorded in place of a path.
+        checkpoint: Where losses are recorded.
+        counters: Counters of this run, to which recorded losses are added.
         clock: Clock of this host.
     """
 
@@ -53,24 +55,26 @@ class ReceivingLosses:
         self._committed_s = float("-inf")
 
     def add(self, what: str, *, lost_bytes: int = 0, unknown: int = 0) -> None:
-        """Add a loss, to be recorded by the next `commit`.
+        """Add a loss, which the next `commit` records.
 
         Args:
-            what: What happened; losses with the same text are added up.
-            lost_bytes: Bytes that are known to be lost.
-            unknown: Number of occasions on which an unknown amount may have been lost.
+            what: Description of the loss. Losses with the same description are added up.
+            lost_bytes: Number of bytes that are known to be lost.
+            unknown: Number of occasions on which an unknown number of bytes may have been lost.
         """
         before, occasions = self._pending.get(what, (0, 0))
         self._pending[what] = (before + lost_bytes, occasions + unknown)
 
     def commit(self, *, at_once: bool = False) -> bool:
-        """Commit the collected losses to the checkpoint, and count and log them.
+        """Record the collected losses in the checkpoint, then count and log them.
 
         Args:
-            at_once: Do not wait until `LOSS_COMMIT_INTERVAL_S` has passed since the last commit.
+            at_once: Whether to record them even if `LOSS_COMMIT_INTERVAL_S` has not passed since
+                the last commit.
 
         Returns:
-            Whether no loss is left to be committed. False if it is too early or the commit failed.
+            True if no loss is left to record. False if it is too early or the checkpoint cannot be
+            written; the losses are kept for the next call.
         """
         now_s = self._clock.monotonic_s()
         if not self._pending:
@@ -117,10 +121,10 @@ _HELD_WAIT_S: Final = 0.05  # between checks for free space
 
 
 class ReadCallback(NamedTuple):
-    """The callback for a readable descriptor.
+    """The function that the receiver calls when a file descriptor is readable.
 
     Attributes:
-        read: Reads from the descriptor; returns whether nothing is left to be read.
+        read: Function that reads from the descriptor; returns True if nothing is left to read.
         while_paused: Whether to call it while the spool is full.
     """
 
@@ -129,15 +133,14 @@ class ReadCallback(NamedTuple):
 
 
 class ReceivingInput(Protocol):
-    """Interface of the inputs that a source can receive from, such as a socket or standard input.
+    """Interface of the inputs that a source receives from, such as a socket or standard input.
 
-    All methods except `open` are called by the receiver's thread.
+    All methods except `open` are called by the thread of the receiver.
 
     Attributes:
-        loses_while_stopped: Data that is sent while no receiver runs is lost, unknown to the
-            sender.
-        has_end: The input ends, so a drain reads it to its end.
-        is_resumable: The input can be read again from the last line on disk.
+        loses_while_stopped: Whether data that is sent while no receiver runs is lost.
+        has_end: Whether the input has an end, to which a drain reads it.
+        is_resumable: Whether the input can be read again from the last line on disk.
     """
 
     loses_while_stopped: bool  # data sent while no receiver runs is lost
@@ -146,11 +149,11 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether all data that has arrived is ready to be read."""
+        """Whether all data that has arrived can be read from the registered descriptors."""
         ...
 
     def open(self, receiver: SourceReceiver) -> None:
-        """Open the input and register its descriptors with `receiver.watch`.
+        """Open the input and register its file descriptors with `receiver.watch`.
 
         Args:
             receiver: Receives the lines and losses of the input.
@@ -164,30 +167,33 @@ class ReceivingInput(Protocol):
         """Perform periodic work, such as closing idle connections.
 
         Args:
-            now_s: Seconds of the monotonic clock.
+            now_s: Current time in monotonic seconds.
         """
         ...
 
     def close(self) -> None:
-        """Unregister the descriptors and release all resources."""
+        """Unregister the file descriptors and release all resources."""
         ...
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class SourceReceiver:
-    """Receiver of one source: a thread that reads its input and appends the lines to segments.
+    """The thread that receives one source and appends the received lines to segment files on disk.
+
+    The input calls `watch`, `unwatch`, `receive` and `finish`. The scanning thread calls the other
+    methods.
 
     Attributes:
         source: Name of the source.
-        input: Where the data comes from.
-        segments: Where the lines are written.
-        losses: Losses of the source.
+        input: The input from which the data comes, such as a socket.
+        segments: The segment files.
+        losses: Losses of the source that are not recorded yet.
         throttle: Log of conditions, such as a full disk.
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
-        is_paused: The spool is full or cannot be written; streams are not read.
-        has_ended: No more data will be received.
-        to_end: Receive only what is available now.
+        is_paused: Whether the spool is full or cannot be written, so that streams are not read.
+        has_ended: Whether no more data will be received.
+        to_end: Whether to end when nothing more is available.
     """
 
     source: str
@@ -217,7 +223,7 @@ class SourceReceiver:
         """Open the input and start the thread.
 
         Args:
-            to_end: Receive only what is available now, then end.
+            to_end: Whether to receive only what is available now and then end.
 
         Raises:
             ConfigError: The input is not available.
@@ -238,10 +244,10 @@ class SourceReceiver:
         self._thread.start()
 
     def record_previous_run_losses(self) -> None:
-        """Record an unknown loss if data may have been lost since the previous run.
+        """Add a loss of unknown size if data may have been lost since the previous run.
 
-        That is so if the run was killed, or if the input loses data while no receiver runs. Nothing
-        is recorded for a resumable input.
+        That is the case if the previous run was killed, or if the input loses data while no
+        receiver runs. For an input that can be read again, nothing is added.
         """
         if self.segments.was_left_open() and not self.input.is_resumable:
             why = (
@@ -252,19 +258,23 @@ class SourceReceiver:
             self.losses.add(why, unknown=1)
 
     def commit_losses(self) -> bool:
-        """Commit the losses of the previous run and return whether that succeeded.
+        """Record the losses of the previous run in the checkpoint.
 
-        Call this for a source that does not receive in this run, before a claim is made for it.
+        Call it for a source that does not receive in this run, before the source is reported as
+        caught up.
+
+        Returns:
+            Whether the losses are recorded. False if the checkpoint cannot be written.
         """
         if told := self.losses.commit(at_once=True):
             self._unmark()
         return told
 
     def stop(self, within_s: float) -> None:
-        """Write the received data to disk and end the thread.
+        """Read what has arrived, write it to disk and end the thread.
 
         Args:
-            within_s: Maximum time to wait, in seconds.
+            within_s: Maximum time to wait for the thread, in seconds.
         """
         self._stopping = True
         self._wake()
@@ -272,13 +282,13 @@ class SourceReceiver:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Wait until everything that had arrived before this call is on disk.
+        """Wait until everything that arrived before this call is on disk.
 
         Args:
             within_s: Maximum time to wait, in seconds.
 
         Returns:
-            Whether it is on disk; False also if the receiver is paused.
+            True if it is on disk. False if the time is over or the receiver is paused.
         """
         with self._changed:
             self._wanted += 1
@@ -290,11 +300,12 @@ class SourceReceiver:
             return self._settled >= goal or self.has_ended
 
     def watch(self, descriptor: int, callback: ReadCallback) -> None:
-        """Register a descriptor to be read whenever it is readable.
+        """Register a file descriptor that is read whenever it is readable.
 
         Args:
             descriptor: The file descriptor.
-            callback: Reads from it.
+            callback: Reads from the descriptor. While the receiver is paused, it is called only if
+                `while_paused` is set.
         """
         if self.is_paused and not callback.while_paused:
             self._paused.append(
@@ -304,17 +315,21 @@ class SourceReceiver:
             self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
     def unwatch(self, descriptor: int) -> None:
-        """Remove a descriptor. Call this before it is closed; unknown descriptors are ignored."""
+        """Unregister a file descriptor before it is closed. Unknown descriptors are ignored."""
         self._paused = [key for key in self._paused if key.fd != descriptor]
         with contextlib.suppress(KeyError):
             self._selector.unregister(descriptor)
 
     def receive(self, line: bytes) -> None:
-        """Add lines with their newlines, to be appended to the segment after this round."""
+        """Add received lines, which are appended to the segment at the end of the current round.
+
+        Args:
+            line: One or more lines with their newlines; may be empty.
+        """
         self._lines.append(line)
 
     def finish(self) -> None:
-        """Mark the input as ended; the thread ends after everything is written."""
+        """Mark the input as ended. The thread ends once everything is written."""
         self._ending = True
 
     def _run(self) -> None:

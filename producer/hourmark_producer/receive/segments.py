@@ -45,27 +45,29 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class SegmentNotSynced(Unavailable):
-    """Raised when a sync of a segment failed, so it is unknown which of its bytes are on disk.
+    """Raised when a segment cannot be synced, so that it is unknown which of its bytes are on disk.
 
-    The tailer must end: nothing that was received since the last sync can be relied on.
+    The tailer must end, because nothing that was received since the last sync is reliable.
     """
 
 
 class SegmentStore:
     """The segment files of one receiving source, to which received lines are appended.
 
-    One thread appends; another may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
+    A segment is deleted once its lines are acknowledged. One thread appends; another thread may
+    call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
 
     Attributes:
-        folder: Folder of the source's segments.
+        folder: Folder of the segments.
     """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
-        """Create the folder if necessary and list its segments.
+        """Create the folder if it does not exist, and list its segments.
 
         Args:
             folder: Folder of the source.
-            bytes_max: Size from which the store is full; a segment is at most an eighth of it.
+            bytes_max: Total size in bytes at which the store is full. A new segment is begun once
+                the current one holds an eighth of it, or 16 MiB if that is less.
 
         Raises:
             OSError: The folder cannot be created or listed.
@@ -84,28 +86,28 @@ class SegmentStore:
 
     @property
     def size(self) -> int:
-        """Return the number of bytes on disk, acknowledged or not."""
+        """Total size of the segments in bytes, including acknowledged ones."""
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Return the number of appended bytes that are not on disk yet."""
+        """Number of bytes that were appended and could not be written yet."""
         return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Return whether the size limit is reached or earlier bytes are still unwritten."""
+        """Whether the size limit is reached, or bytes could not be written yet."""
         return bool(self._unwritten) or self.size >= self._bytes_max
 
     def append(self, content: bytes) -> None:
-        """Append bytes to the current segment; they are durable on return.
+        """Append bytes to the current segment and sync them to disk.
 
         Args:
-            content: Whole lines; empty to retry what was not written.
+            content: Whole lines. If empty, only bytes that could not be written before are written.
 
         Raises:
-            OSError: Some bytes are not written yet; `append(b"")` tries again.
-            SegmentNotSynced: The sync failed; the tailer must end.
+            OSError: Some bytes are not written. They are kept; `append(b"")` tries again.
+            SegmentNotSynced: The segment cannot be synced. The tailer must end.
         """
         self._unwritten += content
         while self._unwritten:
@@ -120,23 +122,28 @@ class SegmentStore:
                     self._seal()
 
     def close(self) -> None:
-        """Close the current segment; nothing may be appended afterwards."""
+        """Close the current segment. Nothing can be appended afterwards."""
         if self._descriptor is not None:
             self._seal()
 
     def sealed_bytes(self, name: str) -> int | None:
-        """Return the size of a segment that is no longer appended to, or None if there is none.
+        """Return the size in bytes of a segment that is no longer appended to.
 
         Args:
             name: Number of the segment with ten digits, as in its file name.
+
+        Returns:
+            None if there is no such segment, or if it is still being appended to.
         """
         return self._sealed.get(name)
 
     def mark_done(self, name: str) -> None:
-        """Durably rename an acknowledged segment from `.log` to `.done`.
+        """Rename an acknowledged segment durably from `.log` to `.done`.
+
+        Does nothing if the segment does not exist.
 
         Args:
-            name: Number of the segment with ten digits; a missing segment is ignored.
+            name: Number of the segment with ten digits.
         """
         path = self.folder / f"{name}.log"
         if path.exists():
@@ -144,29 +151,35 @@ class SegmentStore:
             sync_folder(self.folder)
 
     def remove(self, name: str) -> None:
-        """Delete a `.done` segment. Call this after the checkpoint has forgotten it.
+        """Delete a `.done` segment, after it was removed from the checkpoint.
+
+        Does nothing if the segment does not exist.
 
         Args:
-            name: Number of the segment with ten digits; a missing segment is ignored.
+            name: Number of the segment with ten digits.
         """
         (self.folder / f"{name}.done").unlink(missing_ok=True)
         self._sealed.pop(name, None)
 
     def save_last_line(self, name: str) -> None:
-        """Durably save the last line of a segment so that reading can resume after it.
+        """Save the last line of a segment durably, so that reading can resume after it.
 
-        Call this before `mark_done`.
+        Call it before `mark_done`. Does nothing if the segment has no line, or if a line of a later
+        segment is saved.
 
         Args:
-            name: Number of the segment with ten digits. Ignored if it has no line, or if the line
-                of a later segment is saved already.
+            name: Number of the segment with ten digits.
         """
         line = _last_line(self.folder / f"{name}.log")
         if line and int(name) >= self._read_saved_line()[0]:
             write_durably(self.folder / _LAST, b"%d\n" % int(name) + line)
 
     def last_line(self) -> bytes:
-        """Return the last line that any run appended; empty if there is none or it is gone."""
+        """Return the line that was appended last, in this run or an earlier one.
+
+        Returns:
+            `b""` if no line was appended or the line no longer exists.
+        """
         number, kept = self._read_saved_line()
         for path in sorted(self.folder.glob("*.log"), reverse=True):
             if int(path.stem) > number and (line := _last_line(path)):
@@ -181,18 +194,18 @@ class SegmentStore:
         return int(number), line
 
     def was_left_open(self) -> bool:
-        """Return whether the previous run left the mark of `mark_open`, because it was killed.
+        """Return whether the mark of `mark_open` exists.
 
-        The mark also stays if the input loses data while no receiver runs.
+        After an orderly stop, it remains only if the input loses data while no receiver runs.
         """
         return (self.folder / _OPEN).exists()
 
     def mark_open(self) -> None:
-        """Durably mark the folder as in use by a receiver."""
+        """Mark the folder durably as in use by a receiver."""
         write_durably(self.folder / _OPEN, b"")
 
     def clear_open_mark(self) -> None:
-        """Remove the mark of `mark_open`. Call this when everything received is on disk."""
+        """Remove the mark of `mark_open`, once everything that was received is on disk."""
         (self.folder / _OPEN).unlink(missing_ok=True)
 
     def _start_segment(self) -> int:
@@ -232,7 +245,7 @@ def _last_line(path: Path) -> bytes:
 
 
 def list_segments(folder: Path) -> Iterator[Path]:
-    """Yield the segment files of a folder, including `.done` files, in ascending order."""
+    """Yield the `.log` and `.done` segment files of a folder, in ascending order."""
     for path in sorted(folder.iterdir()):
         if path.suffix in (".log", ".done") and path.stem.isdigit():
             yield path
@@ -241,19 +254,20 @@ def list_segments(folder: Path) -> Iterator[Path]:
 def recover_segments(
     folder: Path, checkpoint: Checkpoint, identify: Callable[[int], FileIdentity]
 ) -> None:
-    """Repair the segments of a folder after a kill, before anything is appended or tailed.
+    """Repair the segments of a source after the tailer was killed.
 
-    Incomplete lines are cut off, and `.done` segments are forgotten and removed. A missing folder
-    is ignored.
+    Call it before anything is appended or tailed. Incomplete lines at the end of a segment are cut
+    off. Segments with the suffix `.done` are deleted, and removed from the checkpoint. A missing
+    folder is ignored.
 
     Args:
         folder: Folder of one source.
-        checkpoint: Checkpoint that knows the segments as files.
-        identify: Returns the identity of an open file.
+        checkpoint: Checkpoint in which the segments are tracked files.
+        identify: Function that returns the identity of an open file.
 
     Raises:
-        OSError: A segment cannot be read or repaired; the tailer must not start.
-        CheckpointFailed: The checkpoint cannot be committed; the tailer must not start.
+        OSError: A segment cannot be read or repaired. The tailer must not start.
+        CheckpointFailed: The checkpoint cannot be written. The tailer must not start.
     """
     if not folder.is_dir():
         return
@@ -275,14 +289,14 @@ def recover_segments(
 
 
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
-    """Return the checkpoint changes that record the removal of a segment.
+    """Return the checkpoint changes that record that a segment is deleted.
 
     Args:
         file: The segment as a tracked file.
 
     Returns:
-        The changes, and the position at which the next file with the same inode begins. The
-        position is None if the file system has birth times: the file is then forgotten.
+        The changes, and the position at which a later file with the same inode begins. If the file
+        system has birth times, the file is deleted from the checkpoint and the position is None.
     """
     if file.identity.birth_ns:
         return changes.delete_file(file.file_id), None

@@ -43,14 +43,17 @@ _LOG = logging.getLogger(__name__)
 
 
 class SyslogStreamInput:
-    """Input that accepts syslog connections over TCP or TLS on one address.
+    """Receives syslog messages over TCP or TLS connections to one address.
+
+    Used by one `SourceReceiver`, which calls its methods.
 
     Args:
         address: Host and port to listen on.
-        message_bytes_max: Maximum length of a message; longer ones are skipped and counted as lost.
-        connections_max: Maximum number of open connections; further ones are refused.
+        message_bytes_max: Maximum length of a message in bytes. Longer messages are skipped and
+            counted as lost.
+        connections_max: Maximum number of open connections. Further connections are refused.
         idle_s: Seconds without data after which a connection is closed.
-        tls: Certificates; None for plain TCP.
+        tls: Certificates of the listener; None for TCP without TLS.
     """
 
     loses_while_stopped = False
@@ -93,7 +96,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Return whether new connections are being accepted."""
+        """Whether new connections are being accepted."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:
@@ -207,10 +210,10 @@ class SyslogConnection:
     """One accepted syslog connection.
 
     Attributes:
-        socket: The connected socket, with TLS if configured.
+        socket: The connected socket, with TLS if it is configured.
         peer: IP address of the sender.
         framer: Splits the stream into messages.
-        last_read_s: When data was received last, in monotonic seconds.
+        last_read_s: Time at which data was last received, in monotonic seconds.
     """
 
     def __init__(
@@ -220,14 +223,16 @@ class SyslogConnection:
 
     @property
     def is_in_handshake(self) -> bool:
-        """Return whether the TLS handshake is incomplete; False without TLS."""
+        """Whether the TLS handshake is incomplete; always False without TLS."""
         return isinstance(self.socket, ssl.SSLSocket) and self.socket.version() is None
 
     def read(self) -> bytes:
-        """Return received bytes, about 64 KiB at most; empty at the end of the stream.
+        """Return received bytes, about 64 KiB at most, or `b""` at the end of the stream.
 
         Raises:
-            BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError: No data is available yet.
+            BlockingIOError: No data is available yet.
+            ssl.SSLWantReadError: TLS must read more data first.
+            ssl.SSLWantWriteError: TLS must write data first.
             OSError: The connection failed.
         """
         data = self.socket.recv(READ_BYTES)
@@ -245,12 +250,12 @@ class SyslogConnection:
 
 
 def open_listener(address: tuple[str, int], kind: socket.SocketKind, source: str) -> socket.socket:
-    """Bind a non-blocking socket for a source, and listen on it if it is a stream socket.
+    """Return a non-blocking socket that is bound to an address; a stream socket also listens.
 
     Args:
         address: Host and port.
         kind: `SOCK_STREAM` or `SOCK_DGRAM`.
-        source: Name of the source, for the error message.
+        source: Name of the source, used in the error message.
 
     Raises:
         ConfigError: The address is not available.
@@ -284,12 +289,15 @@ _MEMINFO: Final = struct.Struct(
 
 
 class SyslogDatagramInput:
-    """Input that receives syslog datagrams over UDP on one address.
+    """Receives syslog messages as UDP datagrams on one address.
+
+    Used by one `SourceReceiver`, which calls its methods.
 
     Args:
         address: Host and port to listen on.
-        message_bytes_max: Maximum length of a message; longer ones are counted as lost.
-        kernel_bytes: Receive buffer to request from the kernel.
+        message_bytes_max: Maximum length of a message in bytes. Longer messages are counted as
+            lost.
+        kernel_bytes: Size of the receive buffer to request from the kernel, in bytes.
     """
 
     loses_while_stopped = True
@@ -365,16 +373,17 @@ _GROUP: Final = "tailer.syslog.tls"
 
 
 class ListenerTls:
-    """The TLS certificates of one listener, read again when their files change.
+    """The TLS certificates of one listener, which are read again when their files change.
 
-    If a changed file cannot be used, a warning is logged and the previous certificates stay in use.
+    If a changed file cannot be loaded, a warning is logged and the previous certificates stay in
+    use.
 
     Args:
-        settings: Paths of the certificate, key and client CA.
+        settings: Paths of the certificate, its key and the client CA.
         throttle: Log of conditions.
 
     Raises:
-        ConfigError: A file cannot be used at the start.
+        ConfigError: A file cannot be loaded when the object is created.
     """
 
     def __init__(self, settings: SyslogTls, throttle: ConditionLog) -> None:
@@ -383,9 +392,9 @@ class ListenerTls:
         self._context = _context(settings)
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """Wrap an accepted socket in TLS without blocking.
+        """Return an accepted socket wrapped in TLS, without blocking.
 
-        The handshake happens during the first reads.
+        The handshake takes place during the first reads.
 
         Raises:
             OSError: The peer has disconnected.

@@ -38,9 +38,10 @@ _LOG = logging.getLogger(__name__)
 
 
 def sources_as_files(config: TailerConfig) -> list[TailedSource]:
-    """Return the settings of all sources as files to tail.
+    """Return the settings of all sources in a form in which each source is read from files.
 
-    Receiving sources get the path pattern of their segments as `paths`; others are unchanged.
+    A receiving source (syslog, journal, standard input) gets the path pattern of its segment files
+    as `paths`. Other sources are unchanged.
     """
     return [
         source
@@ -58,18 +59,19 @@ def sources_as_files(config: TailerConfig) -> list[TailedSource]:
 def recover_spools(
     config: TailerConfig, checkpoint: Checkpoint, identify: Callable[[int], FileIdentity]
 ) -> None:
-    """Repair the segments of all receiving sources after a kill, before any file is tailed.
+    """Repair the segment files of all receiving sources after the tailer was killed.
 
-    Logs a warning for segments whose source no longer has an `input`: they are not delivered.
+    Call it before any file is tailed. A warning is logged for segments of a source that no longer
+    has an `input`; they are not delivered.
 
     Args:
         config: Settings of the tailer.
         checkpoint: Open checkpoint.
-        identify: Returns the identity of an open file.
+        identify: Function that returns the identity of an open file.
 
     Raises:
         OSError: A segment cannot be read or repaired.
-        CheckpointFailed: The checkpoint cannot be committed.
+        CheckpointFailed: The checkpoint cannot be written.
     """
     for source in config.sources:
         if source.input is not None:
@@ -93,13 +95,13 @@ class SpoolReceivers:
         config: Settings of the tailer.
         files: All tracked files.
         checkpoint: Open checkpoint.
-        schedule: Files that are due.
+        schedule: Queue of files that have work to do.
         counters: Counters of this run.
         throttle: Log of conditions.
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
         receivers: Receivers by source name.
-        ended_s: When all of standard input was on disk, in monotonic seconds; None before.
+        ended_s: Time at which all of standard input was on disk, in monotonic seconds; None before.
     """
 
     config: TailerConfig
@@ -123,10 +125,10 @@ class SpoolReceivers:
         """Start receiving.
 
         Args:
-            to_end: Receive only from inputs that have an end, for a drain.
+            to_end: Whether to receive only from inputs that have an end, as a drain does.
 
         Raises:
-            ConfigError: An input is not available, such as an address in use.
+            ConfigError: An input is not available, for example because its address is in use.
         """
         self._listen = not to_end
         try:
@@ -140,14 +142,14 @@ class SpoolReceivers:
             raise
 
     def stop(self) -> None:
-        """Write all received data to disk and stop receiving."""
+        """Write all received data to disk and end the receiver threads."""
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
     def unsettled_sources(self) -> set[str]:
-        """Return the names of the sources that may have received data that is not on disk yet.
+        """Return the names of the sources that may have received data which is not on disk yet.
 
-        A scan cannot establish that these sources are caught up.
+        Such a source must not be reported as caught up by the current scan.
         """
         found = set()
         for source, receiver in self.receivers.items():
@@ -163,17 +165,16 @@ class SpoolReceivers:
         return found
 
     def is_unrepeatable(self, source: str) -> bool:
-        """Return whether the senders of a source cannot send lost data again.
+        """Return whether a source receives data that cannot be read again if it is lost.
 
-        Args:
-            source: Name of the source; False for sources that read log files.
+        The result is False for a source that reads log files.
         """
         return source in self.receivers and not self.receivers[source].input.is_resumable
 
     def remove_acknowledged(self) -> None:
-        """Remove the segments that are complete and acknowledged.
+        """Delete the segment files that are complete and acknowledged.
 
-        A failure is logged, and the next call tries again.
+        If one cannot be deleted, this is logged and the next call tries again.
         """
         if not self.receivers:
             return

@@ -14,12 +14,14 @@ _STDIN: Final = 0
 
 
 class StandardInput:
-    """Input that reads lines from standard input; an over-long line is received in parts.
+    """Receives lines from standard input. A very long line is received in parts.
+
+    Used by one `SourceReceiver`, which calls its methods.
 
     Args:
-        line_bytes_max: Length from which an incomplete line is passed on without waiting for its
-            end.
-        descriptor: Descriptor to read from.
+        line_bytes_max: Length in bytes above which an incomplete line is passed on before its end
+            arrives.
+        descriptor: File descriptor to read from.
     """
 
     loses_while_stopped = False

@@ -23,23 +23,26 @@ Sample = tuple[Mapping[str, str], float]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TailerMetrics:
-    """The values of all metrics at one moment. Times are in Unix seconds, 0 for never.
+    """The values of all metrics of a tailer at one moment.
+
+    Times are in Unix seconds; 0 means never.
 
     Attributes:
         balances: Byte counts by source.
         losses: Losses by source.
         files: Number of tracked files by source.
-        lag_seconds: Seconds since each source was last caught up, by source.
-        dead_letters: Number of dead letters since the start, by source and reason.
+        lag_seconds: Seconds since all data of a source was last acknowledged, by source.
+        dead_letters: Number of lines since the start that services could not parse, by source and
+            reason.
         services: State of each delivery service.
-        ranges: Acknowledged ranges since the start.
-        events: Events in these ranges.
-        conditions: Number of ongoing conditions in the log.
-        is_healthy: Whether /healthz answers 200.
+        ranges: Number of acknowledged ranges since the start.
+        events: Number of events in these ranges.
+        conditions: Number of ongoing conditions (problems that last for some time).
+        is_healthy: Whether /healthz returns status 200.
         started_at_s: When the process started.
-        delivered_at_s: When the latest range was acknowledged.
-        reported_at_s: When the latest host report was delivered.
-        reload_ok: Whether the latest reload was accepted; True if there was none.
+        delivered_at_s: When a range was last acknowledged.
+        reported_at_s: When a host report was last delivered.
+        reload_ok: Whether the latest reload found a valid configuration; True if there was none.
     """
 
     balances: Mapping[str, SourceBalance]
@@ -64,10 +67,10 @@ def render_tailer_metrics(metrics: TailerMetrics) -> bytes:
 
 
 def render_canary_metrics(acknowledged_at_s: float) -> bytes:
-    """Return the metrics of a canary in the Prometheus text format.
+    """Return the metrics of a canary poster in the Prometheus text format, version 0.0.4.
 
     Args:
-        acknowledged_at_s: When the latest canary was acknowledged, in Unix seconds; 0 for never.
+        acknowledged_at_s: When a canary event was last acknowledged, in Unix seconds; 0 for never.
     """
     said = "Unix time of the last canary that a delivery service acknowledged, 0 for never."
     return "".join(

@@ -28,9 +28,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class ProbeTarget(Protocol):
-    """Interface of a process that answers /metrics and /healthz.
+    """Interface of a process whose /metrics and /healthz are served.
 
-    Both methods may raise HourmarkError, which is answered with status 503.
+    Both methods may raise HourmarkError; the request is then answered with status 503.
     """
 
     def render_metrics(self) -> bytes:
@@ -38,7 +38,7 @@ class ProbeTarget(Protocol):
         ...
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return why the process is unhealthy, as messages for /healthz; empty if it is healthy."""
+        """Return the reasons why the process is unhealthy, as messages; empty if it is healthy."""
         ...
 
 
@@ -46,18 +46,18 @@ class ProbeTarget(Protocol):
 def serve_probes(
     target: ProbeTarget, host: str, port: int, setting: str = "tailer.metrics_port"
 ) -> Iterator[int]:
-    """Serve /metrics and /healthz in a background thread for the duration of a `with` block.
+    """Return a context manager that serves /metrics and /healthz in a background thread.
 
     If the port is in use, a warning is logged and nothing is served.
 
     Args:
-        target: The process to report.
+        target: The process whose metrics and health are served.
         host: Address to listen on.
         port: Port to listen on; 0 to serve nothing.
-        setting: Name of the setting or option with the port, for log messages.
+        setting: Name of the setting or option that defines the port, used in log messages.
 
     Yields:
-        The port; 0 if nothing is served.
+        The port that is listened on; 0 if nothing is served.
     """
     if port == 0:
         yield 0
@@ -145,7 +145,9 @@ _MET_WITHIN_S: Final = 30.0
 
 
 class TailerHealth:
-    """Health of a running tailer, from the progress that its threads record. Thread-safe.
+    """Health of a running tailer, judged by the progress that its threads record.
+
+    Thread-safe.
 
     Args:
         clock: Clock of this host.
@@ -165,8 +167,8 @@ class TailerHealth:
         """Record that a scan of the files has finished.
 
         Args:
-            ranges: Number of ranges acknowledged so far.
-            waiting: Whether any range is waiting for its acknowledgment.
+            ranges: Number of ranges acknowledged since the start.
+            waiting: Whether a range is waiting for its acknowledgement.
         """
         with self._lock:
             self._scanned_s = self._clock.monotonic_s()
@@ -179,7 +181,7 @@ class TailerHealth:
             self._reported_s = self._clock.monotonic_s()
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return why the tailer is unhealthy, as messages; empty if it is healthy."""
+        """Return the reasons why the tailer is unhealthy, as messages; empty if it is healthy."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             standstills = (

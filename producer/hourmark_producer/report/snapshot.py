@@ -23,11 +23,11 @@ SAVE_INTERVAL_S: Final = 5.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionSnapshot:
-    """A condition in the log of a tailer.
+    """A condition (a problem that lasts for some time) in a `TailerSnapshot`.
 
     Attributes:
         since_ms: When it began, in Unix milliseconds.
-        message: The log message when it began.
+        message: Log message of its first occurrence.
     """
 
     since_ms: int
@@ -40,17 +40,19 @@ class ConditionSnapshot:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TailerSnapshot:
-    """State of a running tailer at one moment. Times ending in `_ms` are Unix milliseconds.
+    """The state of a running tailer at one moment, as saved for other processes.
 
     Attributes:
         pid: Process id of the tailer.
-        started_at_ms: When the process started.
-        written_at_ms: When this snapshot was taken.
-        delivered_at_ms: When the latest range was acknowledged; None if none was.
-        reported_at_ms: When the latest host report was delivered; None if none was.
-        lag_seconds: Seconds since each source was last caught up, by source; None for never.
+        started_at_ms: When the process started, in Unix milliseconds.
+        written_at_ms: When this snapshot was taken, in Unix milliseconds.
+        delivered_at_ms: When a range was last acknowledged, in Unix milliseconds; None for never.
+        reported_at_ms: When a host report was last delivered, in Unix milliseconds; None for never.
+        lag_seconds: Seconds since all data of a source was last acknowledged, by source; None for
+            never.
         troubles: Ongoing conditions, oldest first.
-        latest_trouble: The condition that began last, ongoing or not; None if there was none.
+        latest_trouble: The condition that began most recently, which may have ended; None if there
+            was none.
         services: State of each delivery service.
     """
 
@@ -66,7 +68,7 @@ class TailerSnapshot:
 
 
 def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
-    """Replace the snapshot in a folder atomically; I/O errors are ignored."""
+    """Replace the snapshot in a folder atomically. Errors of the file system are ignored."""
     temporary = folder / f".{FILE}.tmp"
     with contextlib.suppress(OSError):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -76,7 +78,7 @@ def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
 
 
 def load_snapshot(folder: Path) -> TailerSnapshot | None:
-    """Return the snapshot saved in a folder, or None if there is none or it is invalid."""
+    """Return the snapshot that was saved in a folder, or None if it is missing or invalid."""
     try:
         fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
         latest = fields.pop("latest_trouble")

@@ -25,19 +25,19 @@ _STALE_S = 6 * SAVE_INTERVAL_S
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileStatus:
-    """Status of one tracked file.
+    """The status of one tracked file.
 
     Attributes:
         source: Name of its source.
-        path: Path at which it was found last.
-        file_id: Identifier of the file.
-        generation: Generation of its content; a truncation increments it.
-        offset: Next offset to read, in bytes.
-        size: Current size in bytes; None if the path now leads to no file or another one.
-        pending_bytes: Bytes not read yet.
-        in_flight_bytes: Bytes read and not acknowledged yet.
-        changed_seconds_ago: Seconds since its latest modification; None if unknown.
-        missing: Whether the latest scan did not find it.
+        path: Path under which it was last found.
+        file_id: Id of the file.
+        generation: Number of times its content was truncated or replaced.
+        offset: Offset of the next byte to read.
+        size: Current size in bytes; None if the file is no longer at its path.
+        pending_bytes: Number of bytes that are not read yet.
+        in_flight_bytes: Number of bytes that were read and are not acknowledged yet.
+        changed_seconds_ago: Seconds since it was last modified; None if unknown.
+        missing: Whether it can no longer be found.
     """
 
     source: str
@@ -54,17 +54,18 @@ class FileStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """Status of one source.
+    """The status of one source.
 
     Attributes:
         name: Name of the source.
         files: Number of tracked files.
-        pending_bytes: Bytes not read yet.
-        in_flight_bytes: Bytes read and not acknowledged yet.
-        lag_seconds: Seconds since it was last caught up; None if unknown.
-        lost_bytes: Bytes known to be lost.
-        unknown_losses: Occasions on which an unknown amount may have been lost.
-        bytes: Byte counts by outcome; None if the checkpoint is from a version without them.
+        pending_bytes: Number of bytes that are not read yet.
+        in_flight_bytes: Number of bytes that were read and are not acknowledged yet.
+        lag_seconds: Seconds since all of its data was last acknowledged; None if unknown.
+        lost_bytes: Number of bytes that are known to be lost.
+        unknown_losses: Number of occasions on which an unknown number of bytes may have been lost.
+        bytes: Byte counts by outcome; None if the checkpoint was written by a version without
+            accounting.
     """
 
     name: str
@@ -79,18 +80,18 @@ class SourceStatus:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class TailerStatus:
-    """Status of a tailer, whether or not it runs.
+    """The status of a tailer, whether or not it is running.
 
     Attributes:
-        pid: Process id of the running tailer; None if none runs.
+        pid: Process id of the running tailer; None if none is running.
         state_dir: State folder.
-        host_id: Identifier of this host's installation.
+        host_id: Host id of the tailer.
         at_ms: When this status was read, in Unix milliseconds.
-        standing: Latest snapshot of the tailer's memory; None if there is none.
-        attention: Conditions that an operator should look into.
+        standing: Latest snapshot that the tailer saved; None if there is none.
+        attention: Messages about what an operator should look into.
         sources: Status of all sources, configured ones first.
         files: Status of all tracked files.
-        losses: Recorded losses, oldest first.
+        losses: The latest losses, oldest first.
     """
 
     pid: int | None
@@ -105,7 +106,7 @@ class TailerStatus:
 
 
 def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
-    """Read the status of a tailer from its state folder.
+    """Read the status of a tailer from its state folder, without changing anything.
 
     Args:
         state_dir: State folder of the tailer.
@@ -113,7 +114,7 @@ def read_status(state_dir: Path, sources: Sequence[str]) -> TailerStatus:
 
     Raises:
         UsageError: The folder has no checkpoint, or this user may not read it.
-        Unavailable: The checkpoint cannot be read.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     pid = StateFolder(state_dir, "tailer").holder()
     known = read_snapshot(state_dir / CHECKPOINT)
@@ -267,12 +268,12 @@ _LOSSES_SHOWN: Final = 10
 
 
 def format_status(status: TailerStatus, *, every_file: bool = False) -> Iterator[str]:
-    """Yield the lines of a status as text.
+    """Yield a status as lines of text.
 
     Args:
         status: The status.
-        every_file: Include all files, not only the `FILES_SHOWN` with the most unacknowledged
-            bytes.
+        every_file: Whether to include all files. By default only the `FILES_SHOWN` files with the
+            most unacknowledged bytes are included.
     """
     running = f"running, process {status.pid}" if status.pid else "not running"
     yield f"{running}; {status.state_dir}, host id {status.host_id}"

@@ -11,22 +11,24 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """The results of one run of the tailer.
+    """The results of one run of the tailer, which are printed at its end.
 
     Attributes:
-        host_id: Identifier of this host's installation.
+        host_id: Host id of the tailer.
         files: Number of tracked files.
-        ranges: Acknowledged ranges.
-        bytes: Bytes of these ranges.
-        events: Events in these ranges.
-        dead_letters: Lines that became dead letters.
-        dead_letter_reasons: Dead letters by source and reason.
-        pending_bytes: Bytes not read yet.
-        lost_bytes: Bytes known to be lost, over all runs.
-        unknown_losses: Occasions on which an unknown amount may have been lost, over all runs.
+        ranges: Number of acknowledged ranges.
+        bytes: Total size of these ranges.
+        events: Number of events in these ranges.
+        dead_letters: Number of lines in these ranges that services could not parse.
+        dead_letter_reasons: Number of such lines by source and reason.
+        pending_bytes: Number of bytes that are not acknowledged.
+        lost_bytes: Number of bytes known to be lost, in all runs.
+        unknown_losses: Number of occasions in all runs on which an unknown number of bytes may have
+            been lost.
         finished: Whether everything was acknowledged and reported.
-        goodbye: Whether a goodbye was reported.
-        unterminated: Length in bytes of the unterminated last line, by path; empty unless finished.
+        goodbye: Whether a goodbye (the statement that this host sends nothing more) was reported.
+        unterminated: Length in bytes of the unterminated last line, by path; empty unless
+            `finished`.
     """
 
     host_id: str
@@ -56,10 +58,10 @@ def summarize_run(
     """Return the summary of a run at its end.
 
     Args:
-        host_id: Identifier of this host's installation.
+        host_id: Host id of the tailer.
         files: All tracked files.
         counters: Counters of the run.
-        reasons: Dead letters by source and reason.
+        reasons: Number of lines that services could not parse, by source and reason.
         finished: Whether everything was acknowledged and reported.
         goodbye: Whether a goodbye was reported.
     """

@@ -49,11 +49,11 @@ class _Content(Protocol):
 
 
 def find_line_offset(content: _Content, line: int, block_bytes: int = BLOCK_BYTES) -> int | None:
-    """Return the offset at which a line begins, or None if the file has no such line.
+    """Return the offset at which a line begins, or None if there is no such line.
 
     Args:
-        content: Reads the file from its start.
-        line: Number of the line, from 1.
+        content: Reads the file, beginning at its start.
+        line: Number of the line, counted from 1.
         block_bytes: Number of bytes to read at a time.
     """
     left, at = line - 1, 0
@@ -72,12 +72,13 @@ _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
 class PackedFileScan(NamedTuple):
-    """Result of reading a packed file to its end.
+    """The result of reading a compressed file to its end.
 
     Attributes:
-        line_offset: Offset of the line in the uncompressed content; None if there is no such line.
-        size: Size of the uncompressed content in bytes.
-        source_file: The tracked file whose content it holds; None if there is not exactly one.
+        line_offset: Offset of the requested line in the decompressed content; None if there is no
+            such line.
+        size: Size of the decompressed content in bytes.
+        source_file: The tracked file whose content it holds; None unless exactly one matches.
     """
 
     line_offset: int | None
@@ -93,13 +94,14 @@ def is_packed(path: Path) -> bool:
 def scan_packed_file(
     path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
 ) -> PackedFileScan:
-    """Read a packed file once to its end, locating a line and matching tracked files.
+    """Read a compressed file to its end, to locate a line and to identify the original file.
 
     Args:
-        path: The packed file.
-        files: Tracked files that it may hold.
-        line: Number of the line, from 1; 1 if both are None.
-        offset: Offset at which the line begins, in place of its number.
+        path: The compressed file.
+        files: Tracked files to compare it with.
+        line: Number of the line, counted from 1. If `line` and `offset` are None, line 1 is
+            located.
+        offset: Offset at which the line begins, instead of its number.
 
     Raises:
         UsageError: The content is damaged or incomplete.
@@ -148,17 +150,18 @@ class _AnchorMatcher:
 
 
 class TraceStage(enum.Enum):
-    """How far a line has come on its log host. The values are part of the JSON output.
+    """How far a line was delivered, as far as its log host knows. JSON output contains the values.
 
     Attributes:
-        NOT_FOLLOWED: The checkpoint does not know the file.
+        NOT_FOLLOWED: The checkpoint does not contain the file.
         NO_SUCH_LINE: The file ends before the line.
-        TRUNCATED: The file no longer contains the bytes that were read of it.
+        TRUNCATED: The file no longer contains the bytes that were read from it.
         NOT_READ: The line is not read yet, or is incomplete.
-        SPOOLED: The line is durable on this host and not acknowledged yet.
-        ACKNOWLEDGED: A delivery service has acknowledged the line.
-        ACKNOWLEDGED_OR_SKIPPED: As before, or the line was skipped as a copy or by a setting.
-        PACKED: The checkpoint does not know the original of this packed file.
+        SPOOLED: The line is stored durably on this host and is not acknowledged yet.
+        ACKNOWLEDGED: A delivery service acknowledged the line.
+        ACKNOWLEDGED_OR_SKIPPED: A delivery service acknowledged the line, or it was skipped as part
+            of a copy or by a setting.
+        PACKED: The file is compressed, and the checkpoint does not contain its original.
     """
 
     NOT_FOLLOWED = "not_followed"
@@ -172,7 +175,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Return whether the line exists and was or will be delivered."""
+        """Whether the line exists and was delivered or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
@@ -183,16 +186,16 @@ class TraceStage(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LineTrace:
-    """How far one line of a file has come on its log host.
+    """The result of tracing one line of a file on its log host.
 
     Attributes:
-        stage: How far it has come.
-        path: Path of the file as given.
+        stage: How far the line was delivered.
+        path: Path of the file as given by the user.
         offset: Offset at which the line begins; None if there is no such line.
-        host_id: Identifier of this host's installation.
+        host_id: Host id of the tailer.
         source: Source of the file; None if the file is not tracked.
-        file_id: Identifier of the file; None if it is not tracked.
-        generation: Generation of the file; None if it is not tracked.
+        file_id: Id of the file; None if the file is not tracked.
+        generation: Generation of the file; None if the file is not tracked.
         losses: Number of recorded losses under any of the file's names.
     """
 
@@ -209,17 +212,17 @@ class LineTrace:
 def trace_line(
     state_dir: Path, path: Path, *, line: int | None = None, offset: int | None = None
 ) -> LineTrace:
-    """Determine how far a line has come, from the checkpoint and the file.
+    """Determine how far a line was delivered, from the checkpoint and the file.
 
     Args:
         state_dir: State folder of the tailer.
         path: Current path of the file.
-        line: Number of the line, from 1; 1 if both are None.
-        offset: Offset at which the line begins, in place of its number.
+        line: Number of the line, counted from 1. If `line` and `offset` are None, line 1 is traced.
+        offset: Offset at which the line begins, instead of its number.
 
     Raises:
-        UsageError: The file or the checkpoint cannot be read by this user, or does not exist.
-        Unavailable: The checkpoint cannot be read.
+        UsageError: The file or the checkpoint does not exist, or this user may not read it.
+        Unavailable: The checkpoint cannot be read at the moment.
     """
     try:
         if is_packed(path):
@@ -274,13 +277,13 @@ def _traced(
 def determine_stage(
     file: CheckpointedFile | None, offset: int | None, size: int, *, skipped: bool
 ) -> TraceStage:
-    """Return how far a line has come.
+    """Determine how far a line was delivered.
 
     Args:
         file: The tracked file; None if the file is not tracked.
         offset: Offset at which the line begins; None if there is no such line.
-        size: Current size of the file in bytes.
-        skipped: Whether bytes of its source were skipped, which are not recorded one by one.
+        size: Current size of the content in bytes.
+        skipped: Whether any bytes of the source were skipped. The checkpoint does not record which.
     """
     if file is None:
         return TraceStage.NOT_FOLLOWED
@@ -415,9 +418,12 @@ def trace(
 
 
 def parse_line_place(place: str) -> tuple[Path, int | None]:
-    """Split `FILE[:LINE]` into the path and the line number, which is None if it is not given.
+    """Split `FILE[:LINE]` into the path and the line number.
 
-    An existing file whose name ends in a colon and a number is that file.
+    If a file exists whose name ends in a colon and a number, the whole text is its path.
+
+    Returns:
+        The path, and the line number or None if it is not given.
 
     Raises:
         UsageError: The line number is 0.

@@ -28,9 +28,10 @@ _REASONS_MAX: Final = 100  # per source; services have far fewer
 
 
 class DeadLetterCounts:
-    """Counts of log lines that became dead letters, by source and reason. Thread-safe.
+    """Counts of lines that delivery services could not parse, by source and reason.
 
-    Each source and reason is logged when it first occurs and again after a change of the rules.
+    Thread-safe. A reason is logged when it first occurs for a source, and again after the rules
+    changed.
     """
 
     def __init__(self) -> None:
@@ -41,7 +42,7 @@ class DeadLetterCounts:
         ] = {}  # by source and reason: the rules revision when it was logged
 
     def record(self, byte_range: ByteRange, reasons: Mapping[str, int]) -> None:
-        """Count the dead letters that a service reported for a range, and log new reasons.
+        """Count the lines of a range that a service could not parse, and log new reasons.
 
         Args:
             byte_range: The acknowledged range.
@@ -62,7 +63,10 @@ class DeadLetterCounts:
                 )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of dead letters since the process started, by source and reason."""
+        """Return the number of lines that services could not parse, by source and reason.
+
+        Lines are counted since the process started.
+        """
         with self._lock:
             return {source: dict(counts) for source, counts in sorted(self._counts.items())}
 
@@ -92,12 +96,14 @@ def _next_step(source: str, reason: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Acknowledgments:
-    """Records acknowledgments. Thread-safe for different files.
+    """Records that delivery services acknowledged ranges, in memory and in the checkpoint.
+
+    Thread-safe if each file is used by one thread at a time.
 
     Attributes:
-        checkpoint: Its spool contains the ranges.
+        checkpoint: The checkpoint, which stores ranges until they are acknowledged.
         counters: Counters of this run.
-        dead_letters: Counts of dead letters.
+        dead_letters: Counts of lines that services could not parse.
         clock: Clock of this host.
         window_max: Maximum number of ranges in flight per file.
     """
@@ -109,7 +115,15 @@ class Acknowledgments:
     window_max: int
 
     def record(self, file: TrackedFile, outgoing: SpooledRange, answer: RangeResponse) -> None:
-        """Record in memory that a service acknowledged a range of a file."""
+        """Record in memory that a service acknowledged a range.
+
+        The number of ranges that the file may have in flight grows by one, up to `window_max`.
+
+        Args:
+            file: The file of the range.
+            outgoing: The range.
+            answer: Response of the service.
+        """
         self.counters.count_acknowledged(outgoing.bytes, answer, self.clock.now_ms())
         self.dead_letters.record(outgoing.range, answer.dead_letter_reasons)
         sender = file.sender
@@ -121,10 +135,10 @@ class Acknowledgments:
         file.progress = dataclasses.replace(file.progress, in_flight=sent)
 
     def commit(self, file: TrackedFile) -> None:
-        """Remove the acknowledged ranges of a file from the spool.
+        """Remove the acknowledged ranges of a file from the checkpoint and then from memory.
 
         Raises:
-            CheckpointFailed: They stay in the spool.
+            CheckpointFailed: The ranges were not removed.
         """
         if acknowledged := removal_changes(file):
             self.checkpoint.commit(acknowledged)
@@ -132,13 +146,16 @@ class Acknowledgments:
 
 
 def removal_changes(file: TrackedFile) -> list[Change]:
-    """Return the changes that remove a file's acknowledged ranges from the spool."""
+    """Return the SQL statements that remove a file's acknowledged ranges from the checkpoint.
+
+    They take effect when they are passed to `Checkpoint.commit`.
+    """
     return [
         remove_from_spool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged
     ]
 
 
 def forget_acknowledged(file: TrackedFile) -> None:
-    """Remove a file's acknowledged ranges from memory, after `removal_changes` are committed."""
+    """Remove a file's acknowledged ranges from memory, after `removal_changes` were committed."""
     progress = file.progress
     file.progress = dataclasses.replace(progress, in_flight=progress.unacknowledged)

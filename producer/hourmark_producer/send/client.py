@@ -7,7 +7,7 @@ time before an earlier trusted reading of any service.
 Exceptions:
 
     HourmarkError
-    ├── ServiceUnavailable       no response, or 429 or 5xx, from at least one service: retry later
+    ├── NoServiceAvailable       no response, or 429 or 5xx, from at least one service: retry later
     └── RequestRefused           every service sent another status, or an invalid 200 response
         ├── RequestUnauthorized  401 or 403: the token is missing or does not cover the request
         └── RequestTooLarge      413: a smaller range may be accepted
@@ -58,10 +58,11 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class NoServiceAvailable(Unavailable):
-    """No delivery service can take the request now; the same request can be retried later.
+    """Raised when no delivery service can accept a request now. The same request can be retried.
 
     Attributes:
-        retry_after_s: Seconds from the `Retry-After` header of the response; 0 if there was none.
+        retry_after_s: Seconds to wait, from the `Retry-After` header of the response; 0 if there
+            was none.
     """
 
     def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
@@ -70,25 +71,25 @@ class NoServiceAvailable(Unavailable):
 
 
 class RequestRefused(HourmarkError):
-    """The services refused the request: a misconfiguration or a bug on either side."""
+    """Raised when the services refuse a request, because of a misconfiguration or a bug."""
 
 
 class RequestUnauthorized(RequestRefused):
-    """The services answered 401 or 403: the token is missing or does not cover the request."""
+    """Raised for status 401 or 403: the token is missing or does not permit the request."""
 
 
 class RequestTooLarge(RequestRefused):
-    """The delivery services answered 413: the request body exceeds their limit."""
+    """Raised for status 413: the request body exceeds the limit of the services."""
 
 
 class _PendingRequest(NamedTuple):
-    """A request to one service whose response has not been read.
+    """A request that was sent to one service and whose response has not been read yet.
 
     Attributes:
-        service: The service that the request was sent to.
+        service: The service.
         path: Request path.
-        failures_before: Consecutive failures of the service before this request.
-        response: The pending response, or the exception that sending raised.
+        failures_before: Number of consecutive failures of the service before this request.
+        response: The response in progress, or the exception that sending raised.
     """
 
     service: ServiceEndpoint
@@ -100,7 +101,7 @@ class _PendingRequest(NamedTuple):
 class SentRange:
     """A byte range that was sent to a delivery service and is not acknowledged yet.
 
-    The owner must call `result` exactly once, which releases the connection.
+    The caller must call `result` exactly once, which also releases the connection.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class SentRange:
         self._pending, self._answered = pending, answered
 
     def fileno(self) -> int | None:
-        """Return the descriptor to poll for the response, or None if no response is pending."""
+        """Return the file descriptor to poll for the response; None if no response is pending."""
         return (
             self._pending.response.fileno()
             if self._pending and isinstance(self._pending.response, PendingResponse)
@@ -119,14 +120,15 @@ class SentRange:
         )
 
     def result(self) -> RangeResponse:
-        """Wait for the acknowledgment; if the first service fails, send the range to the others.
+        """Wait for the acknowledgement. If the first service fails, the other services are tried.
 
         Returns:
-            The number of events and dead letters that the service made of the range.
+            The numbers of events and of unparsable lines in the range.
 
         Raises:
-            ServiceUnavailable: No service acknowledged the range; send it again later.
-            RequestRefused: Every service refused the range, or an acknowledgment does not match it.
+            NoServiceAvailable: No service acknowledged the range. Send it again later.
+            RequestRefused: Every service refused the range, or the acknowledgement is for another
+                range.
         """
         return self._answered(self._pending)
 
@@ -161,20 +163,20 @@ class DeliveryServiceClient:
         self._connections = ConnectionPool()
 
     def close(self) -> None:
-        """Close the idle connections; connections in use are closed after their current request."""
+        """Close the idle connections. Connections in use are closed after their current request."""
         self._connections.close()
 
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
-        """Return a trusted clock reading, requesting a new one if the latest is too old.
+        """Return a trusted clock reading, and request a new one if the latest is too old.
 
-        The returned clock never falls behind an earlier trusted reading of any service, unless the
-        two are too far apart for both to be right.
+        The returned time is not before an earlier trusted reading of any service, unless the two
+        are so far apart that one of them must be wrong.
 
         Args:
-            age_max_s: Maximum age of a cached reading, in seconds.
+            age_max_s: Maximum age of the latest reading, in seconds.
 
         Raises:
-            ServiceUnavailable: No service answered, or no service that answered has a trusted
+            NoServiceAvailable: No service responded, or no service that responded has a trusted
                 clock.
             RequestRefused: Every service refused the request.
         """
@@ -192,7 +194,7 @@ class DeliveryServiceClient:
         """Return a trusted reading that was received at or after `requested_s` (monotonic seconds).
 
         Raises:
-            ServiceUnavailable: No service answered, or no service that answered has a trusted
+            NoServiceAvailable: No service responded, or no service that responded has a trusted
                 clock.
             RequestRefused: Every service refused the request.
         """
@@ -266,16 +268,16 @@ class DeliveryServiceClient:
         )
 
     def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
-        """Send a byte range without waiting for its acknowledgment.
+        """Send a byte range without waiting for its acknowledgement.
 
-        Errors are raised by `SentRange.result` and never by this method.
+        This method raises no errors; `SentRange.result` does.
 
         Args:
-            byte_range: The range, which becomes the request's headers.
+            byte_range: The range, whose fields are sent as request headers.
             body: Bytes of the range, compressed with Zstandard.
 
         Returns:
-            The pending range. The caller must call its `result`.
+            The range in flight. The caller must call its `result`.
         """
         headers = range_headers(byte_range) | {
             "Content-Encoding": "zstd",
@@ -295,18 +297,18 @@ class DeliveryServiceClient:
         return SentRange(None if first is None else begin(first), answered)
 
     def post_events(self, event_type: str, body: bytes) -> Mapping[str, Any]:
-        """Send a batch of JSON events of one type and wait until a service has acknowledged it.
+        """Send a batch of JSON events of one type and wait until a service acknowledges it.
 
         Args:
             event_type: Name of the event type.
             body: JSON text: one event as an object, or an array of events.
 
         Returns:
-            The JSON object in the response; its `events` and `dead_letters` are the numbers of
+            The JSON object in the response. Its keys `events` and `dead_letters` are the numbers of
             accepted and rejected events.
 
         Raises:
-            ServiceUnavailable: No service acknowledged the batch; send it again later.
+            NoServiceAvailable: No service acknowledged the batch. Send it again later.
             RequestRefused: Every service refused the batch.
         """
         path = EVENTS_PATH.format(type=event_type)
@@ -318,28 +320,36 @@ class DeliveryServiceClient:
         return told
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the latest clock of each service, as Unix milliseconds by service name."""
+        """Return the clock in the latest response of each service.
+
+        Returns:
+            Unix milliseconds by service name. Services that have not responded yet are absent.
+        """
         with self._noting:
             return self._clocks.clocks_ms()
 
     def clock_errors(self) -> dict[str, str]:
-        """Return why the clock of a service is not trusted, by name; empty if all are trusted.
+        """Return why clocks of services are not trusted: messages by service name.
 
-        Ranges are never stamped with the time of a service whose clock is not trusted.
+        Ranges are never stamped with the time of such a service. The result is empty if all clocks
+        are trusted.
         """
         names = self._names()
         with self._noting:
             return self._clocks.errors(names)
 
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
-        """Deliver a host report, preferably to the service that took the previous one.
+        """Deliver a host report, preferably to the service that accepted the previous one.
+
+        A host report states up to which time this host has sent all data of each source.
 
         Args:
-            report_to: Returns the report for the service with the given name. Its claims use that
-                service's clock, so a retry with another service needs another report.
+            report_to: Function that returns the report for the service with the given name. The
+                report uses that service's clock, so each service needs its own report.
 
         Raises:
-            ServiceUnavailable: No service took the report; the next one can be sent as usual.
+            NoServiceAvailable: No service accepted the report. The next report can be sent as
+                usual.
             RequestRefused: Every service refused the report.
         """
         self.services.refresh_addresses()
@@ -352,7 +362,10 @@ class DeliveryServiceClient:
         self._report_service, _ = self._send_to_any(tell, self._preferred())
 
     def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
-        """Send a report to one service, without unknown losses if an older version refuses them."""
+        """Send a report to one service, and once more without unknown losses if it is refused.
+
+        Services of older versions do not accept unknown losses.
+        """
         try:
             return self._request(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
@@ -377,21 +390,21 @@ class DeliveryServiceClient:
         preferred: ServiceEndpoint | None = None,
         pending: _PendingRequest | None = None,
     ) -> tuple[ServiceEndpoint, HttpResponse]:
-        """Send a request to one service after another until a service returns 200.
+        """Send a request to one service after another until a service responds with status 200.
 
-        Each available service is tried once, also after a refusal, because another service may run
-        a newer version.
+        Each available service is tried once. A refusal does not end the attempts, because another
+        service may run a newer version.
 
         Args:
-            send: Sends the request to one service and returns its response.
-            preferred: The service to try first if it is healthy.
-            pending: A request that is already pending and counts as the first attempt.
+            send: Function that sends the request to one service and returns its response.
+            preferred: Service to try first, if it is healthy.
+            pending: A request that was already sent, which counts as the first attempt.
 
         Returns:
-            The service that accepted the request and its response.
+            The service that accepted the request, and its response.
 
         Raises:
-            ServiceUnavailable: A service failed in a way that a retry may resolve.
+            NoServiceAvailable: At least one service failed in a way that a retry may resolve.
             RequestRefused: Every service refused the request.
         """
         tried, problems = set[ServiceEndpoint](), list[NoServiceAvailable | RequestRefused]()
@@ -435,7 +448,7 @@ class DeliveryServiceClient:
         """Send one request to one service and return its response, which has status 200.
 
         Raises:
-            ServiceUnavailable: There was no response, or its status was 429 or 5xx.
+            NoServiceAvailable: There was no response, or its status was 429 or 5xx.
             RequestRefused: The response has any other status.
         """
         return self._finish(self._send(service, method, path, headers, content, timeout_s))
@@ -449,9 +462,11 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> _PendingRequest:
-        """Start one request to one service. The caller must pass the result to `_finish`.
+        """Send one request to one service without waiting for the response.
 
-        A failure to send is kept in the result and raised by `_finish`.
+        Returns:
+            The request in progress, which the caller must pass to `_finish`. If sending failed,
+            `_finish` raises the error.
         """
         before, mine = self.services.request_started(service), self._credentials.current()
         try:
@@ -469,12 +484,12 @@ class DeliveryServiceClient:
         return _PendingRequest(service, path, before, response)
 
     def _finish(self, pending: _PendingRequest) -> HttpResponse:
-        """Wait for the response, record the outcome for the service, and return the response.
+        """Wait for the response of a request, record its outcome for the service, and return it.
 
         The returned response has status 200.
 
         Raises:
-            ServiceUnavailable: There was no response, or its status was 429 or 5xx.
+            NoServiceAvailable: There was no response, or its status was 429 or 5xx.
             RequestRefused: The response has any other status.
         """
         service, retry_after_s = pending.service, 0.0
@@ -534,10 +549,15 @@ class DeliveryServiceClient:
 
 
 def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeResponse:
-    """Parse the JSON body of a 200 response to a range.
+    """Parse the JSON body of a response with status 200 to a range.
+
+    Args:
+        byte_range: The range that was sent.
+        url: URL of the service without secrets, for error messages.
+        response: The response.
 
     Raises:
-        RequestRefused: The body is invalid, or acknowledges another end than that of the range.
+        RequestRefused: The body is invalid, or its end offset is not that of the range.
     """
     try:
         fields = json.loads(response.content)
@@ -564,7 +584,7 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
 def _response_error(
     service: ServiceEndpoint, path: str, response: HttpResponse
 ) -> NoServiceAvailable | RequestRefused | None:
-    """Return the exception that a response calls for, or None if its status is 200."""
+    """Return the exception that corresponds to a response, or None if its status is 200."""
     if response.status == 200:
         return None
     said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"

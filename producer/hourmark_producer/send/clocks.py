@@ -30,11 +30,11 @@ READING_MAX_AGE_S: Final = 600.0
 
 
 class ClockReading(NamedTuple):
-    """The clock and rules revision in one response of a delivery service.
+    """The clock and the rules revision that one response of a delivery service contains.
 
     Attributes:
         clock_ms: The service's clock, in Unix milliseconds.
-        rules: Rules revision in force at the service; None if it has none.
+        rules: Revision of the rules in force at the service; None if it has none.
         at_s: When the response was received, in seconds of this host's monotonic clock.
     """
 
@@ -44,7 +44,7 @@ class ClockReading(NamedTuple):
 
     @property
     def offset_ms(self) -> float:
-        """Return by how many milliseconds the service's clock is ahead of the monotonic clock.
+        """Milliseconds by which the service's clock is ahead of this host's monotonic clock.
 
         The value is constant unless the service's clock is set or this machine is suspended.
         """
@@ -52,10 +52,11 @@ class ClockReading(NamedTuple):
 
 
 class ServiceClocks:
-    """The latest clock reading of each delivery service, and which services' clocks are trusted.
+    """The latest clock reading of each delivery service, and which of these clocks are trusted.
 
-    A clock is trusted if at least half of all clocks, including this host's, agree with it, or if
-    no clock has more agreement. Not thread-safe: the caller must hold a lock.
+    A clock is trusted if at least half of all clocks, including this host's, agree with it. If no
+    clock reaches half, those with the most agreement are trusted. Not thread-safe: the caller must
+    hold a lock.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -63,26 +64,30 @@ class ServiceClocks:
         self._readings: dict[str, ClockReading] = {}
 
     def record(self, service: str, reading: ClockReading) -> None:
-        """Record the latest reading of a service, replacing its previous one.
+        """Record the reading in the latest response of a service. It replaces the previous reading.
 
         Args:
             service: Name of the service.
-            reading: The reading in its latest response.
+            reading: The reading.
         """
         self._readings[service] = reading
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the latest clock of each service, as Unix milliseconds by service name."""
+        """Return the clock in the latest response of each service.
+
+        Returns:
+            Unix milliseconds by service name. Services that have not responded yet are absent.
+        """
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
     def recent_readings(self, services: Collection[str]) -> dict[str, ClockReading]:
-        """Return the readings of the named services that are not older than `READING_MAX_AGE_S`.
+        """Return the readings of the given services that are at most `READING_MAX_AGE_S` old.
 
         Args:
-            services: Service names.
+            services: Names of the services.
 
         Returns:
-            Readings by service name; services without a recent reading are left out.
+            Readings by service name. Services without a recent reading are absent.
         """
         since_s = self._clock.monotonic_s() - READING_MAX_AGE_S
         return {
@@ -95,18 +100,21 @@ class ServiceClocks:
         """Return whether no two clocks agree, so that readings of more services are needed.
 
         Args:
-            services: Names of the services to consider, in addition to this host.
+            services: Names of the services to compare, in addition to this host's clock.
+
+        Returns:
+            False if there is no recent reading.
         """
         return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 
     def trusted_readings(self, services: Collection[str]) -> Mapping[str, ClockReading]:
-        """Return the recent readings of those named services whose clocks are trusted.
+        """Return the recent readings of those given services whose clocks are trusted.
 
         Args:
-            services: Service names.
+            services: Names of the services.
 
         Returns:
-            Readings by service name; empty if none of the services has answered recently.
+            Readings by service name; empty if no service has responded recently.
         """
         heard = self.recent_readings(services)
         agreeing = self._agreement_counts(heard)
@@ -123,10 +131,10 @@ class ServiceClocks:
         return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def errors(self, services: Collection[str]) -> dict[str, str]:
-        """Return why the clocks of the named services are not trusted.
+        """Return why clocks of the given services are not trusted.
 
         Args:
-            services: Service names.
+            services: Names of the services.
 
         Returns:
             Messages by service name; empty if all clocks are trusted.
@@ -154,15 +162,15 @@ _DIGITS: Final = 19
 
 
 class ClockFloor:
-    """The highest trusted clock reading of any service, kept in a file across restarts.
+    """The highest trusted clock reading of any service, which is kept in a file across restarts.
 
     Not thread-safe: the caller must hold a lock.
 
     Args:
-        path: File that keeps the value; None to keep it in memory only.
+        path: File that stores the value; None to keep it in memory only.
 
     Attributes:
-        ms: The highest trusted reading, in Unix milliseconds; 0 before the first.
+        ms: The highest trusted reading in Unix milliseconds; 0 before the first one.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -170,14 +178,17 @@ class ClockFloor:
         self._saved_ms = self.ms = _read(path) if path is not None else 0
 
     def observe(self, clock_ms: int) -> None:
-        """Raise the floor to a trusted reading in Unix milliseconds; never lower it."""
+        """Raise the value to a trusted reading in Unix milliseconds.
+
+        A lower reading has no effect.
+        """
         self.ms = max(self.ms, clock_ms)
 
     def save(self) -> None:
-        """Write the floor to its file if it has risen.
+        """Write the value to the file if it has increased.
 
-        Call this before a claim is sent that uses this clock. A write error is ignored: the floor
-        may then be lower after a restart.
+        Call it before a host report is sent, so that ranges sent after a restart do not carry an
+        earlier time than the report. If the file cannot be written, the error is ignored.
         """
         if self._path is None or self.ms == self._saved_ms:
             return

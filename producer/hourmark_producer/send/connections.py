@@ -31,12 +31,12 @@ TRANSPORT_ERRORS: Final = (OSError, http.client.HTTPException)  # what `Connecti
 
 
 class HttpResponse(NamedTuple):
-    """A complete HTTP response with any status.
+    """A complete HTTP response, with any status.
 
     Attributes:
         status: Status code.
         reason: Reason phrase.
-        headers: Header fields; lookup ignores case.
+        headers: Header fields. Names are looked up without regard to case.
         content: The body, at most `ANSWER_BYTES_MAX` bytes.
     """
 
@@ -47,15 +47,15 @@ class HttpResponse(NamedTuple):
 
 
 class ServiceAddress(NamedTuple):
-    """Network address of a delivery service.
+    """The network address of a delivery service.
 
     Attributes:
-        is_tls: Whether the service uses https://.
-        host: Host name or IP address of the URL.
-        port: TCP port; 80 or 443 if the URL names none.
-        prefix: Path of the URL, which precedes every request path.
-        headers: Headers for every request, from the user and password of the URL.
-        ip: IP address to connect to; empty to resolve `host` for each connection.
+        is_tls: Whether the URL begins with https://.
+        host: Host name or IP address in the URL.
+        port: TCP port; 80 or 443 if the URL has none.
+        prefix: Path in the URL, which is put before every request path.
+        headers: Header fields for every request, made from the user and password in the URL.
+        ip: IP address to connect to. If empty, `host` is resolved for each connection.
     """
 
     is_tls: bool
@@ -70,7 +70,7 @@ class ServiceAddress(NamedTuple):
         """Parse the URL of a delivery service.
 
         Raises:
-            ValueError: It is not an http:// or https:// URL with a host, or has a query or
+            ValueError: The text is not an http:// or https:// URL with a host, or it has a query or
                 fragment.
         """
         parts = urlsplit(url)
@@ -96,7 +96,7 @@ class ServiceAddress(NamedTuple):
 
     @property
     def is_ip_literal(self) -> bool:
-        """Return whether the host is an IP address rather than a name."""
+        """Whether the host is an IP address and not a name."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -110,7 +110,7 @@ class _PooledConnection(NamedTuple):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Socket reader with one deadline for the whole response, however slowly it arrives."""
+    """Reader of a socket with one deadline for the whole response."""
 
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s = connection, until_s
@@ -127,7 +127,7 @@ class _DeadlineReader(io.RawIOBase):
 
 
 class PendingResponse:
-    """The pending response to an HTTP request that was sent. Call `result` exactly once."""
+    """The response to an HTTP request that was sent. The caller must call `result` exactly once."""
 
     def __init__(
         self,
@@ -146,15 +146,16 @@ class PendingResponse:
         self._until_s = until_s
 
     def fileno(self) -> int:
-        """Return the descriptor to poll for the response or the end of the connection."""
+        """Return the file descriptor to poll for the response or the end of the connection."""
         return self._kept.connection.fileno()
 
     def result(self) -> HttpResponse:
-        """Wait for the response and return the connection to its pool.
+        """Wait for the response, and return the connection to the pool or close it.
 
         Raises:
-            OSError, http.client.HTTPException: There is no valid response. Whether the service
-                received the request is unknown.
+            OSError: The connection failed or the deadline passed. The service may have received the
+                request.
+            http.client.HTTPException: The response is invalid or too large.
         """
         is_kept = False
         try:
@@ -186,8 +187,8 @@ class PendingResponse:
 class ConnectionPool:
     """Pool of keep-alive HTTP/1.1 connections to delivery services. Thread-safe.
 
-    A connection is opened when a request needs one and none is idle. Idle connections that a
-    service has closed are discarded.
+    A new connection is opened if no idle one can be used. An idle connection that the service has
+    closed is discarded.
     """
 
     def __init__(self) -> None:
@@ -196,7 +197,7 @@ class ConnectionPool:
         self._closed = False
 
     def close(self) -> None:
-        """Close the idle connections; connections in use are closed after their current request."""
+        """Close the idle connections. Connections in use are closed after their current request."""
         with self._lock:
             self._closed = True
             idle = [kept for several in self._idle.values() for kept in several]
@@ -218,18 +219,19 @@ class ConnectionPool:
         """Send one request and wait for its response.
 
         Args:
-            address: The service.
+            address: Address of the service.
             method: HTTP method.
             path: Request path, without the prefix of the address.
-            headers: Header fields in addition to those of the address.
+            headers: Header fields, in addition to those of the address.
             content: Request body.
-            timeout_s: Limit in seconds for sending and for the whole response.
+            timeout_s: Time limit in seconds for sending, and again for the whole response.
             tls: TLS settings for https:// addresses.
 
         Raises:
-            OSError, http.client.HTTPException: There is no valid response. Whether the service
-                received the request is unknown.
-            ValueError: A header value contains an end of line.
+            OSError: The connection failed or a time limit passed. The service may have received the
+                request.
+            http.client.HTTPException: The response is invalid or too large.
+            ValueError: A header value contains a line break.
         """
         return self.send(
             address, method, path, headers, content, timeout_s=timeout_s, tls=tls
@@ -249,20 +251,20 @@ class ConnectionPool:
         """Send one request without waiting for its response.
 
         Args:
-            address: The service.
+            address: Address of the service.
             method: HTTP method.
             path: Request path, without the prefix of the address.
-            headers: Header fields in addition to those of the address.
+            headers: Header fields, in addition to those of the address.
             content: Request body.
-            timeout_s: Limit in seconds for sending, and again for the whole response.
+            timeout_s: Time limit in seconds for sending, and again for the whole response.
             tls: TLS settings for https:// addresses.
 
         Returns:
-            The pending response. The caller must call its `result`.
+            The response in progress. The caller must call its `result`.
 
         Raises:
-            OSError: The request could not be sent. Whether the service received it is unknown.
-            ValueError: A header value contains an end of line.
+            OSError: The request could not be sent completely. The service may have received it.
+            ValueError: A header value contains a line break.
         """
         kept = self._take(address, tls) or _PooledConnection(
             tls, _connected(address, min(timeout_s, CONNECT_TIMEOUT_S), tls)
@@ -310,11 +312,12 @@ class ConnectionPool:
         """Return a connection to the pool for later requests.
 
         Args:
-            address: The service that it is connected to.
-            connection: The connection, without a pending response.
+            address: Address of the service that it is connected to.
+            connection: The connection, which must not have a pending response.
 
         Returns:
-            False if the pool is closed; the caller must then close the connection.
+            True if the pool keeps the connection. False if the pool is closed; the caller must then
+            close the connection.
         """
         with self._lock:
             if not self._closed:

@@ -27,7 +27,9 @@ _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*", re.ASCII)  # RFC 6750: b64to
 
 
 class RequestCredentials(NamedTuple):
-    """The credentials in force for one request. A change of the files creates a new instance.
+    """The token and the TLS settings for one request.
+
+    When the files change, a new instance is created.
 
     Attributes:
         headers: Header fields for every request; empty without a token.
@@ -39,16 +41,17 @@ class RequestCredentials(NamedTuple):
 
 
 class Credentials:
-    """The token and certificates of a tailer, read again when their files change. Thread-safe.
+    """The token and the certificates of a tailer, which are read again when their files change.
 
-    If a changed file cannot be used, an error is logged and the previous credentials stay in force.
+    If a changed file cannot be used, an error is logged and the previous credentials stay in use.
+    Thread-safe.
 
     Args:
-        config: Settings with the paths of the token and certificates.
+        config: Settings with the paths of the token and the certificates.
         clock: Clock of this host.
 
     Raises:
-        ConfigError: A file cannot be used at the start.
+        ConfigError: A file cannot be used when the object is created.
     """
 
     def __init__(self, config: TailerConfig, clock: Clock) -> None:
@@ -61,7 +64,10 @@ class Credentials:
         self._current = self._read()
 
     def current(self) -> RequestCredentials:
-        """Return the credentials in force, reading changed files at most once per second."""
+        """Return the credentials to use now.
+
+        The files are checked for changes at most once per second.
+        """
         with self._lock:
             now_s = self._clock.monotonic_s()
             if now_s - self._checked_s >= CHECK_INTERVAL_S:

@@ -49,14 +49,16 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileExaminer:
-    """Examines open files. Thread-safe for different files.
+    """Examines an open file before a range is cut: did it grow, was it truncated, is it a copy?
+
+    Thread-safe if each file is used by one thread at a time.
 
     Attributes:
         checkpoint: Where positions and losses are saved.
         sources: Configured sources by name.
-        matcher: Decides whether content was read before, and whether another file holds it.
-        rests: Reads what a truncated file lost from its copies.
-        counters: Where losses are counted.
+        matcher: Decides whether content was read before, and which file holds lost content.
+        rests: Reads the lost content of truncated files from their copies.
+        counters: Counters of this run, to which losses are added.
         clock: Clock of this host.
     """
 
@@ -68,14 +70,15 @@ class FileExaminer:
     clock: Clock
 
     def examine(self, file: TrackedFile, descriptor: int) -> ReadableContent | RangeCut:
-        """Examine an open file and record its next position.
+        """Examine an open file and save its next position.
 
         Args:
             file: The file.
-            descriptor: Its descriptor, open for reading.
+            descriptor: File descriptor, open for reading.
 
         Returns:
-            The content to cut, or the next range of what was truncated, from a copy.
+            The content from which the next range can be cut. If the file was truncated and a copy
+            holds its unread bytes, the next range of that copy instead.
 
         Raises:
             RetryLater: It cannot be decided yet what happened to the file.
@@ -106,7 +109,17 @@ class FileExaminer:
     def _follow_growth(
         self, file: TrackedFile, descriptor: int, account: FileAccount, size: int
     ) -> tuple[FilePosition, int]:
-        """Return the position of a file that only grew, and up to where no line ends after it."""
+        """Return the next position of a file that only grew.
+
+        Args:
+            file: The file.
+            descriptor: File descriptor, open for reading.
+            account: What scans and this examination observed.
+            size: Content size in bytes.
+
+        Returns:
+            The position, and the offset up to which the bytes after it contain no line end.
+        """
         before = file.progress
         known, quiet_to = before.position, before.quiet_to
         position = dataclasses.replace(known, size_seen=size, head=account.head)
@@ -141,7 +154,19 @@ class FileExaminer:
         account: FileAccount,
         size: int,
     ) -> FilePosition:
-        """Return the position in a file that was truncated or replaced, and count the loss."""
+        """Return the next position of a truncated or replaced file, and record the loss.
+
+        Args:
+            file: The file.
+            descriptor: File descriptor, open for reading.
+            verdict: Whether the current position is still valid.
+            account: What scans and this examination observed.
+            size: Content size in bytes.
+
+        Raises:
+            RetryLater: One of the next scans may find a copy that holds the lost bytes.
+            CheckpointFailed: The position and the loss cannot be saved.
+        """
         known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
         if verdict is ShrinkVerdict.REPLACED:
@@ -232,14 +257,18 @@ def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
 
 
 def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAccount) -> int:
-    """Return the offset up to which a truncated file still holds content that was read before.
+    """Return the offset up to which a truncated file still holds bytes that were read before.
 
-    The lines up to there are sent again, because a program that writes the same content again
-    cannot be distinguished from a partial truncation. They do not count as lost if they are
-    truncated again.
+    These lines are sent again, because a program that rewrites its file cannot be distinguished
+    from a partial truncation. They do not count as lost if they are truncated again.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        known: Position before the truncation.
+        account: What scans and this examination observed.
 
     Returns:
-        The offset; 0 if the content differs or the recorded state does not suffice to decide.
+        0 if the content differs, or if too little is known to decide.
     """
     low = account.shrinks[-1].low
     if (

@@ -61,23 +61,24 @@ _ROUNDS_TOGETHER: Final = (
 
 @dataclasses.dataclass(kw_only=True)
 class FileShipper:
-    """Shipper of tracked log files: reads, spools, sends and acknowledges their byte ranges.
+    """Ships tracked files: reads their new bytes and spools, sends and acknowledges them as ranges.
 
-    Thread-safe for different files; the caller must not step one file from two threads.
+    A range is spooled when it is stored in the checkpoint, from which it is sent again after a
+    failure or restart. Thread-safe if each file is used by one thread at a time.
 
     Attributes:
         client: Client for the delivery services.
-        checkpoint: Durable positions and the spool of unacknowledged ranges.
+        checkpoint: Durable positions of files, and the spooled ranges.
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
-        examiner: Examines open files.
-        rests: Cuts the unread remainders of files that vanished.
-        cutter: Cuts open files.
-        spooler: Makes ranges of cut bytes.
-        acknowledgments: Records acknowledgments.
+        examiner: Examines open files before a range is cut.
+        rests: Reads the unread content of files that vanished.
+        cutter: Cuts ranges from open files.
+        spooler: Creates spooled ranges.
+        acknowledgments: Records acknowledgements.
         clock: Clock of this host.
         slots: Slots for additional ranges in flight, shared by all files.
-        finishing: If set, pending ranges are delivered and no new range is cut.
+        finishing: Whether to deliver only ranges that are already spooled and cut no new ones.
     """
 
     client: DeliveryServiceClient
@@ -99,19 +100,19 @@ class FileShipper:
     def step(self, file: TrackedFile) -> bool:
         """Ship the unread bytes of a file, up to `RANGES_PER_TURN` ranges.
 
-        A failed step can be repeated at any time.
+        Ranges that an earlier step left unacknowledged are sent first. If the step fails, it can be
+        repeated.
 
         Args:
-            file: The file; ranges that are still unacknowledged from an earlier step are sent
-                first.
+            file: The file.
 
         Returns:
-            Whether there may be more to ship at once.
+            Whether there may be more to ship now.
 
         Raises:
-            ServiceUnavailable: No service took a range.
+            NoServiceAvailable: No service accepted a range.
             RequestRefused: Every service refused a range.
-            CheckpointFailed: The checkpoint could not be committed.
+            CheckpointFailed: The checkpoint could not be read or written.
             OSError: The file could not be read, or is being written or truncated.
         """
         try:
@@ -126,7 +127,10 @@ class FileShipper:
         return more
 
     def is_small(self, file: TrackedFile) -> bool:
-        """Return whether one small range holds all unread bytes and no range is in flight."""
+        """Return whether one small range can hold all unread bytes of a file.
+
+        The result is False if the file has ranges in flight or is not open.
+        """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
             return False
@@ -135,13 +139,13 @@ class FileShipper:
         )
 
     def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship several small files with one shared checkpoint transaction per round.
+        """Ship several small files, which share their checkpoint transactions.
 
-        A failure of one file does not affect the others, except that no further range is sent after
-        a service did not take one.
+        A failure of one file does not affect the other files. However, once a service has failed to
+        accept a range, the remaining ranges are only spooled; the next step sends them.
 
         Args:
-            files: Files for which `is_small` is true.
+            files: Files for which `is_small` returned True.
 
         Returns:
             For each file, whether there may be more to ship, or the exception that its step raised.
@@ -263,7 +267,12 @@ class FileShipper:
         return spooled.body
 
     def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], SpoolRequest | None]:
-        """Return the changes to commit before the next range is sent, and that range or None."""
+        """Prepare the next range of a file.
+
+        Returns:
+            The changes to commit before the range is sent, and the range; None if there is nothing
+            to cut.
+        """
         pending = removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor.buffer)

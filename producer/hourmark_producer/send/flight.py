@@ -22,51 +22,53 @@ IN_FLIGHT_SLOTS: Final = 4  # memory: a compressed range each
 
 
 class PendingRange(Protocol):
-    """A range that was sent to a service and whose acknowledgment is pending."""
+    """A range that was sent to a delivery service and is not acknowledged yet."""
 
     def fileno(self) -> int | None:
-        """Return the descriptor to poll for the response, or None if no response is pending."""
+        """Return the file descriptor to poll for the response; None if no response is pending."""
         ...
 
     def result(self) -> RangeResponse:
-        """Wait for the acknowledgment of the range.
+        """Wait for the acknowledgement of the range.
 
         Returns:
-            The service's answer.
+            The response of the service.
 
         Raises:
-            ServiceUnavailable: No service acknowledged the range; send it again later.
+            NoServiceAvailable: No service acknowledged the range. Send it again later.
             RequestRefused: Every service refused the range.
         """
         ...
 
 
 class InFlightSlots:
-    """A counting semaphore for additional ranges in flight, shared by all files. Thread-safe.
+    """Limits the number of additional ranges in flight, for all files together.
+
+    It is a counting semaphore. Thread-safe.
 
     Args:
-        count: Number of slots; each accounts for one compressed range in memory.
+        count: Number of slots. Each slot accounts for one compressed range in memory.
     """
 
     def __init__(self, count: int = IN_FLIGHT_SLOTS) -> None:
         self._idle = threading.Semaphore(count)
 
     def try_acquire(self) -> bool:
-        """Take a slot if one is free, without waiting, and return whether it was taken.
+        """Take a slot without waiting, and return whether one was free.
 
         A slot that was taken must be returned with `release`.
         """
         return self._idle.acquire(blocking=False)
 
     def release(self) -> None:
-        """Return a slot that `try_acquire` granted."""
+        """Return a slot that was taken with `try_acquire`."""
         self._idle.release()
 
 
 class InFlightRanges:
     """The additional ranges of one file that are in flight during one step.
 
-    Not thread-safe. Each range occupies one slot until `wait_for_next` returns it.
+    Each range occupies one slot until `wait_for_next` returns it. Not thread-safe.
 
     Args:
         slots: Slots that all files share.
@@ -78,7 +80,7 @@ class InFlightRanges:
 
     @property
     def count(self) -> int:
-        """Return the number of ranges in flight."""
+        """Number of ranges in flight."""
         return len(self._ranges)
 
     def try_send(self, outgoing: SpooledRange, send: Callable[[], PendingRange]) -> bool:
@@ -86,10 +88,10 @@ class InFlightRanges:
 
         Args:
             outgoing: The spooled range.
-            send: Sends it and returns the pending range.
+            send: Function that sends the range and returns it as a pending range.
 
         Returns:
-            Whether it was sent. If so, `wait_for_next` returns it later.
+            True if the range was sent; `wait_for_next` will return it. False if no slot is free.
         """
         if not self._slots.try_acquire():
             return False
@@ -102,16 +104,16 @@ class InFlightRanges:
 
     @property
     def has_result(self) -> bool:
-        """Return whether `wait_for_next` would return without blocking."""
+        """Whether a range is in flight whose result is available without waiting."""
         return bool(self._ranges) and self._find_ready(0.0) is not None
 
     def wait_for_next(self) -> tuple[SpooledRange, RangeResponse | Exception]:
-        """Wait for the first range whose response arrives and free its slot.
+        """Wait until the response to any range in flight arrives, and free the slot of that range.
 
-        Call only if `count` is not 0.
+        Call it only if `count` is greater than 0.
 
         Returns:
-            The range, and its acknowledgment or the exception that sending it raised.
+            The range, and the response of the service or the exception that sending raised.
         """
         outgoing, sent = self._ranges.pop(self._find_ready(RANGE_TIMEOUT_S) or 0)
         try:

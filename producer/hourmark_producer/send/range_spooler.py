@@ -42,11 +42,11 @@ _PATIENCE_S: Final = 1.0  # a file on a hanging file server must not block other
 
 
 class RangeCompressor(NamedTuple):
-    """A Zstandard compressor and the buffer that one range is read into.
+    """A Zstandard compressor, and the buffer into which one range is read.
 
     Attributes:
         zstd: Compresses the body of a range.
-        buffer: Receives the uncompressed bytes; as large as the largest range.
+        buffer: Buffer for the uncompressed bytes, as large as the largest range of several lines.
     """
 
     zstd: zstandard.ZstdCompressor
@@ -54,20 +54,19 @@ class RangeCompressor(NamedTuple):
 
 
 class RangeCompressorPool:
-    """Pool of compressors that bounds the memory for uncompressed ranges. Thread-safe.
-
-    `acquire` lends a compressor; if none becomes free in time, the pool creates an additional one.
-    """
+    """A pool of compressors that limits the memory for uncompressed ranges. Thread-safe."""
 
     def __init__(
         self, buffer_bytes: int, count: int = COMPRESSORS, patience_s: float = _PATIENCE_S
     ) -> None:
-        """Create the pool.
+        """Create the compressors and their buffers.
 
         Args:
-            buffer_bytes: Size of each buffer: the largest range that is not a single long line.
-            count: Number of compressors in the pool.
-            patience_s: Seconds to wait for a free compressor before an additional one is created.
+            buffer_bytes: Size of each buffer in bytes, which is the maximum size of a range of
+                several lines.
+            count: Number of compressors.
+            patience_s: Seconds that `acquire` waits for a free compressor before it creates another
+                one.
         """
         self._buffer_bytes = buffer_bytes
         self._patience_s = patience_s
@@ -77,10 +76,10 @@ class RangeCompressorPool:
 
     @contextmanager
     def acquire(self) -> Iterator[RangeCompressor]:
-        """Lend a compressor for the duration of a `with` block.
+        """Return a context manager that yields a compressor and returns it to the pool at the end.
 
-        If none becomes free within `patience_s`, an additional one is created, so that a file that
-        cannot be read, such as one on a hanging file server, does not block other files.
+        If no compressor becomes free within `patience_s`, another one is created. A file whose
+        reads hang, for example on a file server, therefore does not block other files.
         """
         try:
             taken = self._idle.get(timeout=self._patience_s)
@@ -100,11 +99,12 @@ class RangeCompressorPool:
 
 
 class SpoolRequest(NamedTuple):
-    """A range that is ready to be spooled.
+    """A range that is ready to be stored in the checkpoint and then sent.
 
     Attributes:
-        changes: Changes of the checkpoint that spool it and move the position.
-        progress: The file's progress once they are committed; its last range is the new one.
+        changes: Changes of the checkpoint that store the range and move the position of the file.
+        progress: Progress of the file to set after the commit. Its last range in flight is the new
+            range.
         body: The compressed body.
     """
 
@@ -114,14 +114,16 @@ class SpoolRequest(NamedTuple):
 
 
 class RangeSpooler:
-    """Makes ranges of cut bytes. Thread-safe for different files.
+    """Creates numbered, compressed ranges from bytes that were cut from files.
+
+    Thread-safe if each file is used by one thread at a time.
 
     Args:
         sources: Configured sources by name.
-        generations: Durable record of file generations.
-        host_id: Identifier of this host's installation.
-        host_name: Host name in every range.
-        last_sequence: The largest number of a range in the spool.
+        generations: Record of the generations of files (a truncation begins a new one).
+        host_id: Host id of the tailer.
+        host_name: Name of this host, which every range carries.
+        last_sequence: Highest sequence number in the checkpoint. New ranges get higher ones.
     """
 
     def __init__(
@@ -144,19 +146,20 @@ class RangeSpooler:
         reading: ClockReading,
         compressor: RangeCompressor,
     ) -> SpoolRequest:
-        """Make a range of cut bytes.
+        """Create the next range of a file. Nothing is committed or sent.
 
         Args:
-            file: The file that the bytes belong to.
+            file: The file from which the bytes were cut.
             shipped: The bytes.
-            reading: Clock and rules revision of a service.
+            reading: Clock and rules revision of a service, with which the range is stamped.
             compressor: Compresses the bytes.
 
         Returns:
-            What the caller must commit before it sends the range.
+            The range, and the changes to commit before it is sent.
 
         Raises:
-            RequestRefused: The reading does not result in a valid range.
+            RequestRefused: The clock or rules revision does not result in a valid range.
+            OSError: The beginning of a new generation cannot be recorded.
         """
         before = file.progress.position
         if before.offset == 0:

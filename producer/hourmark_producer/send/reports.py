@@ -34,19 +34,21 @@ from hourmark_producer.send.client import DeliveryServiceClient
 
 @dataclasses.dataclass(kw_only=True)
 class HostReporter:
-    """Sender of the host reports of one run of the tailer.
+    """Sends the host reports of one run of the tailer.
 
-    A host report states up to when each source of this host is fully acknowledged.
+    A host report states, for each source, the time up to which all lines of this host are
+    acknowledged.
 
     Attributes:
         client: Client for the delivery services.
-        source_reports: Returns the state of all sources by the clock of the named service.
-        throttle: Log of the conditions that keep reports from being delivered.
-        host_id: Identifier of this host's installation.
+        source_reports: Function that returns the state of all sources. Its argument is the name of
+            the service whose clock is used.
+        throttle: Log of the conditions that prevent delivery.
+        host_id: Host id of the tailer.
         host_name: Name of this host.
         on_delivered: Called by `run` after each delivered report.
         clock: Clock of this host.
-        delivered_at_ms: Unix milliseconds of the latest delivered report; None before the first.
+        delivered_at_ms: When a report was last delivered, in Unix milliseconds; None for never.
     """
 
     client: DeliveryServiceClient
@@ -63,11 +65,11 @@ class HostReporter:
         self.delivered_at_ms: int | None = None
 
     def run(self, every_s: float, stop: threading.Event) -> None:
-        """Wait until a service answers, then send reports until `stop` is set.
+        """Wait until a service responds, then send reports until `stop` is set.
 
         Args:
-            every_s: Seconds between reports; the first one is sent at once.
-            stop: Ends the loop.
+            every_s: Seconds between two reports. The first report is sent at once.
+            stop: Event that ends the loop.
         """
         while not stop.is_set() and not self._has_service():
             stop.wait(min(every_s, 1.0))
@@ -102,10 +104,12 @@ class HostReporter:
                 self.throttle.resolve(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
-        """Send one report and return whether it was delivered; a failure is logged, not raised.
+        """Send one report and return whether it was delivered.
+
+        A failure is logged and not raised.
 
         Args:
-            goodbye: Report that this host sends nothing more.
+            goodbye: Whether to state that this host sends nothing more.
         """
         sequence, self._sequence = self._sequence, self._sequence + 1
         try:
@@ -140,9 +144,9 @@ class AcknowledgmentTarget(NamedTuple):
 
     Attributes:
         file: The tracked file.
-        generation: Generation of the file when it was scanned; a truncation increments it.
-        size: Size that the scan observed, in bytes.
-        due: Number of the scan that must have examined the file.
+        generation: Generation of the file when it was scanned. A truncation begins a new one.
+        size: Content size that the scan observed, in bytes.
+        due: Number of the scan that last detected a change of the file.
     """
 
     file: TrackedFile
@@ -152,13 +156,14 @@ class AcknowledgmentTarget(NamedTuple):
 
     @classmethod
     def from_file(cls, file: TrackedFile) -> AcknowledgmentTarget:
-        """Return the target at the size that the latest scan observed."""
+        """Return the target for a file with the content size that the latest scan observed."""
         return cls(file, file.progress.position.generation, file.observed.size, file.due)
 
     def is_met(self) -> bool:
         """Return whether all bytes up to the target are acknowledged.
 
-        An unterminated last line is not waited for.
+        An unterminated last line does not count. A file that is gone counts as acknowledged once
+        none of its ranges is in flight, because its unread bytes are counted as lost.
         """
         progress = self.file.progress  # one consistent moment
         sent = progress.in_flight
@@ -174,7 +179,7 @@ class AcknowledgmentTarget(NamedTuple):
         return progress.quiet_to >= self.size
 
     def is_unreachable(self) -> bool:
-        """Return whether the target can never be met because the file was truncated since."""
+        """Return whether the target cannot be met, as the file was truncated after the scan."""
         file = self.file
         return (
             file.progress.position.generation != self.generation
@@ -185,9 +190,9 @@ class AcknowledgmentTarget(NamedTuple):
 class CaughtUpClaim:
     """The time up to which all lines of one source are acknowledged. Thread-safe.
 
-    Each full scan starts an attempt, which succeeds once every file that the scan found is
-    acknowledged up to its size. The claimed time is then the start of that scan, by the clock of
-    each service and by this host's monotonic clock.
+    Each full scan starts an attempt to move this time forward. The attempt succeeds once every file
+    that the scan found is acknowledged up to its size. The time is then the start of that scan, by
+    the clock of each service and by this host's monotonic clock.
     """
 
     def __init__(self) -> None:
@@ -202,16 +207,16 @@ class CaughtUpClaim:
         targets: Iterable[AcknowledgmentTarget],
         at_s: float = 0.0,
     ) -> None:
-        """Start an attempt to move the claim forward after a full scan.
+        """Start an attempt to move the time forward, after a full scan.
 
-        An attempt that is pending continues instead, unless one of its targets has become
-        unreachable.
+        If an earlier attempt is pending, it continues and the new one is not started. A pending
+        attempt is replaced if one of its files was truncated, so that it cannot succeed.
 
         Args:
-            readings_ms: Clock of each service before the scan, as Unix milliseconds by service
+            readings_ms: Clock of each service before the scan, in Unix milliseconds by service
                 name.
-            targets: The files that the scan found with their sizes.
-            at_s: Monotonic clock of this host before the scan, in seconds.
+            targets: The files that the scan found, with their sizes.
+            at_s: Time before the scan, in seconds of this host's monotonic clock.
         """
         with self._lock:
             self._complete_attempt()
@@ -226,7 +231,8 @@ class CaughtUpClaim:
             service: Name of the service.
 
         Returns:
-            Unix milliseconds; None if no attempt with this service has succeeded yet.
+            Unix milliseconds; None if no attempt that has a clock of this service has succeeded
+            yet.
         """
         with self._lock:
             self._complete_attempt()
@@ -243,10 +249,11 @@ class CaughtUpClaim:
             return self._at_s
 
     def is_caught_up(self, *, since_s: float | None = None) -> bool:
-        """Return whether the source has been caught up since a given time.
+        """Return whether all lines up to a given time are acknowledged.
 
         Args:
-            since_s: Seconds of the monotonic clock; None for any time since the start.
+            since_s: The time, in seconds of this host's monotonic clock. If None, return whether
+                the source was caught up at least once.
         """
         with self._lock:
             self._complete_attempt()

@@ -29,14 +29,14 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 @dataclasses.dataclass(kw_only=True)
 class SenderPool:
-    """A fixed number of threads that ship the scheduled files and retry failed ones.
+    """A fixed number of threads that ship scheduled files and repeat failed steps.
 
     Attributes:
-        shipper: Ships a file by one step.
-        schedule: Files that are due.
+        shipper: Ships a file, one step at a time.
+        schedule: Queue of files that have work to do.
         throttle: Log of the conditions that delay files.
-        backoff_max_s: Maximum delay before a retry, in seconds.
-        on_error: Called with an unexpected exception, which ends the thread.
+        backoff_max_s: Maximum delay before a step is repeated, in seconds.
+        on_error: Called with an unexpected exception, which ends the thread that raised it.
     """
 
     shipper: FileShipper
@@ -54,22 +54,24 @@ class SenderPool:
         ]
 
     def start(self) -> None:
-        """Start the threads, which wait until `allow_sending` is called."""
+        """Start the threads. They send nothing until `allow_sending` is called."""
         for thread in self._threads:
             thread.start()
 
     def allow_sending(self) -> None:
-        """Allow the threads to send, because the first host report has been delivered."""
+        """Allow the threads to send. Call it once the first host report is delivered."""
         self._may_send.set()
 
     def stop(self, within_s: float) -> bool:
         """Stop the threads after their current steps.
 
+        The schedule is closed, so the pool cannot be started again.
+
         Args:
-            within_s: Maximum time to wait, in seconds.
+            within_s: Maximum time to wait for the threads, in seconds.
 
         Returns:
-            Whether all threads ended in time.
+            Whether all threads have ended.
         """
         self.schedule.close()
         self._may_send.set()
@@ -157,12 +159,12 @@ class SenderPool:
 
 
 def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
-    """Return the delay before a failed step is repeated, in seconds. Retries never end.
+    """Return the delay before a failed step is repeated, in seconds.
 
     Args:
-        error: Why the step failed.
-        failures: Consecutive failures including this one; at least 1.
-        max_s: Maximum delay; `Retry-After` of a service can exceed it.
+        error: The error that the step raised.
+        failures: Number of consecutive failures, including this one; at least 1.
+        max_s: Maximum delay in seconds. Only the `Retry-After` header of a service can exceed it.
         rng: Source of the jitter.
     """
     if isinstance(error, RequestRefused):

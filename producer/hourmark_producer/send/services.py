@@ -32,19 +32,20 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class ServiceEndpoint:
-    """One address of a delivery service and its state. Modified only by `ServiceSelector`.
+    """One address of a delivery service and its state. Only `ServiceSelector` modifies it.
 
     Attributes:
         url: Configured URL without a trailing slash.
         address: Address to connect to.
         in_flight: Number of requests in flight.
-        last_turn: Number of the latest selection; higher is more recent.
-        failures: Consecutive failures.
-        backoff_until_s: Until when other services are preferred, in monotonic seconds.
-        retry_after_until_s: Until when no request is sent, in monotonic seconds (`Retry-After`).
-        failed_at_s: When the first of `failures` occurred, in monotonic seconds.
+        last_turn: Number of the latest selection of this service. A higher number is more recent.
+        failures: Number of consecutive failures.
+        backoff_until_s: Time until which other services are preferred, in monotonic seconds.
+        retry_after_until_s: Time until which no request is sent because of `Retry-After`, in
+            monotonic seconds.
+        failed_at_s: Time of the first of the consecutive failures, in monotonic seconds.
         last_error: Why the latest request failed; empty if it succeeded.
-        acknowledged_ranges: Number of ranges that it acknowledged.
+        acknowledged_ranges: Number of ranges that the service acknowledged.
     """
 
     url: str
@@ -62,19 +63,18 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """Return the unique name: the URL, with the IP address if the host has several."""
+        """Unique name of the service: its URL, followed by the IP address if it is known."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceStatus:
-    """State of one delivery service as shown to operators.
+    """The state of one delivery service, as shown to operators.
 
     Attributes:
-        service: Redacted URL, with the IP address if the host has several.
-        ranges: Number of ranges that it acknowledged since the start.
-        failing_seconds: Seconds since it began to fail; None if the latest request succeeded or
-            none was sent.
+        service: URL without secrets, followed by the IP address if the host was resolved.
+        ranges: Number of ranges that the service acknowledged since the start.
+        failing_seconds: Seconds since the service began to fail; None if it is not failing.
         trouble: Why the latest request failed; empty if it succeeded.
     """
 
@@ -87,8 +87,11 @@ class ServiceStatus:
 def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
     """Return an exponential backoff delay with jitter, in seconds.
 
+    The base delay doubles with each failure, up to `max_s`. The result is a random value between
+    half of the base delay and all of it.
+
     Args:
-        failures: Consecutive failures including this one; at least 1.
+        failures: Number of consecutive failures, including this one; at least 1.
         max_s: Maximum delay in seconds.
         rng: Source of the jitter.
     """
@@ -99,10 +102,6 @@ def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
 def resolve_host(host: str, port: int) -> list[str]:
     """Return the IP addresses of a host name, without duplicates.
 
-    Args:
-        host: Host name.
-        port: Port number.
-
     Raises:
         OSError: The name cannot be resolved.
     """
@@ -111,10 +110,10 @@ def resolve_host(host: str, port: int) -> list[str]:
 
 
 class ServiceSelector:
-    """The delivery services of one tailer and the choice between them. Thread-safe.
+    """Selects the delivery service for each request, and keeps the state of all services.
 
-    A healthy service with the fewest requests in flight is preferred; a failed one is retried after
-    an exponential backoff.
+    A healthy service with the fewest requests in flight is preferred. A failed service is tried
+    again after an exponential backoff. Thread-safe.
 
     Args:
         urls: Configured service URLs, at least one.
@@ -147,11 +146,11 @@ class ServiceSelector:
 
     @property
     def first(self) -> ServiceEndpoint:
-        """Return the first service of the configuration."""
+        """The first service in the order of the configuration."""
         return self._services[0]
 
     def endpoints(self) -> list[ServiceEndpoint]:
-        """Return all services in the order of the configuration."""
+        """Return all services, in the order of the configuration."""
         with self._lock:
             return list(self._services)
 
@@ -161,12 +160,13 @@ class ServiceSelector:
         """Select the service for the next request.
 
         Args:
-            tried: Services to leave out, because they failed this request already.
-            preferred: Service to select if it is available and healthy; this does not count as its
+            tried: Services that already failed this request, which are left out.
+            preferred: Service to select if it is available and healthy. This does not count as its
                 turn.
 
         Returns:
-            The service, or None if all others have sent `Retry-After`.
+            The service, or None if every other service must not be used before its `Retry-After`
+            time.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
@@ -191,9 +191,10 @@ class ServiceSelector:
             return chosen
 
     def request_started(self, service: ServiceEndpoint) -> int:
-        """Record a request in flight and return the number of consecutive failures before it.
+        """Record that a request was started. `request_succeeded` or `request_failed` must follow.
 
-        Each call must be followed by `request_succeeded` or `request_failed`.
+        Returns:
+            The service's number of consecutive failures before this request, for `request_failed`.
         """
         with self._lock:
             service.in_flight += 1
@@ -204,7 +205,7 @@ class ServiceSelector:
 
         Args:
             service: The service.
-            ranges: Number of ranges that it acknowledged with this response.
+            ranges: Number of ranges that it acknowledged with the response.
         """
         with self._lock:
             service.in_flight -= 1
@@ -230,8 +231,8 @@ class ServiceSelector:
         Args:
             service: The service.
             error: Why the request failed.
-            failures_before: Result of `request_started`; concurrent failures count as one.
-            retry_after_s: Seconds from the `Retry-After` header; 0 if there was none.
+            failures_before: Result of `request_started`. It makes concurrent failures count as one.
+            retry_after_s: Value of the `Retry-After` header in seconds; 0 if there was none.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
@@ -248,7 +249,7 @@ class ServiceSelector:
                 )
 
     def retry_after_s(self) -> float:
-        """Return the seconds until any service accepts requests again; 0 if one does now."""
+        """Return the seconds until a service accepts requests again; 0 if one accepts them now."""
         with self._lock:
             return max(
                 0.0,
@@ -256,20 +257,23 @@ class ServiceSelector:
             )
 
     def last_errors(self) -> str:
-        """Return the latest errors of all services, without duplicates, separated by semicolons."""
+        """Return the latest errors of all failing services, separated by semicolons.
+
+        Equal errors are included once.
+        """
         with self._lock:
             return "; ".join(
                 dict.fromkeys(one.last_error for one in self._services if one.last_error)
             )
 
     def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
-        """Resolve the host names again if the last resolution is too old (`RESOLVE_EVERY_S`).
+        """Resolve the host names of the services again, at most every `RESOLVE_EVERY_S` seconds.
 
-        May block for seconds without blocking other threads. A name that cannot be resolved keeps
-        its addresses.
+        It may take several seconds, during which other threads are not blocked. A name that cannot
+        be resolved keeps its addresses.
 
         Args:
-            resolve: Returns the IP addresses of a host name and port.
+            resolve: Function that returns the IP addresses of a host name and port.
         """
         if self._clock.monotonic_s() - self._resolved_s < RESOLVE_EVERY_S:
             return
@@ -296,7 +300,7 @@ class ServiceSelector:
                 return [one.address.ip for one in self._services if one.url == url]
 
     def statuses(self) -> list[ServiceStatus]:
-        """Return the state of all services in the order of the configuration."""
+        """Return the state of all services for operators, in the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
@@ -312,7 +316,7 @@ class ServiceSelector:
 
 
 def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
-    """Parse a configured service URL.
+    """Parse a configured service URL and check that the token would be protected.
 
     Raises:
         ConfigError: The URL is invalid, or the token would be sent unencrypted to another machine.

@@ -28,10 +28,13 @@ _TURN_S: Final = 1.0
 
 
 def raise_open_file_limit() -> int:
-    """Raise the limit of open files of this process, and return how many tracked files may be open.
+    """Raise the limit of open files of this process as far as the system permits.
+
+    Returns:
+        The number of tracked files that may be open at the same time.
 
     Raises:
-        ConfigError: The system grants fewer than `RESERVE` + `FILES_MIN` descriptors.
+        ConfigError: The system permits fewer than `RESERVE` + `FILES_MIN` open files.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
@@ -46,12 +49,14 @@ def raise_open_file_limit() -> int:
 
 @dataclasses.dataclass(kw_only=True)
 class DescriptorBudget:
-    """The budget of open files: decides which ones stay open. Used only by the scanning thread.
+    """Limits the number of open tracked files and decides which ones stay open.
+
+    Used only by the scanning thread.
 
     Attributes:
         files: All tracked files.
-        schedule: Tells which files a worker has; these are not closed.
-        clock: Measures for how long files are open.
+        schedule: Queue of files. Files that a worker has are not closed.
+        clock: Clock that measures for how long files have been open.
         limit: Maximum number of open files.
     """
 
@@ -65,14 +70,14 @@ class DescriptorBudget:
         self._spent = False
 
     def begin(self) -> None:
-        """Recount the open files at the start of a scan."""
+        """Count the open files again, at the start of a scan."""
         self._held = sum(file.descriptor is not None for file in self.files)
         self._spent = False
 
     def room(self) -> bool:
         """Return whether another file may be opened.
 
-        If the limit is reached, completely read files are closed first.
+        If the limit is reached, files that were read completely are closed first.
         """
         if self._held >= self.limit and not self._spent:
             read = [
@@ -86,10 +91,13 @@ class DescriptorBudget:
         return self._held < self.limit
 
     def turns(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
-        """Return the waiting files that may be opened now, those that were closed longest first.
+        """Return the waiting files that may be opened now, those that have waited longest first.
 
-        If the limit is reached, files that were open longest are closed, after at least one second
-        each.
+        If the limit is reached, the files that have been open longest are closed. Each file stays
+        open for at least one second.
+
+        Args:
+            waiting: Files that wait to be opened.
         """
         wanted = min(len(waiting), self._some)
         if wanted and not self.room():
@@ -101,12 +109,12 @@ class DescriptorBudget:
         ]
 
     def hold(self, file: TrackedFile, descriptor: int) -> None:
-        """Assign an open descriptor to a file."""
+        """Assign an open file descriptor to a file and count it."""
         file.descriptor, file.held_since_s = descriptor, self.clock.monotonic_s()
         self._held += 1
 
     def give_back(self, file: TrackedFile) -> None:
-        """Close a file that was opened beyond the limit to identify it."""
+        """Close a file that was opened beyond the limit in order to identify it."""
         file.close()
         self._held -= 1
 

@@ -40,10 +40,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class FolderNotifications(NamedTuple):
-    """The notifications since the previous call.
+    """The events in watched folders since the previous call of `InotifyWatcher.take`.
 
     Attributes:
-        written: Paths of files that were written, in folders as they were named to `watch`.
+        written: Paths of files that were written to. The folder is spelled as it was passed to
+            `watch`.
         moved: Whether names were created, removed or changed, or events were lost.
     """
 
@@ -52,9 +53,10 @@ class FolderNotifications(NamedTuple):
 
 
 class InotifyWatcher:
-    """A watcher of folders with inotify. Used by one thread.
+    """Watches folders with inotify. Used by one thread.
 
-    Without inotify, or beyond its limits, there are no notifications.
+    Folders are not watched if inotify is not available or its limits are reached. The first time
+    this happens is logged.
     """
 
     def __init__(self) -> None:
@@ -74,17 +76,20 @@ class InotifyWatcher:
         return queue
 
     def close(self) -> None:
-        """Stop all notifications."""
+        """Close inotify. No events are reported afterwards."""
         if self._queue is not None:
             os.close(self._queue)
             self._queue = None
 
     def watch(self, folders: Collection[str]) -> bool:
-        """Watch these folders and no others.
+        """Watch the given folders, and stop watching all others.
+
+        Args:
+            folders: Paths of the folders.
 
         Returns:
-            Whether the number of watched folders grew. Events in new folders before this call are
-                not reported.
+            Whether the number of watched folders increased. Scan these folders, because earlier
+            events in them are not reported.
         """
         if self._queue is None:
             return False
@@ -109,7 +114,7 @@ class InotifyWatcher:
         return len(self._watches) > before
 
     def take(self) -> FolderNotifications:
-        """Return the notifications since the previous call, without waiting."""
+        """Return the events since the previous call, without waiting."""
         written, moved = set[str](), False
         for watch, what, name in self._events():
             folders = self._folders.get(watch, ())

@@ -32,12 +32,12 @@ _EARLIER: Final = 0.2
 
 
 class ScanPace:
-    """The interval between full scans: decides when the next one is due.
+    """Decides when the next full scan is due, so that scans use a limited share of CPU time.
 
     Used by the scanning thread, whose CPU time it measures.
 
     Args:
-        clock: The clock.
+        clock: Clock of this host.
         scan_seconds: Shortest interval between full scans, in seconds.
     """
 
@@ -55,10 +55,10 @@ class ScanPace:
         self._wanted = False
 
     def end(self, *, is_urgent: bool) -> None:
-        """Record the end of a full scan and determine the interval until the next.
+        """Record the end of a full scan and determine the interval until the next one.
 
         Args:
-            is_urgent: Whether the next scan should follow after `scan_seconds`, whatever it costs.
+            is_urgent: Whether the next scan follows after `scan_seconds`, regardless of its cost.
         """
         took_s = time.thread_time() - self._cpu_s
         self._wait_s = (
@@ -69,11 +69,14 @@ class ScanPace:
 
     @property
     def is_slow(self) -> bool:
-        """Whether full scans are less frequent than `scan_seconds`, so that hints are useful."""
+        """Whether the interval between full scans is longer than `scan_seconds`.
+
+        Notifications of changes are useful only in that case.
+        """
         return self._wait_s > self._scan_seconds
 
     def want(self) -> None:
-        """Request an earlier full scan."""
+        """Request that the next full scan begins earlier."""
         self._wanted = True
 
     def is_due(self) -> bool:
@@ -83,7 +86,7 @@ class ScanPace:
 
 
 class PartialScans:
-    """Files to check between two full scans: recently changed and hinted ones."""
+    """Selects the files to check between two full scans: those that changed recently."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -91,7 +94,11 @@ class PartialScans:
         self._recent: set[TrackedFile] = set()
 
     def begin(self, files: Iterable[TrackedFile]) -> None:
-        """Update the selection after a full scan."""
+        """Select the files that changed recently, after a full scan.
+
+        Args:
+            files: All tracked files.
+        """
         files = list(files)
         self._by_path = {
             path: file for file in files for path in (file.target, file.place.seen_at) if path
@@ -101,11 +108,16 @@ class PartialScans:
         self._recent = set(heapq.nlargest(RECENT_MAX, recent, key=lambda file: file.changed_at_s))
 
     def folders(self) -> set[str]:
-        """Return the folders of all files that a hint may name."""
+        """Return the folders that contain tracked files, in which changes should be watched."""
         return {path.rpartition("/")[0] or "/" for path in self._by_path}
 
     def next(self, written: Iterable[str]) -> set[TrackedFile]:
-        """Return the files to check now: recently changed ones, and those at the written paths."""
+        """Return the files to check now.
+
+        Args:
+            written: Paths of files that were reported as written to. They are checked in addition
+                to the files that changed recently.
+        """
         since_s = self._clock.monotonic_s() - RECENT_S
         self._recent = {file for file in self._recent if file.changed_at_s >= since_s}
         hinted = {file for path in written if (file := self._by_path.get(path)) is not None}
@@ -114,7 +126,10 @@ class PartialScans:
 
 
 class PendingBytes:
-    """The number of unacknowledged bytes. Updated by the scanning thread, read by any thread."""
+    """Counts the unacknowledged bytes of all files without visiting every file.
+
+    The scanning thread updates it; any thread may read it.
+    """
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:
         self._lock = threading.Lock()
@@ -122,20 +137,24 @@ class PendingBytes:
         self._some = set(files)  # that have something pending, or may have
 
     def count(self, active_files: Iterable[TrackedFile]) -> None:
-        """Update after a full scan, given all files that are not at rest."""
+        """Update after a full scan.
+
+        Args:
+            active_files: All files that are changed or not completely acknowledged.
+        """
         with self._lock:
             touched = self._schedule.touched(forget=True)
             self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:
-        """Return the number of pending bytes by source; sources without any are absent."""
+        """Return the number of unacknowledged bytes by source. Sources without any are absent."""
         found = Counter[str]()
         for file in self._asked():
             found[file.place.source] += file.pending_bytes
         return found
 
     def is_in_flight(self) -> bool:
-        """Return whether any range of any file is in flight."""
+        """Return whether any range of any file is waiting for an acknowledgement."""
         return any(file.progress.in_flight for file in self._asked())
 
     def _asked(self) -> set[TrackedFile]:

@@ -1,10 +1,16 @@
-"""New compressed files, which hold a tracked file or one that no scan has seen.
+"""Detection and examination of new compressed files.
 
-Compressed files that exist at the first scan of a source are old. So are those whose content was
-last written before the latest scan (compressors keep that time): its file was tracked. A worker
-examines any other (`hourmark_producer.history.match`). If its content was not read before, it is
-read as a file of its own, under the identity of the compressed file. If that cannot be decided, an
-unknown loss is reported. Until it is decided, the source is not caught up.
+A new compressed file holds a tracked file, or a file that was created, rotated and compressed
+between two scans. The following compressed files are old and are not read:
+
+- files that exist at the first scan of a source
+- files whose content was last written before the latest scan (compressors keep that time): the
+  original was tracked
+
+A worker examines every other file (`hourmark_producer.history.match`). If its content was not read
+before, it is read as a file of its own, under the identity of the compressed file. If that cannot
+be decided, a loss of unknown size is reported. Until it is decided, the source is not reported as
+caught up.
 """
 
 from __future__ import annotations
@@ -41,7 +47,11 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detector of new compressed files, and their examination. Used by the scanning thread."""
+    """Detects new compressed files, which may hold unread lines, and has them examined.
+
+    For each scan, call `begin`, then `process_scan` for each source, then `end`. Used by the
+    scanning thread.
+    """
 
     def __init__(
         self,
@@ -75,24 +85,28 @@ class NewCompressedFiles:
         ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
-        """Start a scan, and return its time in Unix milliseconds."""
+        """Begin a scan and return its start time in Unix milliseconds."""
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
         return self._began_ms
 
     def is_reading(self, source: str) -> bool:
-        """Return whether compressed files of this source are being read or examined."""
+        """Return whether any compressed file of this source is being read or examined."""
         return any(file.place.source == source for file in self._files.packed)
 
     def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
         """Process the compressed files that a scan of a source found.
 
+        Each file is classified as already known, as new (it is examined by a worker) or as old (it
+        is ignored).
+
         Args:
             source: Name of the source.
             paths: Paths of its compressed files.
-            settled: Whether the scan was complete. If not, new files are not processed.
+            settled: Whether the scan of the source was complete. If not, new files are not
+                processed.
 
         Returns:
-            Whether all of them were classified as known, new or old.
+            Whether all files were classified.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -120,10 +134,10 @@ class NewCompressedFiles:
         return told
 
     def end(self) -> None:
-        """End a scan and save what is known about compressed files.
+        """End a scan and save which compressed files are known and when sources were scanned.
 
         Raises:
-            CheckpointFailed: It cannot be saved.
+            CheckpointFailed: The data cannot be saved.
         """
         if self._complete and self._here:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
@@ -133,13 +147,13 @@ class NewCompressedFiles:
             self._saved_s, self._changed = now_s, False
 
     def follow(self, file: TrackedFile) -> bool:
-        """Advance the examination of a compressed file.
+        """Continue the examination of a compressed file. Call it once per scan.
 
         Args:
-            file: A compressed file that is examined or read.
+            file: A compressed file that is being examined or read.
 
         Returns:
-            Whether its source may be reported as caught up: the file is finished.
+            Whether the examination is finished, so that the source may be reported as caught up.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -170,19 +184,27 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether a file last seen empty may be in a compressed file under examination."""
+        """Return whether a compressed file that is being examined may be the given file.
+
+        The result is True only for a file whose content was never observed, because such a file can
+        be identified only by its name.
+        """
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Return the compressed file that a file which was last seen empty may have become.
+        """Return the path of the compressed file that an empty-looking file may have become.
 
-        Each compressed file is returned for one file only.
+        It is used for a file that vanished and was last seen empty. Each compressed file is
+        returned for one file only.
+
+        Args:
+            file: The file, which is no longer at its path.
 
         Returns:
-            Its path, or None if there is none or the file was not empty.
+            None if there is no such compressed file, or if content of the file was observed.
         """
         if not file.is_blank:
             return None
@@ -205,7 +227,17 @@ class NewCompressedFiles:
         return None
 
     def _appeared(self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int) -> bool:
-        """Start examining a new compressed file; return False if that must be repeated."""
+        """Begin to examine a new compressed file, unless it is old, excluded or unreadable.
+
+        Args:
+            source: Name of its source.
+            stamp: Its inode, size and modification time.
+            path: Its path.
+            looked_ms: When the source was last scanned, in Unix milliseconds.
+
+        Returns:
+            False if the file could not be opened, so that the next scan must try again.
+        """
         was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
         is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
         if is_old:

@@ -32,17 +32,18 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retirement:
-    """The end of tracked files: counts unread bytes as lost. Used by the scanning thread.
+    """Ends the tracking of files, and counts their unread bytes as lost.
 
-    All methods that change a file save the change first and raise CheckpointFailed if that fails.
+    Used by the scanning thread. Each method that changes a file saves the change first; it raises
+    CheckpointFailed and changes nothing if that fails.
 
     Attributes:
         files: All tracked files.
         checkpoint: Where changes and losses are saved.
-        schedule: Tells which files a worker has.
-        counters: Where losses are counted.
-        matcher: Counts the bytes that no other file holds.
-        clock: The clock.
+        schedule: Queue of files, which shows whether a file is idle.
+        counters: Counters of this run, to which losses are added.
+        matcher: Counts the unread bytes that no other file holds.
+        clock: Clock of this host.
     """
 
     files: TrackedFiles
@@ -53,9 +54,9 @@ class Retirement:
     clock: Clock
 
     def retire_deleted(self, file: TrackedFile) -> None:
-        """Stop tracking an open file without a name, once it is read, acknowledged and idle.
+        """Stop tracking an open file that was deleted, once it is read, acknowledged and idle.
 
-        Call it again at each scan until then.
+        Call it at each scan; it does nothing until then.
         """
         if self._stays(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
@@ -65,16 +66,22 @@ class Retirement:
             self._deleted_unborn(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
-        """Stop tracking an open file whose name no pattern matches, once it has been idle for long.
+        """Stop following an open file that no pattern matches, once it has been idle for long.
 
-        Call it again at each scan until then.
+        Call it at each scan; it does nothing until then.
         """
         if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
             self.mark_missing(file)
             file.close()
 
     def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Return whether the file still has work to do, or changed within `linger_s` seconds."""
+        """Return whether a file has unread or unacknowledged bytes, or changed recently.
+
+        Args:
+            file: The file.
+            read_to: Offset up to which it was read.
+            linger_s: Seconds without a change after which the file may be closed.
+        """
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -83,13 +90,14 @@ class Retirement:
         )
 
     def retire_replaced(self, file: TrackedFile) -> None:
-        """Stop tracking a file whose inode belongs to another file now."""
+        """Stop tracking a file whose inode now belongs to another file."""
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def mark_missing(self, file: TrackedFile) -> None:
-        """Mark a file as missing that was not found, or that no pattern matches.
+        """Mark a file as missing, because it was not found or no pattern matches it any more.
 
-        It is continued at its position if it returns.
+        Its unread bytes are counted as lost. If the file returns, reading continues at its
+        position.
         """
         place = file.place._replace(missing=True)
         self._count(
@@ -98,7 +106,7 @@ class Retirement:
         file.place = place
 
     def retire_empty(self, file: TrackedFile, path: str) -> None:
-        """Stop tracking a file that was last seen empty and is read from a compressed file instead.
+        """Stop tracking a file that was last seen empty and was replaced by a compressed file.
 
         Args:
             file: The file.
@@ -109,11 +117,11 @@ class Retirement:
         )
 
     def retire_packed(self, file: TrackedFile, rest: Remainder) -> None:
-        """Stop tracking a file whose remainder was read from a compressed file.
+        """Stop tracking a file whose unread content was read from a compressed file.
 
         Args:
             file: The file.
-            rest: Its finished remainder.
+            rest: The finished search for its unread content.
         """
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
         what = (
@@ -136,10 +144,16 @@ class Retirement:
         known_to_end: bool = False,
         unread: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Stop tracking a file without a birth time.
+        """Stop tracking a file on a file system without birth times.
 
-        The next file with its inode has the same file id, so that file begins with the next
-        generation.
+        A later file with the same inode has the same file id. Therefore the position is set to the
+        start of the next generation.
+
+        Args:
+            file: The file.
+            what: Description of what happened to the file, for the log and the recorded loss.
+            known_to_end: Whether the file is known not to have grown after the last scan.
+            unread: First bytes and size of the content, as for `archives.save_departed`.
         """
         position = FilePosition(
             generation=file.progress.position.generation + 1,
@@ -158,27 +172,35 @@ class Retirement:
         )
 
     def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """Report an unknown loss for a compressed file that is not read.
+        """Record a loss of unknown size for a compressed file that is not read.
 
         Args:
             source: Name of the source.
             path: Path of the compressed file.
             why: Why it cannot be read, or why it is unknown whether it was read before.
-            also: Changes to commit with the loss.
+            also: Changes to commit together with the loss.
+
+        Raises:
+            CheckpointFailed: The loss cannot be saved.
         """
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
     def report_undecided(
         self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]
     ) -> None:
-        """Report an unknown loss for files that may have been created since the latest scan.
+        """Record a loss of unknown size for files that may be new, after the clock was set back.
 
-        This happens only after the clock was set back.
+        If the clock was set back, it is unknown whether a file was created after the latest scan.
+        Such files are not read.
 
         Args:
             source: Name of the source.
-            paths: Paths of the files.
-            looked_ms: Times of the latest scans to save, in Unix milliseconds by source.
+            paths: Paths of the files, at least one.
+            looked_ms: Times of the latest scans in Unix milliseconds by source, which are saved
+                together with the loss.
+
+        Raises:
+            CheckpointFailed: The loss cannot be saved.
         """
         others = f", nor are {len(paths) - 1} others" if len(paths) > 1 else ""
         why = (
@@ -203,14 +225,15 @@ class Retirement:
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def release(self, file: TrackedFile) -> None:
-        """Remove a retired file once its last range is acknowledged."""
+        """Remove a retired file from the tracked files once all of its ranges are acknowledged."""
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
     def forget(self, file: TrackedFile) -> None:
-        """Remove a missing file that has left its folder, and save its position.
+        """Stop tracking a missing file that has left its folder, and save its position.
 
-        Its unread bytes were counted as lost when it went missing.
+        If the file returns, reading continues there. Its unread bytes were counted as lost when it
+        went missing.
         """
         assert file.place.missing, "what is not missing may be read"
         end = [
@@ -247,10 +270,19 @@ class Retirement:
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
-        """Save the end of a file together with its loss.
+        """Save the end of a file together with the loss of its unread bytes, and log both.
 
-        If the file is not open, it may have grown since the last scan, so an unknown loss is
-        counted.
+        If the file was not open, a loss of unknown size is recorded too, because the file may have
+        grown after the last scan.
+
+        Args:
+            file: The file.
+            what: Description of what happened to the file.
+            end: Changes that record the end of the file.
+            known_to_end: Whether the file is known not to have grown after the last scan.
+
+        Raises:
+            CheckpointFailed: Nothing was saved.
         """
         position = file.progress.position
         lost = 0 if file.place.missing else self.matcher.count_lost_with(file)

@@ -1,10 +1,12 @@
-"""Files that were created and rotated away between two scans, under names that no pattern matches.
+"""Search for files that were created and rotated away between two scans.
 
 With a pattern like `app.log` or `*.log`, a file that is rotated while the tailer runs is read to
 its end, because it is already tracked. A file that was created and rotated away between two scans
-is not. So at a start, and when a file appeared or vanished, folders are searched for rotated forms
-of matching names (`app.log.1`, `app-20261124.log`, also compressed). A file that was created and
-written since the latest such search belongs to the source and is tracked. Others are ignored.
+is not tracked, and no pattern matches its new name.
+
+Folders are therefore searched for rotated forms of matching names (`app.log.1`, `app-20261124.log`,
+also compressed) at a start, and whenever a file appeared or vanished. A file that was created and
+written after the previous search belongs to the source and is tracked. Other files are ignored.
 """
 
 from __future__ import annotations
@@ -24,7 +26,11 @@ _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel
 
 
 class RotatedFileSearch:
-    """A search for files that were rotated away before a scan. Used by the scanning thread."""
+    """Searches for files that were created and rotated away between two scans.
+
+    Such a file has a name that no pattern matches, such as `app.log.1` for `app.log`. Used by the
+    scanning thread.
+    """
 
     def __init__(
         self,
@@ -36,9 +42,10 @@ class RotatedFileSearch:
 
         Args:
             sources: Configurations of the sources.
-            looked_ms: When each source was last scanned before this run, in Unix milliseconds.
-                Sources that are absent are not searched until their first scan has completed.
-            identify: Returns the identity of an open descriptor.
+            looked_ms: When each source was last scanned before this run, in Unix milliseconds by
+                source. A source without an entry is not searched until its first scan has
+                completed.
+            identify: Function that returns the identity of an open file.
         """
         self._sources = {source.name: source for source in sources}
         self._all_paths = [path for source in sources for path in source.paths]
@@ -50,11 +57,11 @@ class RotatedFileSearch:
         self._identify = identify
 
     def add_to(self, source: str, findings: PatternFindings, now_ms: int) -> None:
-        """Search for rotated files if a search is due, and add them to the findings of a scan.
+        """Add rotated files of a source to the findings of a scan, if a search is due.
 
         Args:
             source: Name of the source.
-            findings: The findings, which are extended.
+            findings: Findings of the scan, which are extended.
             now_ms: When the scan began, in Unix milliseconds.
         """
         if source in self._truncated:
@@ -79,11 +86,15 @@ class RotatedFileSearch:
                         findings.problems[entry.path] = error
 
     def search_for_new(self, added: Iterable[TrackedFile]) -> None:
-        """Request a search in the sources of new files, as their predecessors may be rotated."""
+        """Request a search in the sources of new files, since earlier files may be rotated.
+
+        Args:
+            added: The new files.
+        """
         self._due.update(file.place.source for file in added)
 
     def search_for_truncated(self, file: TrackedFile) -> None:
-        """Request a search at the next scan for a copy of a truncated file."""
+        """Request a search at the next scan in the source of a truncated file, for a copy of it."""
         self._truncated.add(file.place.source)
 
     def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
@@ -93,7 +104,7 @@ class RotatedFileSearch:
             files: All files that the scan did not find.
 
         Returns:
-            Names of sources with files that the previous scan did find.
+            Names of the sources of those files that the previous scan did find.
         """
         sources = {file.place.source for file in files - self._unfound}
         self._due |= sources
@@ -103,7 +114,7 @@ class RotatedFileSearch:
     def complete_search(
         self, source: str, began_ms: int, *, again: bool
     ) -> dict[str, os.stat_result]:
-        """Record that a source was searched completely.
+        """Record that the scan of a source, including a search that was due, is complete.
 
         Args:
             source: Name of the source.
@@ -111,8 +122,8 @@ class RotatedFileSearch:
             again: Whether the next search must cover the same period again.
 
         Returns:
-            Status, by path, of files that may have been created since the previous search. Empty
-                unless the clock was set back.
+            Files that may have been created since the previous search, with their status by path.
+            Empty unless the clock was set back.
         """
         if again:
             self._due.add(source)
@@ -122,7 +133,7 @@ class RotatedFileSearch:
         return self._untold.pop(source, {})
 
     def _was_of(self, source: str, path: str) -> bool:
-        """Return whether a path is a rotated name of this source that no pattern matches."""
+        """Return whether a path is a rotated name of this source and matches no pattern."""
         settings = self._sources[source]
         formers = [
             name

@@ -55,13 +55,20 @@ from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
 def resolve_links(path: str) -> str:
-    """Return the path that symbolic links in `path` resolve to; empty if there are none."""
+    """Return the path to which symbolic links in `path` resolve; empty if there are none."""
     real = os.path.realpath(path)
     return real if real != path else ""
 
 
 def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
-    """Return whether a file is unchanged and at rest, so that a scan can skip it."""
+    """Return whether a scan can skip a file, because it is unchanged and completely acknowledged.
+
+    Args:
+        file: The tracked file.
+        source: Name of the source whose pattern found the file.
+        path: Path at which it was found.
+        status: Result of `os.stat` for this path.
+    """
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
     return (
         is_unchanged
@@ -72,7 +79,12 @@ def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_resu
 
 
 def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
-    """Return whether a file's latest path still leads to it in these findings."""
+    """Return whether a file was found again at its latest path.
+
+    Args:
+        file: The tracked file.
+        findings: Findings of the current scan.
+    """
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
         file.identity.device,
@@ -87,22 +99,24 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(kw_only=True)
 class FileScanner:
-    """Scanner that synchronizes the tracked files with the file system. Used by one thread.
+    """Scans all sources and updates the tracked files: new, renamed, grown, deleted and missing.
+
+    Used by one thread.
 
     Attributes:
         sources: Configurations of the sources.
         files: All tracked files, which scans modify.
-        checkpoint: Where new files and places are saved.
-        schedule: Where changed files are added.
+        checkpoint: Where new files and their places are saved.
+        schedule: Queue to which changed files are added.
         retirement: Ends the tracking of files.
-        matcher: Decides which files must be kept because another may be their copy.
-        rests: Searches for and reads the remainders of files that vanished.
-        generations: Generations of files that are not in the checkpoint.
-        throttle: Logs conditions.
-        clock: The clock.
-        identify: Returns the identity of an open descriptor.
-        descriptors: The budget of open files.
-        beginnings: Start positions and exclusions.
+        matcher: Decides which files must stay tracked because another file may be their copy.
+        rests: Searches for the unread content of files that vanished.
+        generations: Recorded generations of files that are not in the checkpoint.
+        throttle: Log of conditions.
+        clock: Clock of this host.
+        identify: Function that returns the identity of an open file.
+        descriptors: Limits the number of open files.
+        beginnings: Decides where reading of new files begins, and which are excluded.
     """
 
     sources: Sequence[TailedSource]
@@ -146,13 +160,14 @@ class FileScanner:
         """Scan every source once, then search for the tracked files that were not found.
 
         Args:
-            number: Number of this scan, greater than that of the one before.
+            number: Number of this scan, greater than that of the previous one.
 
         Returns:
-            What was found, and which sources were scanned completely.
+            What was found, and which sources were scanned completely. Errors of the file system are
+            part of the result.
 
         Raises:
-            CheckpointFailed: New files cannot be saved and are not tracked.
+            CheckpointFailed: The result cannot be saved. New files are not tracked.
         """
         seen = ScanResult()
         self._number = number
@@ -191,17 +206,18 @@ class FileScanner:
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Check some files for changes between two full scans.
+        """Check some open files for changes, between two full scans.
 
         Args:
-            number: Number of the scan.
+            number: Number of this scan, greater than that of the previous one.
             files: The files to check.
 
         Returns:
-            Whether a full scan is needed, because a file is closed, deleted or unreadable.
+            Whether a full scan is needed, because one of the files is closed, deleted or
+            unreadable.
 
         Raises:
-            CheckpointFailed: What was observed cannot be saved.
+            CheckpointFailed: The observations cannot be saved.
         """
         self._number, changed, unsettled = number, list[TrackedFile](), False
         for file in files:
@@ -287,10 +303,18 @@ class FileScanner:
     def _open(
         self, source: str, path: str, at_s: float
     ) -> tuple[TrackedFile, os.stat_result] | None:
-        """Open the file at a path and return it with its status, tracked from now on if it is new.
+        """Open the file at a path, and start tracking it if it is new.
+
+        Args:
+            source: Name of the source whose pattern matches the path.
+            path: Path of the file.
+            at_s: When the scan began, in monotonic seconds.
 
         Returns:
-            None if it is not a regular file or is excluded.
+            The tracked file and its status; None if it is not a regular file or is excluded.
+
+        Raises:
+            OSError: The file cannot be opened or read.
         """
         room = self.descriptors.room()
         descriptor = os.open(path, _OPEN_FLAGS)
@@ -321,10 +345,11 @@ class FileScanner:
         return file, status
 
     def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
-        """Return the tracked file with this identity, or this inode and content; None if none.
+        """Return the tracked file to which an open file descriptor belongs, or None.
 
-        The birth time of a file changes when overlayfs copies it up, or when it is restored in
-        place. Then its head and the bytes before its position decide.
+        The identity decides. However, the birth time changes when overlayfs copies a file up, or
+        when a file is restored in place. In that case the inode, the first bytes and the bytes
+        before the position decide.
         """
         if (file := self.files.match(identity)) is not None:
             return file
@@ -366,7 +391,10 @@ class FileScanner:
     def _beginning(
         self, source: str, descriptor: int, identity: FileIdentity
     ) -> tuple[str, FilePosition]:
-        """Return the id and the start position of a file that is not tracked."""
+        """Return the file id and the start position for a file that is not tracked.
+
+        If the file was tracked before, its earlier id and position are returned.
+        """
         if (
             known := self.checkpoint.read(lambda db: forgotten.find_forgotten(db, identity))
         ) is not None:
@@ -404,7 +432,7 @@ class FileScanner:
                 self.schedule.add(file)
 
     def _commit(self) -> bool:
-        """Save what was found since the last call; return whether there are new files."""
+        """Save what was found since the last call, and return whether there are new files."""
         added, self._added = self._added, set()
         pending = [
             *map(changes.insert_file, added),
@@ -438,7 +466,12 @@ class FileScanner:
         return bool(added)
 
     def _follow_unfound(self, seen: ScanResult) -> None:
-        """Search for tracked files that no pattern found, as they were renamed or deleted."""
+        """Search for tracked files that no pattern found, because they were renamed or deleted.
+
+        Args:
+            seen: Result of the current scan. Sources whose files are still being searched for are
+                removed from `complete`.
+        """
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.active_files:
@@ -468,7 +501,7 @@ class FileScanner:
         self._commit()
 
     def _forget_departed(self) -> None:
-        """Forget missing files whose inode has left their folder.
+        """Stop tracking missing files whose inode is no longer in their folder.
 
         Files without a birth time are kept.
         """
@@ -497,7 +530,7 @@ class FileScanner:
                 self.retirement.forget(file)
 
     def _give_turns(self, active_files: list[TrackedFile]) -> bool:
-        """Open some of the files that wait for a descriptor; return whether any wait."""
+        """Open some of the files that wait to be opened. Return whether any file was waiting."""
         waiting = [
             file
             for file in active_files
@@ -525,16 +558,26 @@ class FileScanner:
             self.retirement.retire_deleted(file)
 
     def _is_awaited(self, file: TrackedFile) -> bool:
-        """Return whether an unexamined file may be a copy of this one."""
+        """Return whether a file that was not examined yet may be a copy of this file."""
         if self._awaited is None:
             self._awaited = self.matcher.awaited_origins()
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Search for a file in its former folder and that of its link target, and open it if found.
+        """Search for a file in its latest folder and in that of its link target.
+
+        If the file is found, it is opened. If several scans have not found it, it is marked as
+        missing or no longer tracked.
+
+        Args:
+            file: The file.
+            listings: Listed folders of this scan: path by inode, by folder. It is extended.
 
         Returns:
-            Whether its state is known: found, or retired after enough scans without a result.
+            Whether the state of the file is known: it was found, or the search has ended.
+
+        Raises:
+            OSError: A folder cannot be listed or is not mounted.
         """
         for folder in dict.fromkeys(
             os.path.dirname(path)  # noqa: PTH120
@@ -578,11 +621,11 @@ class FileScanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open `path` if it is the given file, and return whether it is.
+        """Open a path if it leads to the given file, and return whether it does.
 
-        The path is identified before it is opened for reading, because its inode may now belong to
-        a socket or an unreadable file. If too many files are open, the file is observed once and
-        closed again.
+        The path is identified without opening it for reading, because it may now lead to a socket
+        or an unreadable file. If too many files are open, the file is observed once and closed
+        again.
         """
         if (is_known := self._is_at(file, path)) is None:
             return False
@@ -614,14 +657,15 @@ class FileScanner:
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
-        """Return whether `path` leads to this file by its identity. Needs no read permission.
+        """Compare the identity of the file at a path with a tracked file. Needs no read permission.
 
         Returns:
-            False if a regular file there has the same inode with another birth time, so that
-                content must decide; None if it is a different file.
+            True if it is the same file. False if it is a regular file with the same inode but
+            another birth time, so that its content must be compared. None if it is a different
+            file.
 
         Raises:
-            OSError: As of open(2) with O_PATH.
+            OSError: The path cannot be opened with O_PATH.
         """
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
@@ -661,7 +705,7 @@ class FileScanner:
 
 
 def _inodes_in(folder: str) -> set[int] | None:
-    """Return the inodes in a folder; None if it cannot be listed."""
+    """Return the inode numbers in a folder, or None if the folder cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return {entry.inode() for entry in entries}
