@@ -201,11 +201,13 @@ def news(sender: Sender, /) -> tuple[Callable[..., object], int, int, bool] | No
         report; their error code; and whether all its records are acknowledged or failed.
     """
 
-# topic, partition; offsets; keys and values: where each begins and the last ends (int32), and their bytes; by record: 1 no key,
+# topic, partition, leader epoch (below 0: none); offsets; keys and values: where each begins and the last ends (int32), and their bytes; by record: 1 no key,
 # 2 no value, empty where all have both
-_Run = tuple[bytes, int, bytes, bytes, bytes, bytes, bytes, bytes]
+_Run = tuple[bytes, int, int, bytes, bytes, bytes, bytes, bytes, bytes]
 _Told = tuple[int, bytes, int, int, bytes]  # librdkafka's error, topic, partition, offset, text
-_Places = tuple[tuple[bytes, int, int], ...]  # topic, partition, offset
+_Places = tuple[
+    tuple[bytes, int, int, int], ...
+]  # topic, partition, offset, leader epoch (-1: none)
 
 def reader(settings: tuple[tuple[bytes, bytes], ...], /) -> Reader:
     """Create a librdkafka consumer that has no partitions assigned.
@@ -229,6 +231,13 @@ def leave(reader: Reader, partitions: _Places, /) -> int:
 
     Returns:
         librdkafka's error code; 0 if there is no error.
+    """
+
+def high(reader: Reader, topic: bytes, partition: int, /) -> int:
+    """Return the high watermark of a partition that the consumer knows from its last fetch.
+
+    Returns:
+        The offset after the last record; negative if it is not known.
     """
 
 def consume(
