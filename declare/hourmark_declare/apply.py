@@ -47,39 +47,46 @@ _OWN: Final = (
 
 
 class RulesTopic(Protocol):
-    """Topic of rules revisions (`hourmark.types`) on one edge cluster."""
+    """The Kafka topic `hourmark.types` on one edge cluster, which holds the revisions of the rules.
+
+    Delivery services read this topic to learn which event types and sources exist.
+    """
 
     def read(self) -> RulesBook:
-        """Read all records of the topic; the book is empty if there are none.
+        """Read all records of the topic.
+
+        Returns:
+            The revisions that the topic holds; an empty `RulesBook` if the topic has no records.
 
         Raises:
-            Unavailable: The cluster does not answer.
+            Unavailable: The Kafka cluster does not answer.
         """
         ...
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Append records and return once all in-sync replicas have them.
+        """Append records and wait until all in-sync replicas have them.
 
         Args:
-            records: Keys and values, appended in this order.
+            records: Pairs of key and value, appended in this order.
 
         Raises:
-            Unavailable: The cluster does not acknowledge them.
+            Unavailable: The Kafka cluster does not acknowledge the records.
         """
         ...
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApplyTargets:
-    """Servers to which declarations are applied.
+    """The servers and callbacks that `apply_declarations` and `repair_rules` write to.
 
     Attributes:
-        ledger: Rules in the ledger.
-        registry: Schema registry.
-        topics: Topics of rules, one for each edge.
-        create_topics: Creates the missing topics of these types and returns their names.
-        report: Receives one line of progress at a time.
-        record_bytes_max: Largest record that the topic of rules accepts.
+        ledger: The rules that the ledger (the database of the ETL) stores.
+        registry: The schema registry.
+        topics: The topic of rules (`hourmark.types`) of each edge cluster.
+        create_topics: Creates those topics of the given types that do not exist yet, and the topics
+            that every installation needs. Returns the names of the created topics.
+        report: Called with one line of text for each step that is completed.
+        record_bytes_max: Size in bytes of the largest record that the topic of rules accepts.
     """
 
     ledger: LedgerRules
@@ -92,15 +99,16 @@ class ApplyTargets:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApplyResult:
-    """Result of applying declarations.
+    """The result of `apply_declarations`.
 
     Attributes:
         revision: Id of the rules revision in force.
-        new_revision: Whether the declarations differ from the previous revision.
-        schema_ids: Schema id of each type.
-        topics_created: Names of the created topics.
-        new_types: Names of the types added by this revision.
-        first_hour: First hour of the new types.
+        new_revision: True if the declarations differed from the previous revision, so that a new
+            revision was created.
+        schema_ids: Schema id by type name.
+        topics_created: Names of the Kafka topics that were created.
+        new_types: Names of the types that this call added.
+        first_hour: Label of the first hourly bucket of the new types, such as `2026-11-21T05`.
     """
 
     revision: str
@@ -113,13 +121,13 @@ class ApplyResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepairResult:
-    """Result of a repair.
+    """The result of `repair_rules`.
 
     Attributes:
         revision: Id of the rules revision in force; None if no types were ever applied.
-        adopted: Number of records that the ledger took from the topic of rules.
-        registered: Type name of each schema that was registered again, by schema id.
-        published: Number of records that were published again.
+        adopted: Number of records that the ledger copied from the topic of rules.
+        registered: Type name by schema id, for each schema that was registered again.
+        published: Number of records that were published to the topic of rules again.
     """
 
     revision: str | None
@@ -138,24 +146,33 @@ def apply_declarations(
     may_adopt: bool = False,
     samples: SampleLines | None = None,
 ) -> ApplyResult:
-    """Apply declarations to registry, topics, ledger and the topic of rules.
+    """Put declared event types and sources into force as a new revision of the rules.
 
-    Checks everything that may be refused before it registers anything. After an error, calling it
-    again continues where it stopped.
+    Registers schemas, creates topics, stores the revision in the ledger and publishes it to the
+    topic of rules. All checks that may reject the declarations run before anything is registered.
+    If a server fails midway, repeating the call completes the work.
 
     Args:
-        targets: Servers to apply to.
-        declared: Types, sources and limits.
-        first_hour: First hour of new types, which also defines the bucket length.
-        may_remove: Allow types and sources in force to be left out; their topics and buckets
-            remain.
-        may_refuse: Allow lines that are events now to become dead letters.
-        may_adopt: Allow the ledger to take unknown revisions from the topic of rules.
-        samples: Lines that must remain events, unless `may_refuse` is set.
+        targets: Servers to apply the declarations to.
+        declared: Types, sources and limits to apply.
+        first_hour: First hourly bucket of types that are new. Its length is the bucket length of
+            the revision.
+        may_remove: Whether types and sources in force may be missing from `declared`. The topics
+            and buckets of removed types remain.
+        may_refuse: Whether lines that are parsed as events today may become dead letters (lines
+            that no type can parse).
+        may_adopt: Whether the ledger may copy revisions that only the topic of rules has.
+        samples: Lines that must still be parsed as events; not checked if `may_refuse` is True or
+            if None.
+
+    Returns:
+        The revision in force, which is the previous one if `declared` does not change it.
 
     Raises:
-        UsageError: The declarations cannot replace the rules in force.
-        Finding: Registry or topic of rules contradict the ledger.
+        UsageError: The declarations are not compatible with the rules in force, or the schema
+            registry does not return the known ids of known schemas.
+        Finding: The registry assigned the id of another schema, or the topic of rules holds
+            revisions that the ledger does not know.
         Unavailable: A server does not answer.
     """
     book, _ = _known(targets, first_hour, may_adopt=may_adopt)
@@ -201,20 +218,24 @@ def apply_declarations(
 def repair_rules(
     targets: ApplyTargets, first_hour: Hour, *, may_adopt: bool = False
 ) -> RepairResult:
-    """Restore what the topic of rules or the registry lost, with the same names and ids.
+    """Restore records of the topic of rules and schemas of the registry from the ledger.
 
-    The ledger is the source. Rules in force do not change. Attempts every part, even if another one
-    failed.
+    Names, schema ids and the rules in force stay the same. If one part fails, the other parts are
+    still attempted, and the first error is raised at the end.
 
     Args:
         targets: Servers to repair.
-        first_hour: First hour of types that the ledger adopts.
-        may_adopt: Allow a ledger that is an older copy to take missing revisions from the topic.
+        first_hour: First hourly bucket of types that the ledger copies from the topic of rules.
+        may_adopt: Whether the ledger may copy revisions that only the topic of rules has. Set it
+            if the ledger was restored from an older backup.
+
+    Returns:
+        What was restored.
 
     Raises:
-        Finding: The registry has assigned known ids to other schemas, which must be resolved there,
-            or the topic has revisions that the ledger does not know.
-        Unavailable: A server does not answer; the first error is raised.
+        Finding: The registry has assigned a known id to another schema, or the topic of rules holds
+            revisions that the ledger does not know.
+        Unavailable: A server does not answer.
     """
     book, adopted = _known(targets, first_hour, may_adopt=may_adopt)
     types = [t.declaration for t in book.latest.types.values()] if book.latest is not None else []
@@ -317,11 +338,11 @@ def _refuse_others(targets: ApplyTargets, latest: Rules | None, rules: Rules) ->
 def _check_reads(
     wanted: Sequence[KnownSchema], known: Mapping[int, KnownSchema], latest: Rules | None
 ) -> None:
-    """Raise UsageError if closed buckets could not be read with the new schema of a type.
+    """Raise UsageError if the new schema of a type cannot read records of an earlier schema.
 
     Args:
         wanted: Schemas to apply.
-        known: Schemas of the ledger by schema id, including all earlier versions.
+        known: All schemas that the ledger knows, including earlier versions, by schema id.
         latest: Rules in force; None before the first revision.
     """
     in_force = {name: t.meaning for name, t in latest.types.items()} if latest is not None else {}
@@ -370,7 +391,10 @@ def _check_known(
 def _registered(
     registry: RegistryClient, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]
 ) -> dict[str, int]:
-    """Register the wanted schemas and return the schema id of each type and control topic.
+    """Register schemas that have no id yet, and return the id of every wanted schema.
+
+    Returns:
+        Schema id by type name; for control records, by topic name.
 
     Raises:
         Finding: The registry returned an id that already belongs to another schema.

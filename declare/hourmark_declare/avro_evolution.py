@@ -23,14 +23,17 @@ _MEANING: Final = ("logicalType", "scale")  # what must not change; a decimal's 
 
 
 def find_incompatibility(written: Schema, reader: Schema) -> str | None:
-    """Return why a schema cannot read data written with another one, naming the field.
+    """Return the reason why one Avro schema cannot read records written with another.
+
+    Checks Avro's schema resolution, and that the values of each field keep their meaning: logical
+    type, decimal scale, and the field that an alias refers to.
 
     Args:
-        written: Record schema of the written data.
-        reader: Record schema to read with.
+        written: Record schema with which the records were written.
+        reader: Record schema with which the records are to be read.
 
     Returns:
-        Description of the first problem; None if the data can be read with the same meaning.
+        The affected field and the first problem found; None if the schemas are compatible.
     """
     reader = _with_full_aliases(reader, "")
     found = ReaderWriterCompatibilityChecker().get_compatibility(_parsed(reader), _parsed(written))  # type: ignore[no-untyped-call]
@@ -49,11 +52,11 @@ def _parsed(schema: Schema) -> Any:
 
 
 def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
-    """Yield a description of each field whose values would be read with another meaning.
+    """Yield a description of each field whose values would be read with a different meaning.
 
     Args:
-        written: Record schema of the written data.
-        reader: Record schema to read with.
+        written: Record schema with which the records were written.
+        reader: Record schema with which the records are to be read.
     """
     fields = {f["name"]: f for f in written["fields"]}
     for field in reader["fields"]:

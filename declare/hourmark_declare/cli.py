@@ -247,18 +247,20 @@ def list_types(config: Config, as_json: bool) -> None:
 
 
 def resolve_first_hour(config: Config, label: str | None, *, is_new: bool = False) -> Hour:
-    """Return the first hour for new types from the command line, the configuration or the clock.
+    """Return the first hourly bucket for types that are new.
 
     Args:
-        config: Configuration with `types.first_hour` and the bucket length.
-        label: Value of --first-hour, such as `2026-11-21T05`; None if absent.
-        is_new: Nothing was applied before, so `types.first_hour` applies if `label` is None.
+        config: Configuration with `types.first_hour` and `parsing.bucket_seconds`.
+        label: Value of the option `--first-hour`, such as `2026-11-21T05`; None if the option is
+            not set.
+        is_new: True if no types were applied before. `types.first_hour` is only used in this case.
 
     Returns:
-        The current hour if no other source applies.
+        The bucket named by `label`, otherwise the one named by `types.first_hour` if `is_new`,
+        otherwise the bucket that contains the current time.
 
     Raises:
-        UsageError: The value is not an hour.
+        UsageError: The label or the setting is not a valid hour.
     """
     length_s = config.parsing.bucket_seconds
     wanted = label or (config.types.first_hour if is_new else None)

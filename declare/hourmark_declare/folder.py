@@ -20,11 +20,16 @@ dir_option = click.option(
 
 
 def load_declarations(folder: Path) -> Declarations:
-    """Read the declarations of a folder and compile each type as the delivery service does.
+    """Read the declarations of event types and sources in a folder.
+
+    Compiles each type as the delivery service does, to detect errors before types are applied.
+
+    Args:
+        folder: Folder with one TOML file for each type, and `sources.toml`.
 
     Raises:
-        TypeFileError: A file is invalid, or a type cannot be compiled; the message lists all such
-            types.
+        TypeFileError: A file is invalid, or types cannot be compiled. In the second case the message
+            lists all of these types.
     """
     declared = read_declarations(folder)
     problems = [

@@ -22,16 +22,17 @@ _NOBODY: Final = "0" * 32
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LineResult:
-    """Result of parsing one sample line.
+    """The result of parsing one sample line.
 
     Attributes:
-        line: Line or record number, from 1.
-        type: Type of the event or dead letter; None if the line produces no record.
-        time: Event time, ISO 8601 in UTC.
-        host: Host of the event.
-        fields: Fields of the event, JSON-serializable.
-        reason: Reason of a dead letter; None for an event.
-        detail: Details of a dead letter.
+        line: Number of the line or multi-line record in the sample, starting at 1.
+        type: Type name of the event or dead letter; None for a blank line, which produces no record.
+        time: Event time in ISO 8601 (UTC); None unless the result is an event.
+        host: Host of the event; None unless the result is an event.
+        fields: Declared fields of the event by name, as JSON-serializable values; empty unless the
+            result is an event.
+        reason: Reason of a dead letter (a line that no type can parse); None for an event.
+        detail: Explanation of the reason; None for an event.
     """
 
     line: int
@@ -44,19 +45,20 @@ class LineResult:
 
     @property
     def is_event(self) -> bool:
-        """Return whether the line becomes an event; False for dead letters and blank lines."""
+        """Return True if the line becomes an event, False for a dead letter or a blank line."""
         return self.type is not None and self.reason is None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """Context in which sample lines would have been read.
+    """The circumstances in which a tailer would read sample lines, which affect how they are parsed.
 
     Attributes:
-        observed_at_ms: Time of reading, Unix milliseconds.
-        zone: IANA time zone for timestamps without one.
-        host: Host name.
-        record_start: Pattern that begins a record of several lines; empty if each line is a record.
+        observed_at_ms: Time at which the lines are read, in Unix milliseconds.
+        zone: IANA time zone of timestamps that name no zone.
+        host: Name of the host that the lines come from.
+        record_start: Regular expression that matches the first line of each multi-line record;
+            empty if every line is a record.
     """
 
     observed_at_ms: int
@@ -67,15 +69,17 @@ class ReadContext:
 
 
 def select_source(declared: Declarations, source: str | None, event_type: str | None) -> Source:
-    """Return the declared source to try: by name, by type, or the only one.
+    """Return the declared source whose lines are to be tried.
 
     Args:
-        declared: Declarations.
-        source: Name of the source; None to select by type.
-        event_type: Type that the source carries, tried alone; None selects the only source.
+        declared: Declarations of types and sources.
+        source: Name of the source; None to select the source by `event_type`.
+        event_type: Name of a type; used only if `source` is None. Selects the first source that
+            carries this type, reduced to this type alone. None selects the only declared source.
 
     Raises:
-        UsageError: No such source is declared, no source carries the type, or there are several.
+        UsageError: The source is not declared, no source carries the type, or both names are None
+            and the number of declared sources is not one.
     """
     named = {s.name: s for s in declared.sources}
     if source is not None:
@@ -100,9 +104,9 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
 
 
 class LineTrial:
-    """Parser of sample lines under one revision of the rules, as in the delivery service.
+    """Parses sample lines as the delivery service does, under one revision of the rules.
 
-    Compiles the rules once; an instance can parse any number of lines.
+    The rules are compiled once; an instance can parse any number of lines.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -111,7 +115,7 @@ class LineTrial:
 
     @classmethod
     def from_declarations(cls, declared: Declarations) -> LineTrial:
-        """Create a trial under the rules that these declarations would become once applied."""
+        """Create a trial that parses lines under declarations that are not applied yet."""
         versions = {
             t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)
         }
@@ -128,16 +132,16 @@ class LineTrial:
     def parse_lines(
         self, source: str, lines: Iterable[bytes], context: ReadContext
     ) -> Iterator[LineResult]:
-        """Parse each line of a file and yield its results.
+        """Parse lines of one file, each as a record of its own.
 
         Args:
-            source: Name of the declared source.
-            lines: Lines without their line feeds.
-            context: Host, time and time zone of reading.
+            source: Name of the declared source of the lines.
+            lines: Consecutive lines from the start of the file, without line feeds.
+            context: Host, time and time zone with which the lines are read.
 
         Yields:
-            At least one result for each line, in order; a line that produces no record has type
-            None.
+            The results of each line, in order. Every line has at least one result; a line that exceeds
+            the length limit may have several.
         """
         start = 0
         for number, line in enumerate(lines, 1):
@@ -147,15 +151,17 @@ class LineTrial:
     def parse_records(
         self, source: str, lines: Iterable[bytes], context: ReadContext
     ) -> Iterator[LineResult]:
-        """Parse lines that form records of one or more lines, and yield a result for each record.
+        """Parse lines of one file, where several lines may form one record.
 
-        Results are numbered by record. The pattern of a record's first line is
-        `context.record_start`.
+        A new record starts at each line that matches `context.record_start`.
 
         Args:
-            source: Name of the declared source.
-            lines: Lines without their line feeds.
-            context: Host, time, time zone and record start.
+            source: Name of the declared source of the lines.
+            lines: Consecutive lines from the start of the file, without line feeds.
+            context: Host, time, time zone and record pattern with which the lines are read.
+
+        Yields:
+            One result for each record, in order. `LineResult.line` is the number of the result.
         """
         body = b"".join(line + b"\n" for line in lines)
         for number, tried in enumerate(
@@ -166,14 +172,18 @@ class LineTrial:
     def parse_line(
         self, source: str, line: bytes, context: ReadContext, number: int = 1, start: int = 0
     ) -> Iterator[LineResult]:
-        """Parse one line and yield its results, several if it exceeds the limits.
+        """Parse a single line.
 
         Args:
-            source: Name of the declared source.
-            line: Line without its line feed.
-            context: Host, time and time zone of reading.
-            number: Line number in the results.
+            source: Name of the declared source of the line.
+            line: The line without its line feed.
+            context: Host, time and time zone with which the line is read.
+            number: Line number to set in the results.
             start: Byte offset of the line in its file.
+
+        Yields:
+            One result, or several if the line exceeds the length limit and is split. A blank line has
+            one result with type None.
         """
         for tried in self._parse_body(source, line + b"\n", context, start):
             yield dataclasses.replace(tried, line=number)

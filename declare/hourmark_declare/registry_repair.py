@@ -20,20 +20,20 @@ PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 
 
 class RegistryClient(Protocol):
-    """Schema registry operations that applying and repairing need.
+    """The operations of a schema registry that applying and repairing types need.
 
-    Implemented by `hourmark.avro.registry.SchemaRegistry`.
+    `hourmark.avro.registry.SchemaRegistry` implements this protocol.
     """
 
     def register(self, topic: str, schema: Schema) -> int:
-        """Register a schema under the topic's subject.
+        """Register a schema for the values of a topic.
 
         Args:
-            topic: Topic whose subject `<topic>-value` gets the schema.
+            topic: Topic name. The schema is registered under the subject `<topic>-value`.
             schema: Avro record schema.
 
         Returns:
-            Its schema id, which is new unless the schema was registered before.
+            The id of the schema. Registering the same schema again returns the same id.
 
         Raises:
             Unavailable: The registry does not answer.
@@ -41,7 +41,14 @@ class RegistryClient(Protocol):
         ...
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id of a schema under the topic's subject; None if it is not registered there.
+        """Return the id of a schema that is registered for the values of a topic.
+
+        Args:
+            topic: Topic name. The schema is looked up under the subject `<topic>-value`.
+            schema: Avro record schema.
+
+        Returns:
+            The id of the schema; None if it is not registered under this subject.
 
         Raises:
             Unavailable: The registry does not answer.
@@ -49,7 +56,7 @@ class RegistryClient(Protocol):
         ...
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema with this id; None if the registry has none.
+        """Return the schema with the given id; None if the registry has no such id.
 
         Raises:
             Unavailable: The registry does not answer.
@@ -60,18 +67,21 @@ class RegistryClient(Protocol):
 def repair_registry(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
 ) -> dict[int, KnownSchema]:
-    """Register missing schemas under the ids that the ledger knows, and return those registered.
+    """Register schemas that the registry has lost, under their previous ids.
+
+    Registries assign ids in ascending order, so placeholder schemas are registered to reach a
+    missing id. No other client may register schemas at the same time.
 
     Args:
-        registry: Schema registry.
-        known: Schemas of the ledger, by schema id.
+        registry: Schema registry to repair.
+        known: Schemas that the ledger knows, by schema id.
 
     Returns:
-        Schemas that were registered again, by schema id; empty if none was missing.
+        The schemas that were registered again, by schema id; empty if none was missing.
 
     Raises:
-        Finding: An id belongs to another schema (nothing is registered then), or the registry
-            assigned another id than the known one.
+        Finding: A known id belongs to another schema, in which case nothing was registered, or the
+            registry assigned a different id than the known one.
         Unavailable: The registry does not answer.
     """
     missing = {}

@@ -21,12 +21,12 @@ EVENT, BLANK, UNKNOWN = "event", "blank", "unknown"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SampleLines:
-    """Sample lines of a declared source, with the context in which they would have been read.
+    """Sample lines of one declared source, used to test new declarations.
 
     Attributes:
-        source: Name of the source.
-        lines: Lines without their line feeds.
-        context: Host, time and time zone of reading.
+        source: Name of the declared source.
+        lines: Lines without line feeds.
+        context: Host, time and time zone with which the lines are parsed.
     """
 
     source: str
@@ -35,16 +35,19 @@ class SampleLines:
 
 
 def check_samples(latest: Rules | None, declared: Declarations, samples: SampleLines) -> int:
-    """Return how many sample lines are events under the new declarations.
+    """Check that sample lines that are events today remain events under new declarations.
 
     Args:
-        latest: Rules in force; None before the first revision.
+        latest: Rules in force; None if no types were applied yet.
         declared: New declarations.
         samples: Lines to parse.
 
+    Returns:
+        The number of events that the lines produce under the new declarations.
+
     Raises:
-        UsageError: A line that is an event under the rules in force would become a dead letter; the
-            message names up to 5 lines.
+        UsageError: A line is an event under the rules in force and would become a dead letter (a
+            line that cannot be parsed). The message shows up to five such lines.
     """
     after = [
         *LineTrial.from_declarations(declared).parse_lines(
@@ -71,16 +74,16 @@ def check_samples(latest: Rules | None, declared: Declarations, samples: SampleL
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReparsedDeadLetters:
-    """Group of dead letters of the same kind, and the result of parsing them again.
+    """A group of dead letters (lines that could not be parsed) with the same reparsing result.
 
     Attributes:
-        source: Declared source of the lines.
-        type: Type that was claimed for them; None if unknown.
-        reason: Reason of the dead letters.
-        now: New result: `event`, `blank`, a dead letter reason, or `unknown` if the lines cannot be
-            parsed again.
-        detail: Details of the new result for the first line.
-        letters: Number of dead letters.
+        source: Name of the declared source of the lines.
+        type: Name of the event type that the lines claimed; None if there was no such claim.
+        reason: Reason for which the lines became dead letters.
+        now: Result of parsing the lines again: `event`, `blank`, or the reason for which they would
+            become dead letters again. `unknown` if they cannot be parsed again.
+        detail: Explanation of `now` for the first dead letter of the group; may be empty.
+        letters: Number of dead letters in the group.
     """
 
     source: str
@@ -92,7 +95,7 @@ class ReparsedDeadLetters:
 
     @property
     def stay_dead_letters(self) -> bool:
-        """Return whether these lines would become dead letters again."""
+        """Return True if the lines of this group would become dead letters again."""
         return self.now not in (EVENT, BLANK, UNKNOWN)
 
     def __str__(self) -> str:
@@ -112,14 +115,15 @@ class ReparsedDeadLetters:
 def reparse_dead_letters(
     declared: Declarations, letters: Iterable[Mapping[str, Any]]
 ) -> list[ReparsedDeadLetters]:
-    """Parse dead letters again under new declarations and group the results.
+    """Parse dead letters (lines that could not be parsed) again under new declarations.
 
     Args:
         declared: New declarations.
-        letters: Dead letters as decoded records.
+        letters: Decoded Avro records of dead letters, by field name.
 
     Returns:
-        One group for each source, type, reason and new result, most frequent first.
+        One group for each combination of source, claimed type, reason and new result, largest group
+        first. Empty if there are no dead letters.
     """
     trial, names = LineTrial.from_declarations(declared), [s.name for s in declared.sources]
     counts, details = (

@@ -20,40 +20,48 @@ from hourmark_etl.ledger.rules import LedgerRules
 
 
 class EdgeRulesTopic:
-    """Topic of rules revisions (`hourmark.types`) on the edge cluster of one site."""
+    """The Kafka topic `hourmark.types` on the edge cluster of one site.
+
+    The topic holds the revisions of the rules, from which delivery services learn which event types
+    and sources exist.
+    """
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._cluster, self._bytes_max = kafka.edge, kafka.max_message_bytes
 
     def read(self) -> RulesBook:
-        """Read all records of the topic; the book is empty if there are none.
+        """Read all records of the topic.
+
+        Returns:
+            The revisions that the topic holds; an empty `RulesBook` if the topic has no records.
 
         Raises:
-            Unavailable: The cluster does not answer.
+            Unavailable: The Kafka cluster does not answer.
         """
         return read_rules(self._cluster)
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Append records and return once all in-sync replicas have them.
+        """Append records and wait until all in-sync replicas have them.
 
         Args:
-            records: Keys and values, appended in this order.
+            records: Pairs of key and value, appended in this order.
 
         Raises:
-            Unavailable: The cluster does not acknowledge them.
+            Unavailable: The Kafka cluster does not acknowledge the records.
         """
         publish_rules(self._cluster, records, self._bytes_max)
 
 
 @contextlib.contextmanager
 def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
-    """Open connections to the configured registry, clusters and ledger for a `with` block.
+    """Open the configured schema registry, Kafka clusters and ledger for a `with` block.
 
-    Creates the ledger if none exists, unless buckets or topics show that one was lost.
+    If the ledger (the ETL's database) does not exist, it is created, unless existing buckets or
+    topics show that a ledger was lost. Connections are closed at the end of the block.
 
     Args:
-        config: Configuration.
-        report: Receives one line of progress at a time.
+        config: Configuration that names the servers.
+        report: Called with one line of text for each step that is completed.
 
     Raises:
         Unavailable: A server does not answer.
@@ -86,7 +94,10 @@ def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[Appl
 
 
 def read_applied_rules(config: Config) -> Rules | None:
-    """Return the rules revision in force at the edge; None before the first `types apply`.
+    """Return the rules revision in force on the edge cluster.
+
+    Returns:
+        The latest revision in the topic `hourmark.types`; None if no types were applied yet.
 
     Raises:
         Unavailable: The edge cluster does not answer.

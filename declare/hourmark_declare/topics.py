@@ -16,11 +16,14 @@ from hourmark.rules.event_types import EventType
 
 
 def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicSpec]:
-    """Return all topics that the edge cluster needs, with their partitions and settings.
+    """Return the topics that an edge cluster needs, with their partitions and settings.
 
     Args:
-        kafka: KafkaSettings settings of one site.
-        types: Event types in force; the control topics are always included.
+        kafka: Kafka settings of one site.
+        types: Event types, each of which has one topic.
+
+    Returns:
+        The topics for audit records, host reports and rules, then one topic for each type.
     """
     common = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas
@@ -39,13 +42,15 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
 
 
 def central_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicSpec]:
-    """Return the remote topics that the central cluster needs, with their partitions and settings.
-
-    These are the edge topics except `hourmark.types`. The site must have a central cluster.
+    """Return the mirrored topics that the central cluster needs, with their partitions and settings.
 
     Args:
-        kafka: KafkaSettings settings of one site.
-        types: Event types in force.
+        kafka: Kafka settings of one site. The site must have a central cluster.
+        types: Event types, each of which has one topic.
+
+    Returns:
+        The topics of `edge_topics` except `hourmark.types`, under their names on the central
+        cluster.
     """
     assert kafka.central is not None
     isr = str(kafka.central.min_insync_replicas)

@@ -93,17 +93,18 @@ def try_(
 
 
 def read_sample_lines(declared: Declarations, file: BinaryIO, source: str | None) -> SampleLines:
-    """Read up to 10,000 lines of a file as samples of a declared source.
+    """Read up to 10,000 sample lines of a declared source from a file.
 
-    The reading context is this host, now, in UTC.
+    The lines are treated as if they were read now, on this host, with the time zone UTC.
 
     Args:
-        declared: Declarations with the source.
+        declared: Declarations of types and sources.
         file: Binary file to read.
-        source: Name of the source; None selects the only one.
+        source: Name of the declared source; None to use the only one.
 
     Raises:
-        UsageError: The source is not declared, or `source` is None and there are several.
+        UsageError: The source is not declared, or `source` is None and the number of declared
+            sources is not one.
     """
     context = ReadContext(
         observed_at_ms=SystemClock().now_ms(), zone="UTC", host=socket.gethostname()

@@ -14,7 +14,10 @@ _FOLDER: Final = "/zoneinfo/"
 
 
 def validate_zone(name: str) -> str:
-    """Check that the delivery service knows a time zone, and return its name.
+    """Return a time zone name unchanged if the delivery service knows it.
+
+    Args:
+        name: IANA time zone name, such as `Europe/Vienna`.
 
     Raises:
         UsageError: The name is not a known IANA time zone.
@@ -25,6 +28,14 @@ def validate_zone(name: str) -> str:
 
 
 def machine_zone(link: Path = _LINK) -> str:
-    """Return the IANA time zone that `/etc/localtime` links to; `UTC` if it is unknown."""
+    """Return the IANA name of this machine's time zone.
+
+    Args:
+        link: Symbolic link to the zone's file.
+
+    Returns:
+        The name of the zone; `UTC` if the link does not name a zone that the delivery service
+        knows.
+    """
     _, _, name = str(link.resolve()).partition(_FOLDER)
     return name if name and load_zone(name, PARSER.zones) is not None else "UTC"

@@ -9,8 +9,11 @@ from enum import StrEnum
 class CheckStatus(StrEnum):
     """The outcome of one check of `hourmark doctor`.
 
-    `SKIPPED` means that this configuration does not need the check, or that a server is down, which
-    another check reports as a finding.
+    Attributes:
+        PASSED: The check found no problem.
+        FINDING: The check found a problem that the operator must resolve.
+        SKIPPED: The check does not apply to this configuration, or a server that it needs is down.
+            Another check reports that server.
     """
 
     PASSED = "well"
@@ -20,14 +23,16 @@ class CheckStatus(StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DoctorCheckResult:
-    """Result of one check of a server, topic, folder or setting.
+    """The result of one check of a server, topic, folder or setting by `hourmark doctor`.
+
+    `str()` returns the lines that the command prints for the result.
 
     Attributes:
-        check: Name of the check, as in `--only`.
+        check: Name of the check, as accepted by the option `--only`.
         subject: Server, topic, folder or setting that was checked.
-        verdict: Outcome.
-        seen: What was observed.
-        to_do: Remedy; empty unless the outcome is a finding.
+        verdict: Outcome of the check.
+        seen: Text that describes what was observed.
+        to_do: Text that describes the remedy; empty unless the outcome is a finding.
     """
 
     check: str
@@ -43,34 +48,36 @@ class DoctorCheckResult:
 
 
 def passed_result(check: str, subject: str, seen: str) -> DoctorCheckResult:
-    """Return a result for a check that found no problem.
+    """Return the result of a check that found no problem.
 
     Args:
-        check: Name of the check, as in `--only`.
+        check: Name of the check, as accepted by the option `--only`.
         subject: Server, topic, folder or setting that was checked.
-        seen: What was observed.
+        seen: Text that describes what was observed.
     """
     return DoctorCheckResult(check, subject, CheckStatus.PASSED, seen)
 
 
 def finding_result(check: str, subject: str, seen: str, to_do: str) -> DoctorCheckResult:
-    """Return a result for a problem that violates a guarantee or soon will.
+    """Return the result of a check that found a problem.
+
+    A problem is a state that violates a guarantee of Hourmark, or will soon violate it.
 
     Args:
-        check: Name of the check, as in `--only`.
+        check: Name of the check, as accepted by the option `--only`.
         subject: Server, topic, folder or setting that was checked.
-        seen: What was observed.
-        to_do: Remedy.
+        seen: Text that describes the problem.
+        to_do: Text that describes the remedy.
     """
     return DoctorCheckResult(check, subject, CheckStatus.FINDING, seen, to_do)
 
 
 def skipped_result(check: str, subject: str, why: str) -> DoctorCheckResult:
-    """Return a result for a check that was skipped.
+    """Return the result of a check that was not run.
 
     Args:
-        check: Name of the check, as in `--only`.
+        check: Name of the check, as accepted by the option `--only`.
         subject: Server, topic, folder or setting that was not checked.
-        why: Reason why it was not checked.
+        why: Text that describes why the check was not run.
     """
     return DoctorCheckResult(check, subject, CheckStatus.SKIPPED, why)

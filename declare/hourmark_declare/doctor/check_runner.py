@@ -43,19 +43,20 @@ def run_checks(
     table: Mapping[str, CheckFunction] = CHECKS,
     seconds: float = ANSWER_SECONDS,
 ) -> list[DoctorCheckResult]:
-    """Run checks concurrently and return their results in the order of the table.
+    """Run the selected checks concurrently and return their results.
 
-    A check that raises an error, or does not finish in time, yields a finding. Secrets are
-    redacted.
+    Exceptions are not propagated: a check that raises an exception or exceeds the time limit
+    produces a finding. Secrets in the results are redacted.
 
     Args:
-        config: Configuration that names the servers.
-        only: Names of the checks to run; empty for all.
-        table: Check functions by name.
-        seconds: Time limit for all checks.
+        config: Configuration that names the servers to check.
+        only: Names of the checks to run; empty to run all checks.
+        table: Check function by name.
+        seconds: Time limit in seconds for all checks together.
 
     Returns:
-        Results of the selected checks.
+        The results of all selected checks, ordered by check as in `table`. A check may have several
+        results.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}

@@ -1,8 +1,6 @@
-"""The check of the doctor that compares the clocks of hosts, brokers and this machine.
+"""Compares this machine's clock with the clocks of PostgreSQL and of servers that answer over HTTP.
 
-Evaluates whether a server's clock agrees with this machine's. No I/O.
-
-Compares this machine's clock with those of PostgreSQL and of all servers that answer over HTTP.
+`evaluate_clock` performs no I/O; `check_clocks` sends the requests.
 """
 
 from __future__ import annotations
@@ -33,18 +31,18 @@ APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops 
 def evaluate_clock(
     subject: str, clock_ms: int, begun_ms: int, ended_ms: int, *, tick_ms: int
 ) -> DoctorCheckResult:
-    """Evaluate a server's clock reading against this machine's clock.
+    """Return whether a server's clock agrees with the clock of this machine.
 
     Args:
-        subject: Name of the server in the result.
-        clock_ms: Server time, Unix milliseconds, rounded down to `tick_ms`.
-        begun_ms: This machine's time before the request, Unix milliseconds.
-        ended_ms: This machine's time after the response, Unix milliseconds.
+        subject: Name of the server, shown in the result.
+        clock_ms: Server time in Unix milliseconds, rounded down to a multiple of `tick_ms`.
+        begun_ms: Time of this machine before the request, in Unix milliseconds.
+        ended_ms: Time of this machine after the response, in Unix milliseconds.
         tick_ms: Resolution of the server time in milliseconds.
 
     Returns:
-        A finding if the clocks differ by more than a fifth of the tolerance for closing buckets,
-        otherwise a passed result.
+        A finding if the clocks differ by more than `APART_MS_MAX` even when the duration of the
+        request and the resolution are taken into account, otherwise a passed result.
     """
     ahead_ms, behind_ms = clock_ms - ended_ms, begun_ms - (clock_ms + tick_ms)
     apart_ms, where = max((ahead_ms, "ahead of"), (behind_ms, "behind"))
@@ -66,16 +64,20 @@ def evaluate_clock(
 
 
 def check_clocks(config: Config) -> Iterator[DoctorCheckResult]:
-    """Compare this machine's clock with the clock of each configured server.
+    """Compare the clock of each configured server with the clock of this machine.
 
-    Covers the schema registry, WebHDFS, delivery services and PostgreSQL. Kafka does not report its
-    clock.
+    Covers the schema registry, WebHDFS, the delivery services and PostgreSQL. Kafka brokers do not
+    report their clock.
 
     Args:
         config: Configuration that names the servers.
 
     Yields:
-        One result for each server; skipped if the server is down, which other checks report.
+        One result for each server. The result is `SKIPPED` if the server does not answer or does
+        not report its clock.
+
+    Raises:
+        ConfigError: A configured certificate or key cannot be loaded.
     """
     for subject, url, context in _http_servers(config):
         try:

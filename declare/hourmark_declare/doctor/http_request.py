@@ -19,14 +19,15 @@ TICK_MS: Final = 1000  # resolution of the header Date
 
 
 class TimedResponse(NamedTuple):
-    """HTTP response with the server's time and this machine's time.
+    """An HTTP response, with the clock readings of the server and of this machine.
 
     Attributes:
         status: HTTP status code.
-        body: Body, at most 64 KiB.
-        date_ms: Server time from the header Date, Unix milliseconds; None if absent or invalid.
-        begun_ms: This machine's time before the request, Unix milliseconds.
-        ended_ms: This machine's time after the response, Unix milliseconds.
+        body: Response body, truncated to 64 KiB.
+        date_ms: Server time from the header `Date` in Unix milliseconds; None if the header is
+            absent or invalid.
+        begun_ms: Time of this machine before the request, in Unix milliseconds.
+        ended_ms: Time of this machine after the response, in Unix milliseconds.
     """
 
     status: int
@@ -37,15 +38,17 @@ class TimedResponse(NamedTuple):
 
 
 def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedResponse:
-    """Send a GET request without a proxy and return the response, whatever its status.
+    """Send a GET request, ignoring proxy settings, and return the response.
+
+    Responses with an error status, such as 404 or 503, are returned as well.
 
     Args:
         url: HTTP or HTTPS URL.
-        context: TLS context; None for the default.
+        context: TLS context; None for Python's default context.
 
     Raises:
-        OSError: No server answers within 10 seconds, it does not speak HTTP, or the TLS handshake
-            fails.
+        OSError: The server does not answer within 10 seconds, its response is not HTTP, or the TLS
+            handshake fails.
     """
     opener = build_opener(ProxyHandler({}), HTTPSHandler(context=context))
     begun_ms = _now_ms()
@@ -63,13 +66,13 @@ def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedRespon
 def create_tls_context(
     group: str, ca: Path | None, certificate: Path | None, key: Path | None
 ) -> ssl.SSLContext:
-    """Return a TLS client context with the CA and client certificate of a group of settings.
+    """Return a TLS client context with the configured CA and client certificate.
 
     Args:
-        group: Name of the group, used in errors.
-        ca: File of additional CA certificates; None for the system's only.
-        certificate: File of the client certificate; None if there is none.
-        key: File of its private key; None if it is in the certificate file.
+        group: Prefix of the settings, such as `tailer.tls`, named in error messages.
+        ca: File of CA certificates to trust in addition to the system's; None for none.
+        certificate: File of the client certificate; None to use no client certificate.
+        key: File of the certificate's private key; None if the certificate file contains the key.
 
     Raises:
         ConfigError: A file cannot be loaded.

@@ -42,13 +42,14 @@ Facts = Mapping[str, TopicFacts]
 
 
 def check_kafka(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check brokers, access rights and topics of each edge cluster and its central cluster.
+    """Check brokers, access rights and topics of all configured Kafka clusters.
 
     Args:
-        config: Configuration of all sites.
+        config: Configuration that names the edge cluster of each site and, if there is one, the
+            central cluster.
 
     Yields:
-        Results, site by site; one finding for a cluster that is down.
+        Results, site by site. A cluster that does not answer produces one finding.
     """
     for n, kafka in enumerate(config.kafka.sites):
         yield from _site(kafka, "edge" if n == 0 else f"further_edges.{kafka.edge_alias}")

@@ -33,15 +33,15 @@ _UNTOLD: Final = TopicAccess()
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """Properties of a topic as its cluster reports them.
+    """The properties of one Kafka topic, as its cluster reports them.
 
     Attributes:
         partitions: Number of partitions.
-        replicas: Number of replicas of the partition with the fewest.
-        settings: Topic settings by name.
-        leaderless: Partition numbers without a leader.
-        out_of_sync: Partition numbers with replicas that are not in sync.
-        access: Rights of this user, and whether the topic has an id.
+        replicas: Smallest number of replicas that any partition has; 0 if there are no partitions.
+        settings: Topic configuration by name, such as `retention.ms`.
+        leaderless: Numbers of the partitions without a leader.
+        out_of_sync: Numbers of the partitions with at least one replica that is not in sync.
+        access: The operations that this user may perform, and whether the topic has an id.
     """
 
     partitions: int
@@ -55,17 +55,16 @@ class TopicFacts:
 def evaluate_brokers(
     cluster: str, settings: KafkaCluster, brokers: int
 ) -> Iterator[DoctorCheckResult]:
-    """Evaluate whether enough brokers run for the configured replication.
-
-    Also yields a finding if acknowledgments require more in-sync replicas than topics have.
+    """Check whether the running brokers suffice for the configured replication.
 
     Args:
-        cluster: Name of the cluster in results.
-        settings: Settings of the cluster.
+        cluster: Name of the cluster, shown in the results.
+        settings: Configured replication factor and minimum of in-sync replicas.
         brokers: Number of running brokers.
 
     Yields:
-        One or two results.
+        A finding if `min_insync_replicas` exceeds the replication factor. Then a finding if fewer
+        brokers run than the replication factor requires, otherwise a passed result.
     """
     needed, in_sync = settings.replication_factor, settings.min_insync_replicas
     if in_sync > needed:
@@ -94,16 +93,16 @@ def evaluate_topics(
     topics: Mapping[str, TopicFacts],
     wanted: Mapping[str, TopicSpec],
 ) -> Iterator[DoctorCheckResult]:
-    """Evaluate all topics of a cluster, including expected topics that are missing.
+    """Check all topics of a cluster, including expected topics that do not exist.
 
     Args:
-        cluster: Name of the cluster in results.
-        settings: Settings of the cluster.
-        topics: Existing topics by name.
-        wanted: Expected topics by name.
+        cluster: Name of the cluster, shown in the results.
+        settings: Configured replication of the cluster.
+        topics: Properties of the existing topics, by topic name.
+        wanted: Expected properties, by topic name.
 
     Yields:
-        Findings, or one passed result if there are none.
+        One finding for each problem, or a single passed result if there are no problems.
     """
     found = [
         finding_result(CHECK, f"{cluster} {name}", "the topic does not exist", _APPLY)
@@ -122,15 +121,18 @@ def evaluate_topics(
 def evaluate_topic(
     cluster: str, settings: KafkaCluster, name: str, facts: TopicFacts, wanted: TopicSpec | None
 ) -> Iterator[DoctorCheckResult]:
-    """Yield the findings of one topic: replication, settings, partitions and availability.
+    """Check replication, settings, partitions and availability of one topic.
 
     Args:
-        cluster: Name of the cluster in results.
-        settings: Settings of the cluster.
-        name: Topic name.
-        facts: Properties of the topic.
-        wanted: Expected properties; None if no type in force uses the topic, so that its retention
-            and partitions are not evaluated.
+        cluster: Name of the cluster, shown in the results.
+        settings: Configured replication of the cluster.
+        name: Name of the topic.
+        facts: Properties of the topic, as the cluster reports them.
+        wanted: Expected properties. None if no type in force uses the topic; retention and number
+            of partitions are not checked then.
+
+    Yields:
+        One finding for each problem; nothing if there are no problems.
     """
     subject = f"{cluster} {name}"
     if facts.replicas < settings.replication_factor:
@@ -163,16 +165,21 @@ def evaluate_topic(
 
 
 def evaluate_access(cluster: str, topics: Mapping[str, TopicFacts]) -> Iterator[DoctorCheckResult]:
-    """Evaluate whether this user has the rights that components need, and whether topics have ids.
+    """Check this user's rights on the topics of a cluster, and whether the topics have ids.
 
-    Without topic ids, a recreated topic cannot be distinguished from its predecessor.
+    Topic ids are required because a topic that was deleted and recreated is otherwise mistaken for
+    its predecessor.
 
     Args:
-        cluster: `edge` or `central`, which determines the required rights.
-        topics: Existing topics by name.
+        cluster: `edge` or `central`. The required rights differ between the two.
+        topics: Properties of the existing topics, by topic name.
 
     Yields:
-        Findings, or one passed result; nothing if there are no topics.
+        One finding for each missing right and one for topics without ids, or a single passed
+        result. Nothing if `topics` is empty.
+
+    Raises:
+        KeyError: `cluster` is neither `edge` nor `central`.
     """
     found = []
     for right, who in _RIGHTS[cluster].items():
@@ -217,13 +224,17 @@ def _named(topics: Sequence[str]) -> str:
 def evaluate_mirrored_topics(
     edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
 ) -> Iterator[DoctorCheckResult]:
-    """Yield a finding for each remote topic that cannot hold what its edge topic holds.
+    """Check whether each mirrored topic of the central cluster is as large as its edge topic.
 
-    Compares partitions, message size and retention. Topics missing on either side are ignored.
+    Compares the number of partitions, the maximum message size and the retention.
 
     Args:
-        edge: Topics of the edge, by remote topic name.
-        central: Topics of the central cluster, by remote topic name.
+        edge: Properties of the topics of the edge cluster, by their name on the central cluster.
+        central: Properties of the topics of the central cluster, by name.
+
+    Yields:
+        A finding for each value that is lower on the central cluster. Topics that exist on only
+        one cluster are ignored.
     """
     for name in sorted(edge.keys() & central.keys()):
         subject = f"central {name}"
@@ -337,12 +348,12 @@ def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[DoctorCheckR
 
 
 def _less(given: str | None, needed: str) -> bool:
-    """Return whether a numeric topic setting is below the required value.
+    """Return whether a numeric topic setting is lower than required.
 
     Args:
-        given: Current value, -1 for unlimited; None if the cluster does not report it, which counts
-            as sufficient.
-        needed: Required value, -1 for unlimited.
+        given: Current value, `-1` for unlimited. None means that the cluster does not report the
+            setting, in which case the result is False.
+        needed: Required value, `-1` for unlimited.
     """
     if given is None or given == "-1":
         return False

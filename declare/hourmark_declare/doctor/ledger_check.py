@@ -20,15 +20,15 @@ from hourmark_etl.ledger.existing import open_existing_ledger
 
 
 def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the ledger exists, answers and has a current version.
+    """Check whether the ledger (the ETL's database) exists, answers and has the current version.
 
     For PostgreSQL, also checks durability settings and privileges.
 
     Args:
-        config: Configuration that names the ledger.
+        config: Configuration with the setting `etl.ledger`.
 
     Yields:
-        One result for each aspect; a single finding if the ledger cannot be read.
+        One result for each aspect. A single finding if the database cannot be read.
     """
     try:
         found = read_database_status(config.etl.ledger, (*SETTINGS, VERSION), RIGHTS)

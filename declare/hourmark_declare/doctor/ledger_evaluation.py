@@ -50,14 +50,15 @@ RIGHTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[DoctorCheckResult]:
-    """Evaluate whether PostgreSQL is recent enough, commits durably and detects disk corruption.
+    """Check whether PostgreSQL is recent enough, commits durably and detects disk corruption.
 
     Args:
-        settings: PostgreSQL settings by name, among them `server_version_num`.
+        settings: Values of PostgreSQL settings by name, as the server reports them. Includes
+            `server_version_num`.
 
     Yields:
-        A finding for an old version and for each setting that is off; a passed result if none is
-        off.
+        A finding if the version is too old, and a finding for each durability setting that is
+        `off`. A passed result if none of these settings is `off`.
     """
     major = int(settings.get(VERSION, "0")) // 10_000
     if 0 < major < VERSION_MIN:
@@ -76,13 +77,13 @@ def evaluate_postgresql(settings: Mapping[str, str]) -> Iterator[DoctorCheckResu
 
 
 def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[DoctorCheckResult]:
-    """Evaluate whether the ledger's user can create tables and schemas.
+    """Check whether the database user may create tables and schemas in PostgreSQL.
 
     Args:
-        answers: Result of each privilege query in `RIGHTS`, by query.
+        answers: Whether the user has each privilege, by the query in `RIGHTS` that tests it.
 
     Yields:
-        A finding for each missing privilege, or one passed result.
+        A finding for each missing privilege, or one passed result if none is missing.
     """
     lacking = [question for question in RIGHTS if not answers[question]]
     for question in lacking:

@@ -24,13 +24,13 @@ from hourmark_etl.ledger.engines import sqlite_file
 
 
 def check_machine(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check Python, open file limit, disk space and Java of this machine.
+    """Check the Python version, open file limit, disk space and Java version of this machine.
 
     Args:
-        config: Configuration of the components that would run here.
+        config: Configuration of the components that run on this machine.
 
     Yields:
-        One result for each requirement.
+        One result for each requirement, and one for each folder on disk.
     """
     yield evaluate_python(sys.version_info[:3])
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

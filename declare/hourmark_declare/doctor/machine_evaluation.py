@@ -21,11 +21,11 @@ FREE_NAMES_MIN: Final = 10_000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FreeSpace:
-    """Free space of the file system of a folder, for users other than root.
+    """The space of a file system that is available to users other than root.
 
     Attributes:
-        bytes: Free bytes.
-        inodes: Free inodes; None if the file system has no limit.
+        bytes: Available bytes.
+        inodes: Available inodes; None if the file system does not limit them.
     """
 
     bytes: int
@@ -33,10 +33,13 @@ class FreeSpace:
 
 
 def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
-    """Evaluate whether a Python version is supported.
+    """Return whether a Python version is supported.
 
     Args:
         version: Version numbers, such as (3, 11, 7).
+
+    Returns:
+        A finding if the version is older than `PYTHON_MIN`, otherwise a passed result.
     """
     needed, given = (".".join(map(str, v)) for v in (PYTHON_MIN, version[:3]))
     if tuple(version[:2]) < PYTHON_MIN:
@@ -50,17 +53,17 @@ def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
 
 
 def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> DoctorCheckResult:
-    """Evaluate whether a delivery service may open as many files as its connections need.
+    """Return whether a delivery service may open enough files for its connections.
 
-    Only the hard limit matters, because the service raises its soft limit itself.
+    Only the hard limit matters, because the service raises its soft limit to the hard limit.
 
     Args:
-        hard: Hard limit of open files; None if unlimited.
-        connections_max: Setting `service.connections_max`.
-        others: Number of other files that the service opens.
+        hard: Hard limit of open files of a process; None if unlimited.
+        connections_max: Value of the setting `service.connections_max`.
+        others: Number of files that the service opens in addition to connections.
 
     Returns:
-        A finding if the limit is below the sum of both, otherwise a passed result.
+        A finding if `hard` is less than `connections_max + others`, otherwise a passed result.
     """
     needed = connections_max + others
     if hard is not None and hard < needed:
@@ -79,12 +82,16 @@ def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> 
 
 
 def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> DoctorCheckResult:
-    """Evaluate whether the disk of a state folder has enough free space and inodes.
+    """Return whether the file system of a state folder has enough free bytes and inodes.
 
     Args:
-        setting: Name of the setting that names the folder.
+        setting: Name of the setting that names the folder, such as `tailer.state_dir`.
         folder: Path of the folder.
-        space: Free space; None if the folder does not exist, which yields a skipped result.
+        space: Available space; None if the folder does not exist.
+
+    Returns:
+        A finding if less than `FREE_BYTES_MIN` or `FREE_NAMES_MIN` is available, a skipped result
+        if the folder does not exist, otherwise a passed result.
     """
     subject = f"{setting} ({folder})"
     if space is None:
@@ -113,13 +120,17 @@ def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> D
 def evaluate_java(
     setting: str, executable: str, version: int | None, allowed: Sequence[int]
 ) -> DoctorCheckResult:
-    """Evaluate whether a Java executable runs and has a supported version.
+    """Return whether a Java executable runs and has a supported version.
 
     Args:
-        setting: Name of the setting that names the executable.
-        executable: Its path or name.
-        version: Major version; None if it does not run.
+        setting: Name of the setting that names the executable, such as `mirror.java`.
+        executable: Path of the executable, or its name on the search path.
+        version: Major version of this Java; None if the executable cannot be run.
         allowed: Supported major versions.
+
+    Returns:
+        A finding if the executable cannot be run or its version is not supported, otherwise a
+        passed result.
     """
     subject, versions = f"Java of {setting} ({executable})", " or ".join(map(str, allowed))
     if version is None:

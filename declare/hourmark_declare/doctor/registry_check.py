@@ -25,13 +25,15 @@ CHECK: Final = "registry"
 
 
 def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the schema registry answers and has the schemas that the ledger knows.
+    """Check whether the schema registry answers and has all schemas that the ledger knows.
 
     Args:
-        config: Configuration that names registry and ledger.
+        config: Configuration that names the schema registry and the ledger (the database of the
+            ETL).
 
     Yields:
-        Results; the schemas are skipped if the ledger cannot be read.
+        A passed result once the registry has answered, then the results of `evaluate_schemas`, or
+        a skipped result if the ledger cannot be read.
 
     Raises:
         Unavailable: The registry does not answer.
@@ -53,14 +55,15 @@ def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
 def evaluate_schemas(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
 ) -> Iterator[DoctorCheckResult]:
-    """Evaluate whether the registry has each schema of the ledger under its id and subject.
+    """Check whether the registry has each known schema under its known id and subject.
 
     Args:
-        registry: Schema registry.
-        known: Schemas of the ledger, by schema id.
+        registry: Schema registry to check.
+        known: Schemas that the ledger knows, by schema id.
 
     Yields:
-        A finding for each schema that is missing or different, or one passed result.
+        A finding for each schema that is missing or whose id belongs to another schema, or one
+        passed result if there are no problems.
 
     Raises:
         Unavailable: The registry does not answer.

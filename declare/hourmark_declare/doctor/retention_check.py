@@ -1,8 +1,7 @@
-"""The check of the doctor that compares the retention of topics with the time that events wait in them.
+"""Compares the retention of topics with the age of the oldest open hour of each type.
 
-Evaluates the age of open hours against topic retention. No I/O.
-
-Checks the oldest open hour of each type against the retention of its topics.
+An open hour is an hourly bucket that is not closed yet. `evaluate_retention` performs no I/O;
+`check_retention` reads the ledger and the topics.
 """
 
 from __future__ import annotations
@@ -35,16 +34,21 @@ _H_MS: Final = 3_600_000
 def evaluate_retention(
     cluster: str, open_hours: Mapping[str, Hour], retention_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[DoctorCheckResult]:
-    """Evaluate whether each type's oldest open hour is younger than half of its topic's retention.
+    """Check whether topics keep their records much longer than the oldest open hour is old.
+
+    An open hour is an hourly bucket of a type that is not closed yet. Its age must not exceed half
+    of the retention of the type's topic, because its records may have to be read again.
 
     Args:
-        cluster: Name of the cluster in results.
-        open_hours: Oldest open hour by type.
-        retention_ms: `retention.ms` of the topic by type; negative means unlimited.
-        now_ms: Current time, Unix milliseconds.
+        cluster: Name of the cluster, shown in the results.
+        open_hours: Oldest open hour by type name.
+        retention_ms: Setting `retention.ms` of each type's topic, by type name. A negative value
+            means unlimited retention; a missing type is not checked.
+        now_ms: Current time in Unix milliseconds.
 
     Yields:
-        Findings, or one passed result if there are none.
+        A finding for each type whose oldest open hour is too old, or one passed result if there is
+        none. Nothing if `open_hours` is empty.
     """
     found = []
     for name, hour in sorted(open_hours.items()):
@@ -82,11 +86,14 @@ def evaluate_retention(
 def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether topics keep records long enough for the oldest open hour of each type.
 
+    An open hour is an hourly bucket that is not closed yet.
+
     Args:
-        config: Configuration that names ledger and clusters.
+        config: Configuration that names the ledger (the ETL's database) and the Kafka clusters.
 
     Yields:
-        Results for each cluster; skipped if ledger or cluster are down, which other checks report.
+        The results of `evaluate_retention` for each cluster. A skipped result for a cluster that
+        does not answer, or a single one if the ledger cannot be read.
     """
     try:
         with open_existing_ledger(config) as ledger:

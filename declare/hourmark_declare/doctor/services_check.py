@@ -29,7 +29,10 @@ def check_services(config: Config) -> Iterator[DoctorCheckResult]:
         config: Configuration with the group `tailer`.
 
     Yields:
-        One result for each URL, or a single skipped result if there are no tailer sources.
+        One result for each URL, or a single skipped result if `tailer.sources` is empty.
+
+    Raises:
+        ConfigError: A file in the group `tailer.tls` cannot be loaded.
     """
     if not config.tailer.sources:
         yield skipped_result(
@@ -48,15 +51,15 @@ def check_services(config: Config) -> Iterator[DoctorCheckResult]:
 
 
 def evaluate_service(url: str, status: int, body: bytes) -> DoctorCheckResult:
-    """Evaluate the response of a delivery service to GET /readyz.
+    """Evaluate the response of a delivery service to `GET /readyz`.
 
     Args:
-        url: URL to show in the result.
-        status: HTTP status code; 200 means ready.
-        body: Response body, JSON with `reasons` if the service is not ready.
+        url: URL of the service, shown in the result.
+        status: HTTP status code; 200 means that the service is ready.
+        body: Response body. If the service is not ready, JSON with the list `reasons`.
 
     Returns:
-        A passed result for status 200, otherwise a finding with the reasons.
+        A passed result if the status is 200, otherwise a finding that quotes the reasons.
     """
     if status == 200:
         return passed_result(CHECK, url, "ready")

@@ -29,15 +29,16 @@ _DIRECT: Final = build_opener(
 
 
 def check_storage(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether the storage root can be listed and refuses overwrites.
+    """Check whether the storage of buckets answers and refuses to overwrite files.
 
-    For HDFS, also checks the state of the NameNode. Creates and deletes a temporary folder.
+    Creates a temporary folder below `storage.root` and deletes it. For HDFS, also checks the state
+    of the NameNode.
 
     Args:
         config: Configuration with the group `storage`.
 
     Yields:
-        One result for each aspect.
+        One result for each aspect. The overwrite test is skipped if another user owns a local root.
 
     Raises:
         StorageError: The storage does not answer.

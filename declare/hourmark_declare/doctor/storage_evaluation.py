@@ -13,11 +13,11 @@ FREE_PERCENT_MIN: Final = 5.0  # a NameNode does not distribute blocks well on f
 
 
 def evaluate_namenode(bean: Mapping[str, Any], replication: int) -> Iterator[DoctorCheckResult]:
-    """Evaluate safe mode, missing blocks, free space and datanodes of an HDFS NameNode.
+    """Check safe mode, missing blocks, free space and live datanodes of an HDFS NameNode.
 
     Args:
-        bean: NameNodeInfo, as returned by the NameNode's /jmx.
-        replication: Setting `storage.replication`.
+        bean: Attributes of the JMX bean `NameNodeInfo`, as the NameNode returns them from `/jmx`.
+        replication: Value of the setting `storage.replication`, the required number of datanodes.
 
     Yields:
         A finding for each problem, and a passed result if enough datanodes are live.

@@ -23,17 +23,20 @@ _USE_ANOTHER: Final = (
 
 
 def probe_storage(storage: Storage) -> Iterator[DoctorCheckResult]:
-    """Test whether storage refuses to overwrite files and folders, in a temporary folder.
+    """Test whether a storage refuses to overwrite existing files and folders.
 
-    Writes and reads files, tries to overwrite and rename over existing ones, and deletes the
-    folder.
+    Works in a new temporary folder, which is deleted at the end.
 
     Args:
         storage: Storage to test.
 
     Yields:
-        A finding for each operation that failed or that storage should have refused, or one passed
-        result.
+        A finding for each overwrite that the storage accepted, for a failed write or for a failed
+        deletion of the temporary folder. A passed result if all writes succeeded and all
+        overwrites were refused.
+
+    Raises:
+        StorageError: An operation failed for a reason other than an existing target.
     """
     folder = f"{FOLDER}{uuid.uuid4().hex}"
     try:

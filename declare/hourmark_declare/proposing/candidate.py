@@ -19,15 +19,18 @@ _ALWAYS: Final = EventTimeLimits(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """Possible format of a log file, as a declaration to try.
+    """One possible format of a log file, which has not been tried on the lines of the file yet.
 
     Attributes:
-        form: Description for users, such as `JSON lines`.
-        line: Table `[line]` of the type file; empty if the built-in type `syslog` takes the lines.
-        fields: Tables `[[fields]]` of the type file.
+        form: Description of the format for users, such as `JSON lines`.
+        line: Content of the table `[line]` in the type file; empty if the built-in type `syslog`
+            parses the lines.
+        fields: Content of the tables `[[fields]]` in the type file.
         format: Format of the source, `free` or `syslog`.
-        record_start: Pattern that begins a record of several lines; empty if each line is a record.
-        catches_all: Whether lines that do not match become events with the whole line as message.
+        record_start: Regular expression that matches the first line of each multi-line record;
+            empty if every line is a record.
+        catches_all: Whether a line that does not match the format still becomes an event, with the
+            whole line as its message.
     """
 
     form: str
@@ -38,11 +41,18 @@ class Candidate:
     catches_all: bool = False
 
     def type_name(self, name: str) -> str:
-        """Return the type name for a source name, which is `syslog` for the built-in type."""
+        """Return the name of the type for a source of this format.
+
+        Args:
+            name: Name of the source.
+
+        Returns:
+            `syslog` if the built-in type parses the lines, otherwise `name`.
+        """
         return name if self.line else SYSLOG.name
 
     def type_file(self, name: str) -> dict[str, Any]:
-        """Return the content of the type file.
+        """Return the content of the type file, before it is written as TOML.
 
         Args:
             name: Name of the type.
@@ -54,27 +64,29 @@ class Candidate:
         }
 
     def source(self, name: str) -> dict[str, Any]:
-        """Return the entry of `sources.toml` for a source of this format.
+        """Return the entry for `sources.toml` that declares a source of this format.
 
         Args:
-            name: Name of the source.
+            name: Name of the source and of its type.
         """
         catch_all = {"catch_all": name} if self.catches_all else {}
         return {"name": name, "format": self.format, "types": [self.type_name(name)], **catch_all}
 
     @property
     def without_catch_all(self) -> Candidate:
-        """Return a copy that does not catch lines of other formats."""
+        """Return a copy of this candidate in which `catches_all` is False."""
         return dataclasses.replace(self, catches_all=False)
 
     def to_declarations(self, name: str) -> Declarations:
-        """Return declarations with this type and its source, which accept lines of any age.
+        """Return declarations of one type and one source of this format, for parsing sample lines.
+
+        The declarations accept lines of any age.
 
         Args:
-            name: Name of the source and its type.
+            name: Name of the source and of its type.
 
         Raises:
-            ValueError: The declaration or one of its patterns is invalid.
+            ValueError: The declaration or one of its regular expressions is invalid.
         """
         if self.record_start:
             compile_record_start(self.record_start)

@@ -18,13 +18,13 @@ _DAY: Final = 86_400
 
 
 class ConfigChoices(NamedTuple):
-    """Settings of a new configuration that cannot be derived from log files.
+    """The settings of a new configuration that do not follow from the log files.
 
     Attributes:
-        first_hour: First hour of the types, which also defines the bucket length.
-        zone: IANA time zone of the tailer sources.
-        storage_root: URL of the storage root; None for the local stack's.
-        now_ms: Current time, Unix milliseconds.
+        first_hour: First hourly bucket of the types. Its length is the bucket length.
+        zone: IANA time zone of timestamps that name no zone.
+        storage_root: URL of the storage root; None to use the storage of the local stack.
+        now_ms: Current time in Unix milliseconds.
     """
 
     first_hour: Hour
@@ -36,12 +36,15 @@ class ConfigChoices(NamedTuple):
 def render_files(
     proposals: Sequence[Proposal], folder: Path, choices: ConfigChoices
 ) -> dict[Path, str]:
-    """Return the texts of all files of a new configuration, by path in the folder.
+    """Return the texts of all files of a new configuration.
 
     Args:
-        proposals: Sources and types.
-        folder: Absolute path of the folder.
-        choices: Settings that proposals cannot provide.
+        proposals: The selected format of each log file.
+        folder: Absolute path of the configuration folder, written into the settings.
+        choices: Settings that do not follow from the log files.
+
+    Returns:
+        Text of each file, by path relative to `folder`.
     """
     return {
         SETTINGS: _settings(proposals, folder, choices),
@@ -51,23 +54,28 @@ def render_files(
 
 
 def render_type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
-    """Return the texts of the type files, by path in the configuration folder.
+    """Return the texts of the type files.
 
     Args:
-        proposals: Proposals, one for each type; the built-in type `syslog` has no file.
+        proposals: The selected format of each log file.
+
+    Returns:
+        Text of each file, by path relative to the configuration folder. Log files that the built-in
+        type `syslog` parses need no type file.
     """
     return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
 
 
 def required_lateness_s(proposals: Sequence[Proposal], now_ms: int) -> int:
-    """Return the lateness limit in seconds at which all existing lines become events.
-
-    This is the age of the oldest line plus a day, in whole days, or the default limit if it is
-    larger.
+    """Return the lateness limit, in seconds, under which no existing line is rejected as too old.
 
     Args:
-        proposals: Proposals with the times of their oldest events.
-        now_ms: Current time, Unix milliseconds.
+        proposals: The selected format of each log file, with the time of its oldest event.
+        now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        The age of the oldest event, rounded up by one to two days to whole days, or the default
+        limit if that is higher.
     """
     oldest = min(
         (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000
@@ -114,19 +122,19 @@ def _sources(proposals: Sequence[Proposal], choices: ConfigChoices) -> str:
 
 
 def render_sources(proposals: Sequence[Proposal]) -> str:
-    """Return the source entries for `sources.toml`.
+    """Return the TOML text that declares the sources in `sources.toml`.
 
     Args:
-        proposals: Proposals, one for each source.
+        proposals: The selected format of each log file.
     """
     return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
 
 
 def render_limits(lateness: int) -> str:
-    """Return the table `[limits]` for `sources.toml`, with a comment.
+    """Return the TOML text of the table `[limits]` in `sources.toml`, with a comment.
 
     Args:
-        lateness: Maximum age of a line in seconds.
+        lateness: Maximum age of a line in seconds. Older lines become dead letters.
     """
     return (
         f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
@@ -138,11 +146,11 @@ def render_limits(lateness: int) -> str:
 
 
 def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
-    """Return the tailer sources for `hourmark.toml`.
+    """Return the TOML text in `hourmark.toml` that makes the tailer read the log files.
 
     Args:
-        proposals: Sources, each with the path of its file.
-        zone: IANA time zone of the sources.
+        proposals: The selected format of each log file.
+        zone: IANA time zone of timestamps that name no zone.
     """
     text = ""
     for p in proposals:

@@ -30,13 +30,15 @@ _FIRST_HOUR: Final = re.compile(r'^(\s*(?:types\.)?first_hour\s*=\s*)"[^"]*"', r
 
 @dataclass(frozen=True)
 class ExistingConfig:
-    """Configuration folder that was written before, with the texts of its files.
+    """A configuration folder that exists already, to which further log files are to be added.
+
+    Instances hold the texts of the files and do not write to the folder.
 
     Attributes:
         folder: Path of the folder.
         settings: Text of `hourmark.toml`.
         sources: Text of `types/sources.toml`.
-        types: Names of its type files.
+        types: Names of the TOML files in the folder `types`, without their suffix.
     """
 
     folder: Path
@@ -46,7 +48,10 @@ class ExistingConfig:
 
     @classmethod
     def read(cls, folder: Path) -> ExistingConfig | None:
-        """Read the configuration of a folder; return None if it has no settings file.
+        """Read the configuration in a folder.
+
+        Returns:
+            The configuration; None if the folder contains no `hourmark.toml`.
 
         Raises:
             UsageError: A file cannot be read or is not valid TOML.
@@ -71,7 +76,7 @@ class ExistingConfig:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return all names that sources, tailer sources and types use."""
+        """Return the names that are already taken by sources, tailer sources and types."""
         followed = (source.get("name", "") for source in self._followed)
         return (
             self.types
@@ -85,15 +90,16 @@ class ExistingConfig:
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
     def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:
-        """Return the first hour for types that are added to this configuration.
+        """Return the first hourly bucket for types that are added to this configuration.
 
         Args:
-            wanted: First hour that the lines of the new types need.
-            now_ms: Current time, Unix milliseconds.
+            wanted: Bucket that contains the oldest line of the added log files.
+            now_ms: Current time in Unix milliseconds.
 
         Returns:
-            The first hour; None if the settings have no first hour that can be changed. The buckets
-            then begin when the types are applied.
+            The first bucket, to be set as `types.first_hour`. None if the settings contain no
+            `types.first_hour` that can be replaced in the text; buckets then start when the types are
+            applied.
 
         Raises:
             UsageError: `types.first_hour` in the settings is invalid.
@@ -108,7 +114,14 @@ class ExistingConfig:
         return first
 
     def refuse_tailed_files(self, files: Iterable[Path]) -> None:
-        """Raise UsageError if a tailer source already matches one of these files."""
+        """Check that no tailer source of this configuration reads one of the given files.
+
+        Args:
+            files: Absolute paths of log files to add.
+
+        Raises:
+            UsageError: A path matches the patterns of a tailer source.
+        """
         for file in files:
             for source in self._followed:
                 if any(fnmatch.fnmatch(str(file), path) for path in source.get("paths", [])):
@@ -130,16 +143,20 @@ class ExistingConfig:
     def render_extended(
         self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None
     ) -> dict[Path, str]:
-        """Return the complete texts of all files that are new or change, by path in the folder.
+        """Return the texts of all files that must be written to add log files to this configuration.
 
         Args:
-            proposals: Sources and types to add.
-            zone: IANA time zone of the tailer sources.
-            now_ms: Current time, Unix milliseconds.
-            begins: First hour to set; None to leave the setting unchanged.
+            proposals: The selected format of each added log file.
+            zone: IANA time zone of timestamps that name no zone.
+            now_ms: Current time in Unix milliseconds.
+            begins: New value of `types.first_hour`; None to leave the setting unchanged.
+
+        Returns:
+            Complete text of each new or changed file, by path relative to the folder.
 
         Raises:
-            UsageError: The lateness limit must be raised, but was edited by hand.
+            UsageError: The lateness limit in `sources.toml` is too low for the added lines, and cannot
+                be raised automatically because it was edited.
         """
         settings = self._beginning(begins) if begins else self.settings
         return {

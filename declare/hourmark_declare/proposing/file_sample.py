@@ -19,14 +19,14 @@ _PACKED: Final = {
 
 
 class FileSample(NamedTuple):
-    """First and last lines of a log file, without their line feeds.
+    """The first and last lines of a log file.
 
     Attributes:
         path: Path of the file.
-        head: First lines, at most 1,000.
-        tail: Last lines, at most 1,000, without those in `head`.
+        head: First lines without line feeds, at most 1,000.
+        tail: Last lines without line feeds, at most 1,000, excluding the lines in `head`.
         size: Size of the file in bytes.
-        written_ms: Last modification, Unix milliseconds.
+        written_ms: Time of the last modification in Unix milliseconds.
     """
 
     path: Path
@@ -41,11 +41,14 @@ class FileSample(NamedTuple):
 
 
 def read_sample(path: Path) -> FileSample:
-    """Read the first and last lines of a log file, at most 1 MiB at either end.
+    """Read up to 1,000 lines and 1 MiB from the beginning, and as much from the end, of a log file.
+
+    Args:
+        path: Path of the log file.
 
     Raises:
-        UsageError: The path is a folder, cannot be read, or the file is compressed, has no line, or
-            is not text.
+        UsageError: The path is a folder, or the file cannot be read, is compressed, contains no
+            line, or is not a text file.
     """
     try:
         with path.open("rb") as file:

@@ -9,16 +9,16 @@ from hourmark.records.hours import Hour
 
 
 def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds: int) -> Hour:
-    """Return the hour of the oldest line, or the earliest allowed hour if that is later.
+    """Return the first hourly bucket for new types, early enough for existing log lines.
 
     Args:
-        oldest: Time of the oldest line of each file, ISO 8601; None if unknown.
-        now_ms: Current time, Unix milliseconds.
+        oldest: Time of the oldest line of each log file in ISO 8601; None if unknown.
+        now_ms: Current time in Unix milliseconds.
         bucket_seconds: Bucket length in seconds.
 
     Returns:
-        The current hour if no time is known. The earliest allowed hour is a fixed number of buckets
-        before the current one.
+        The bucket of the oldest line, but at most 300 buckets before the current one. The current
+        bucket if no time is known.
     """
     times_ms = [
         int(dt.datetime.fromisoformat(time).timestamp() * 1000)
@@ -30,19 +30,20 @@ def choose_first_hour(oldest: Iterable[str | None], now_ms: int, bucket_seconds:
 
 
 def choose_added_first_hour(before: str | None, wanted: Hour, now_ms: int) -> Hour | None:
-    """Return the first hour of types that are added to an existing configuration.
+    """Return the first hourly bucket for types that are added to an existing configuration.
 
     Args:
-        before: First hour in the settings, such as `2026-11-21T05`; None if there is none.
-        wanted: First hour that the lines of the new types need.
-        now_ms: Current time, Unix milliseconds.
+        before: Value of `types.first_hour` in the settings, such as `2026-11-21T05`; None if it is
+            not set.
+        wanted: Bucket that contains the oldest line of the added log files.
+        now_ms: Current time in Unix milliseconds.
 
     Returns:
-        The earlier of both, or `wanted` if `before` is too many buckets ago; None if `before` is
-        None.
+        The earlier of `before` and `wanted`, or `wanted` if `before` is more than 300 buckets in
+        the past. None if `before` is None.
 
     Raises:
-        ValueError: `before` is not an hour.
+        ValueError: `before` is not a valid hour.
     """
     if before is None:
         return None

@@ -51,12 +51,12 @@ _UNSTAMPED_MIN: Final = (
 
 
 def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a candidate for lines with a syslog header."""
+    """Yield the format of lines with a syslog header. The lines are not inspected."""
     yield Candidate(form="a system log", format="syslog")
 
 
 def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a candidate for access logs of Apache and nginx, in common or combined format."""
+    """Yield the common and combined log format of Apache and nginx. The lines are not inspected."""
     line = {
         "payload": "pattern",
         "pattern": _ACCESS,
@@ -69,10 +69,14 @@ def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield candidates for lines, or records of several lines, that begin with a timestamp.
+    """Yield formats of lines that begin with a timestamp, followed by an optional level and a message.
 
-    The pattern includes a level after the timestamp if most lines have one. Yields nothing if no
-    line has a timestamp.
+    Args:
+        lines: Lines of a log file without line feeds.
+
+    Yields:
+        First, if more than 2 % of the lines lack the timestamp, a format of multi-line records.
+        Then a format in which every line is a record. Nothing if no line has a timestamp.
     """
     if (found := find_common_timestamp(lines)) is None:
         return
@@ -89,7 +93,7 @@ def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a candidate for lines without structure, with the time of reading as event time."""
+    """Yield the format of unstructured lines, whose event time is the time of reading."""
     line = {"payload": "text", "field": MESSAGE, "time": "observed"}
     yield Candidate(
         form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},)

@@ -39,19 +39,22 @@ _TOLD: Final = 3
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Proposal:
-    """Candidate with the results of parsing a file's sample records.
+    """The result of trying one candidate format on the sample of a log file.
+
+    A record is one line, or several lines if the format has multi-line records.
 
     Attributes:
         sample: First and last lines of the file.
-        name: Name of the source and its type.
+        name: Name of the source and of its type.
         candidate: Format that was tried.
-        records: Number of records.
+        records: Number of records in the sample, without blank lines.
         fitting: Number of records that match the format.
-        caught: Number of other records that become events with the whole line.
-        dead_letters: Number of dead letters by reason.
-        oldest: Earliest event time, ISO 8601 in UTC; None if events have no time of their own.
-        newest: Latest event time, as `oldest`.
-        examples: Up to 3 results.
+        caught: Number of records that do not match the format but become events with the whole
+            text as message.
+        dead_letters: Number of dead letters (records that cannot be parsed) by reason.
+        oldest: Earliest event time in ISO 8601 (UTC); None if records contain no time.
+        newest: Latest event time in ISO 8601 (UTC); None if records contain no time.
+        examples: Results of up to three records.
     """
 
     sample: FileSample
@@ -67,21 +70,24 @@ class Proposal:
 
     @property
     def share(self) -> float:
-        """Return the share of records that match the format, from 0 to 1."""
+        """Return the share of the records that match the format, between 0 and 1."""
         return self.fitting / max(self.records, 1)
 
 
 def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
-    """Return the best format for the lines of a file.
+    """Try all candidate formats on the sample of a log file, and return the best one.
 
-    Selects the first candidate that at least 90 % of the records match, otherwise the one that most
-    match. Falls back to plain text if none matches more than half.
+    Returns the first format that at least 90 % of the records match. If there is none, returns the
+    format that most records match, or plain text if no format matches more than half of them.
 
     Args:
         sample: First and last lines of the file.
-        name: Name of the source and its type.
-        zone: IANA time zone for timestamps without one.
+        name: Name of the source and of its type.
+        zone: IANA time zone of timestamps that name no zone.
         host: Host name of the events.
+
+    Returns:
+        The selected format with its parsing results.
     """
     tried = []
     for candidate in itertools.chain.from_iterable(

@@ -43,7 +43,11 @@ _MORE: Final = "more"
 
 
 def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a candidate for lines that are JSON objects; nothing if no line is one."""
+    """Yield the format of lines that are JSON objects; nothing if no line is a JSON object.
+
+    Args:
+        lines: Lines of a log file without line feeds.
+    """
     if rows := parse_json_objects(lines):
         more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
         time = detect_time_settings(rows)
@@ -53,7 +57,11 @@ def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a candidate for lines of the form `key=value key="value"`; nothing if no line has it."""
+    """Yield the format of logfmt lines (`key=value key="value"`); nothing if no line is logfmt.
+
+    Args:
+        lines: Lines of a log file without line feeds.
+    """
     rows = [row for line in lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
     if not rows:
         return
@@ -70,7 +78,14 @@ def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def tab_separated_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a candidate for at least three tab-separated columns, named by number."""
+    """Yield the format of tab-separated lines, with columns named `column_1`, `column_2` and so on.
+
+    Args:
+        lines: Lines of a log file without line feeds.
+
+    Yields:
+        One candidate; nothing if the most frequent number of columns is less than three.
+    """
     rows = [
         line.decode(errors="replace").rstrip("\r").split("\t") for line in lines if line.strip()
     ]
@@ -100,14 +115,15 @@ def tab_separated_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def detect_time_settings(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the settings of `[line]` that define the event time.
+    """Return the settings of the table `[line]` that define where the event time comes from.
 
     Args:
-        rows: Field values of each line.
+        rows: Values by key, one mapping for each line.
 
     Returns:
-        `time_field` and `time_format` of the first known time key that most rows have, otherwise
-        `time = observed`, the time of reading.
+        `time_field` and `time_format` for the first key of `TIME_KEYS` that more than half of the
+        rows contain in a known format. Otherwise `{"time": "observed"}`, which means the time of
+        reading.
     """
     rows = [*rows]
     for key in TIME_KEYS:
@@ -118,7 +134,15 @@ def detect_time_settings(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def detect_time_format(values: Sequence[Any]) -> str | None:
-    """Return the `time_format` that all values match; None if there is none or no value."""
+    """Return the time format that all values match.
+
+    Args:
+        values: Texts or numbers.
+
+    Returns:
+        A value for the setting `time_format`: `rfc3339`, a `strptime` format, `unix`, `unix-ms`,
+        `unix-us` or `unix-ns`. None if there is no common format or `values` is empty.
+    """
     texts = [str(value) for value in values]
     if texts and all(_RFC3339.fullmatch(text) for text in texts):
         return "rfc3339"

@@ -30,11 +30,11 @@ _TIMES: Final = [
 
 
 class TimestampFormat(NamedTuple):
-    """Format of a timestamp.
+    """The format of timestamps in a log file.
 
     Attributes:
-        pattern: Regular expression without groups.
-        format: Format for `strptime`.
+        pattern: Regular expression without groups that matches such timestamps.
+        format: Format of such timestamps for `strptime`.
     """
 
     pattern: str
@@ -42,12 +42,12 @@ class TimestampFormat(NamedTuple):
 
 
 class TimestampMatch(NamedTuple):
-    """Timestamp found in a line.
+    """A timestamp that was found in a line.
 
     Attributes:
         form: Format of the timestamp.
-        start: Byte offset of its first byte in the line.
-        end: Byte offset after its last byte.
+        start: Byte offset of the timestamp's first byte in the line.
+        end: Byte offset after the timestamp's last byte.
     """
 
     form: TimestampFormat
@@ -56,7 +56,11 @@ class TimestampMatch(NamedTuple):
 
 
 def find_timestamp(line: bytes) -> TimestampMatch | None:
-    """Return the first timestamp that begins in the first 120 bytes of a line; None if absent."""
+    """Find the first timestamp in a line.
+
+    Returns:
+        The timestamp; None if none starts within the first 120 bytes of the line.
+    """
     found = [
         (match.start(), n, match)
         for n, (form, _, _) in enumerate(_TIMES)
@@ -85,12 +89,13 @@ def _form(match: re.Match[bytes], date: str, date_format: str) -> TimestampForma
 
 
 class CommonTimestamp(NamedTuple):
-    """Timestamp format that most lines with a timestamp share.
+    """The most frequent timestamp format in the lines of a log file.
 
     Attributes:
-        before: Text before the timestamp; None if it varies.
+        before: Text between the start of a line and the timestamp; None if it differs from line to
+            line.
         form: Format of the timestamp.
-        share: Share of the non-blank lines that have it, from 0 to 1.
+        share: Share of the non-blank lines that have this timestamp after `before`, between 0 and 1.
     """
 
     before: bytes | None
@@ -99,13 +104,14 @@ class CommonTimestamp(NamedTuple):
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
-    """Return the timestamp format that most lines with a timestamp share.
+    """Find the most frequent timestamp format in the lines of a log file.
 
     Args:
-        lines: Lines of a log file; blank ones are ignored.
+        lines: Lines of the file; blank lines are ignored.
 
     Returns:
-        Format, the text before it and its share of the lines; None if no line has a timestamp.
+        The format, the text before the timestamp and the share of the lines that have it. None if
+        no line has a timestamp.
     """
     written = [line for line in lines if line.strip()]
     found = [(line, of) for line in written if (of := find_timestamp(line)) is not None]

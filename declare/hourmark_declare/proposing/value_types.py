@@ -15,11 +15,11 @@ _LONGS: Final = range(-(1 << 63), 1 << 63)
 
 
 def optional_field(name: str, avro_type: str) -> dict[str, Any]:
-    """Return an Avro field that may be null.
+    """Return the declaration of an Avro field that may be null.
 
     Args:
-        name: Field name.
-        avro_type: Avro type name, such as `long`.
+        name: Name of the field.
+        avro_type: Name of the Avro type, such as `long`.
     """
     return {"name": name, "type": ["null", avro_type]}
 
@@ -27,13 +27,17 @@ def optional_field(name: str, avro_type: str) -> dict[str, Any]:
 def infer_fields(
     rows: Iterable[Mapping[str, Any]], excluded: Sequence[str] = ()
 ) -> list[dict[str, Any]]:
-    """Return Avro fields for the keys of these rows, in order of first occurrence, at most 100.
+    """Return optional Avro fields for the keys of sample rows, in order of first occurrence.
 
-    Keys that are invalid names, names of the envelope, or have no common type are left out.
+    Omits a key if it is not a valid field name, is the name of an envelope field (a field that
+    every event has), or if its values have no common type.
 
     Args:
         rows: Values by key, one mapping for each line.
-        excluded: Keys to leave out.
+        excluded: Keys to omit.
+
+    Returns:
+        At most 100 fields, as returned by `optional_field`.
     """
     values: dict[str, list[Any]] = {}
     for row in rows:
@@ -49,7 +53,15 @@ def infer_fields(
 
 
 def infer_json_type(values: Iterable[Any]) -> str | None:
-    """Return the Avro type of JSON values, ignoring null; None for objects, lists or mixed types."""
+    """Return the Avro type that fits all JSON values.
+
+    Args:
+        values: Decoded JSON values; None is ignored.
+
+    Returns:
+        `boolean`, `long`, `double` or `string`. None if the values are objects or lists, have
+        different types, or are all None. Integers mixed with other numbers give `double`.
+    """
     kinds = {_kind(value) for value in values if value is not None}
     if kinds == {"long", "double"}:
         return "double"
@@ -57,9 +69,13 @@ def infer_json_type(values: Iterable[Any]) -> str | None:
 
 
 def infer_text_type(values: Iterable[str]) -> str:
-    """Return the Avro type of text values: `long`, `double`, `boolean`, or otherwise `string`.
+    """Return the Avro type that fits all text values.
 
-    Ignores empty values and `-`.
+    Args:
+        values: Texts; an empty text and `-` are ignored.
+
+    Returns:
+        `long`, `double` or `boolean` if all values have this type, otherwise `string`.
     """
     seen = [value for value in values if value not in ("", "-")]
     if seen and all(re.fullmatch(r"-?(?:0|[1-9]\d{0,17})", value) for value in seen):
@@ -74,7 +90,7 @@ def infer_text_type(values: Iterable[str]) -> str:
 
 
 def parse_json_objects(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Return the lines that are JSON objects, decoded."""
+    """Decode the lines that are JSON objects, and skip all other lines."""
     found = []
     for line in lines:
         try:
