@@ -39,7 +39,7 @@ from hourmark_declare.samples import SampleLines, check_samples
 from hourmark_etl.ledger.rules import LedgerRules
 
 _Done = TypeVar("_Done")
-# Schemas from_schema the control records that services write besides events; services only look them up.
+# Schemas of the control records that services write besides events; services only look them up.
 _OWN: Final = (
     KnownSchema.from_schema(AUDIT, audit.SCHEMA),
     KnownSchema.from_schema(HOSTS, host_reports.SCHEMA),

@@ -28,8 +28,8 @@ def load_declarations(folder: Path) -> Declarations:
         folder: Folder with one TOML file for each type, and `sources.toml`.
 
     Raises:
-        TypeFileError: A file is invalid, or types cannot be compiled. In the second case the message
-            lists all of these types.
+        TypeFileError: The folder does not exist, a file is invalid, or types cannot be compiled. In
+            the last case, the message lists all of these types.
     """
     declared = read_declarations(folder)
     problems = [

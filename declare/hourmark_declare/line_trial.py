@@ -26,7 +26,7 @@ class LineResult:
 
     Attributes:
         line: Number of the line or multi-line record in the sample, starting at 1.
-        type: Type name of the event or dead letter; None for a blank line, which produces no record.
+        type: Type name of the event or dead letter; None for a blank line.
         time: Event time in ISO 8601 (UTC); None unless the result is an event.
         host: Host of the event; None unless the result is an event.
         fields: Declared fields of the event by name, as JSON-serializable values; empty unless the
@@ -51,7 +51,7 @@ class LineResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """The circumstances in which a tailer would read sample lines, which affect how they are parsed.
+    """The host, time and time zone with which a tailer would have read sample lines.
 
     Attributes:
         observed_at_ms: Time at which the lines are read, in Unix milliseconds.
@@ -140,8 +140,8 @@ class LineTrial:
             context: Host, time and time zone with which the lines are read.
 
         Yields:
-            The results of each line, in order. Every line has at least one result; a line that exceeds
-            the length limit may have several.
+            The results of each line, in order. Every line has at least one result; a line that
+            exceeds the length limit may have several.
         """
         start = 0
         for number, line in enumerate(lines, 1):
@@ -182,8 +182,8 @@ class LineTrial:
             start: Byte offset of the line in its file.
 
         Yields:
-            One result, or several if the line exceeds the length limit and is split. A blank line has
-            one result with type None.
+            One result, or several if the line exceeds the length limit and is split. A blank
+            line has one result with type None.
         """
         for tried in self._parse_body(source, line + b"\n", context, start):
             yield dataclasses.replace(tried, line=number)

@@ -56,14 +56,16 @@ class EdgeRulesTopic:
 def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
     """Open the configured schema registry, Kafka clusters and ledger for a `with` block.
 
-    If the ledger (the ETL's database) does not exist, it is created, unless existing buckets or
-    topics show that a ledger was lost. Connections are closed at the end of the block.
+    If the ledger (the ETL's database) does not exist, it is created. Connections are closed at the
+    end of the block.
 
     Args:
         config: Configuration that names the servers.
         report: Called with one line of text for each step that is completed.
 
     Raises:
+        NoLedger: The ledger is empty or missing, but the storage holds closed buckets. The ledger
+            was lost and must be restored.
         Unavailable: A server does not answer.
     """
     with (

@@ -42,7 +42,7 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
 
 
 def central_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicSpec]:
-    """Return the mirrored topics that the central cluster needs, with their partitions and settings.
+    """Return the mirrored topics that the central cluster needs, with partitions and settings.
 
     Args:
         kafka: Kafka settings of one site. The site must have a central cluster.

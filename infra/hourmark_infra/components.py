@@ -44,14 +44,16 @@ CANARIES: Final = ("canary", "canary-check")  # for a site whose types declare t
 class Components:
     """The Hourmark daemons of one configuration, run as child processes.
 
-    Daemon names are the keys of `COMMANDS`: service, tailer, etl, mirror, canary, canary-check.
+    The names of the daemons are the keys of `COMMANDS`: service, tailer, etl, mirror, canary,
+    canary-check.
 
     Attributes:
-        home: Folder whose path identifies the daemons, so that a later run can find and end them.
-        config: Configuration file that every command receives.
+        home: Folder whose path identifies the daemons. A later object with the same folder can find
+            and stop them.
+        config: Path of the configuration file, passed to every command.
         logs: Folder of the log files, one for each daemon.
         clock: Clock used for waiting.
-        running: Daemons started by this object, by name.
+        running: Processes that this object started, by daemon name.
     """
 
     home: Path
@@ -91,16 +93,16 @@ class Components:
         stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """Stop all daemons of this home in parallel, including those left by an earlier run."""
+        """Stop all daemons in parallel, including those started by an earlier object with this `home`."""
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 
     def check(self) -> None:
-        """Check that every started daemon is still running.
+        """Check that every daemon that this object started is still running.
 
         Raises:
-            Unavailable: A daemon exited unexpectedly. The message names its log and quotes the last
-                lines.
+            Unavailable: A daemon has exited. The message contains the path and the last lines of
+                its log.
         """
         for name, process in self.running.items():
             if not is_alive(process):
@@ -110,15 +112,15 @@ class Components:
                 )
 
     def run(self, *arguments: str, seconds: float) -> None:
-        """Run an `hourmark` command and wait for it to finish.
+        """Run an `hourmark` command and wait until it exits.
 
         Args:
-            arguments: Command and options; `--config` is appended automatically.
-            seconds: Timeout in seconds.
+            arguments: Subcommand and options; `--config` is appended.
+            seconds: Timeout in seconds, after which the command is killed.
 
         Raises:
-            Unavailable: The command timed out, or it failed; a failure's message includes the end of
-                its output.
+            Unavailable: The command timed out or failed. If it failed, the message contains the end
+                of its output.
         """
         command = self.command(*arguments)
         shown = shlex.join(["hourmark", *command[3:]])
@@ -139,14 +141,14 @@ class Components:
             raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
-        """Run an idempotent `hourmark` command, retrying up to three times on failure.
+        """Run an idempotent `hourmark` command, with up to three retries, two seconds apart.
 
         Args:
-            arguments: Command and options; `--config` is appended automatically.
-            seconds: Timeout of each attempt in seconds. Attempts are two seconds apart.
+            arguments: Subcommand and options; `--config` is appended.
+            seconds: Timeout of each attempt in seconds.
 
         Raises:
-            Unavailable: The last attempt failed or timed out.
+            Unavailable: The last attempt timed out or failed.
         """
         for _ in range(_RETRIES):
             with suppress(Unavailable):
@@ -155,14 +157,15 @@ class Components:
         return self.run(*arguments, seconds=seconds)
 
     def wait_ready(self, address: str, seconds: float) -> None:
-        """Wait until the delivery service is ready.
+        """Wait until the delivery service reports that it is ready.
 
         Args:
-            address: Base URL of the service.
+            address: Base URL of the service, such as `http://127.0.0.1:8780`.
             seconds: Timeout in seconds.
 
         Raises:
-            Unavailable: The service is not ready in time, or a started daemon exited.
+            Unavailable: The service is not ready in time, or a daemon that this object started has
+                exited.
         """
         wait_for(
             lambda: is_service_ready(address),
@@ -201,15 +204,16 @@ def wait_for(
     *,
     pause_s: float = 0.25,
 ) -> None:
-    """Poll `condition` until it returns true.
+    """Call a function repeatedly until it returns True.
 
     Args:
-        condition: Function to poll.
-        description: Description of the awaited event, for the error message.
+        condition: Function to call.
+        description: Description of the expected state, for the error message.
         seconds: Timeout in seconds.
         clock: Clock used for the timeout and the pauses.
-        on_retry: Function called after every unsuccessful poll; it may raise to stop waiting.
-        pause_s: Seconds between polls.
+        on_retry: Function called each time `condition` returns False. It may raise an exception to
+            stop waiting.
+        pause_s: Pause between calls in seconds.
 
     Raises:
         Unavailable: The condition was not true in time.
@@ -223,9 +227,13 @@ def wait_for(
 
 
 def is_service_ready(address: str) -> bool:
-    """Return whether the delivery service at the base URL `address` reports that it is ready.
+    """Return whether the delivery service at a base URL reports that it is ready.
 
-    Returns false if the service does not respond within five seconds.
+    Args:
+        address: Base URL of the service, such as `http://127.0.0.1:8780`.
+
+    Returns:
+        False also if the service cannot be reached or does not respond within five seconds.
     """
     try:
         return httpx.get(f"{address}/readyz", timeout=5.0, trust_env=False).is_success

@@ -13,12 +13,12 @@ from pathlib import Path
 
 @contextmanager
 def exclusive_lock(file: Path, on_busy: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on `file` within a `with` block, waiting for other processes.
+    """Hold an exclusive lock between processes for the duration of a `with` block.
 
     Args:
-        file: Lock file; the file and its folder are created if they do not exist.
-        on_busy: Function called once if another process holds the lock, before this call blocks. It
-            may raise an exception to avoid waiting.
+        file: Lock file. The file and its folder are created if they do not exist.
+        on_busy: Function called once if another process holds the lock, before waiting for it. It
+            may raise an exception to avoid the wait.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as lock:

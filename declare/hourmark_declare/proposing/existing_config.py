@@ -98,8 +98,8 @@ class ExistingConfig:
 
         Returns:
             The first bucket, to be set as `types.first_hour`. None if the settings contain no
-            `types.first_hour` that can be replaced in the text; buckets then start when the types are
-            applied.
+            `types.first_hour` that can be replaced in the text; buckets then start when the types
+            are applied.
 
         Raises:
             UsageError: `types.first_hour` in the settings is invalid.
@@ -143,7 +143,7 @@ class ExistingConfig:
     def render_extended(
         self, proposals: Sequence[Proposal], zone: str, now_ms: int, begins: Hour | None
     ) -> dict[Path, str]:
-        """Return the texts of all files that must be written to add log files to this configuration.
+        """Return the texts of all files to write when log files are added to this configuration.
 
         Args:
             proposals: The selected format of each added log file.
@@ -155,8 +155,8 @@ class ExistingConfig:
             Complete text of each new or changed file, by path relative to the folder.
 
         Raises:
-            UsageError: The lateness limit in `sources.toml` is too low for the added lines, and cannot
-                be raised automatically because it was edited.
+            UsageError: The lateness limit in `sources.toml` is too low for the added lines, and
+                cannot be raised automatically because it was edited.
         """
         settings = self._beginning(begins) if begins else self.settings
         return {

@@ -69,7 +69,7 @@ def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield formats of lines that begin with a timestamp, followed by an optional level and a message.
+    """Yield formats of lines that begin with a timestamp, an optional level and a message.
 
     Args:
         lines: Lines of a log file without line feeds.

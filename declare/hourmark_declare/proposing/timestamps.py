@@ -95,7 +95,7 @@ class CommonTimestamp(NamedTuple):
         before: Text between the start of a line and the timestamp; None if it differs from line to
             line.
         form: Format of the timestamp.
-        share: Share of the non-blank lines that have this timestamp after `before`, between 0 and 1.
+        share: Share of the non-blank lines that have this timestamp, between 0 and 1.
     """
 
     before: bytes | None

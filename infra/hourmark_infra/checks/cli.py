@@ -47,7 +47,7 @@ ACCEPTANCE_MARKS = "acceptance"  # likewise
 
 
 def style() -> tuple[Check, ...]:
-    """Return the static checks: linter, formatter, import rules and type checker."""
+    """Return the static checks: ruff as linter and formatter, the import rules, and mypy."""
     tools = Path(sys.executable).parent
     return (
         Check("ruff check", (str(tools / "ruff"), "check", ".")),
@@ -60,24 +60,24 @@ def style() -> tuple[Check, ...]:
 def tests(
     name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
 ) -> Check:
-    """Return a check that runs one pytest session.
+    """Return a check that runs pytest on the tests with certain markers.
 
     Args:
-        name: Name of the check, as it is printed.
-        marks: Marker expression that selects tests (`-m`).
+        name: Name of the check, shown in its result line.
+        marks: Marker expression that selects the tests, passed to pytest as `-m`.
         arguments: Further command-line arguments of pytest.
-        output: When the session's output is shown.
+        output: When the output of pytest is printed.
     """
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 
 
 class Plan(NamedTuple):
-    """The checks that one call of `hourmark test` runs, and which of them run in parallel.
+    """The checks that one call of `hourmark test` runs, and their order.
 
     Attributes:
-        lanes: Sequences of checks. The sequences run in parallel, the checks of one sequence one
+        lanes: Sequences of checks that run in parallel. The checks within one sequence run one
             after the other.
-        last: Checks that run after all lanes, one at a time.
+        last: Checks that run one after the other when all sequences have finished.
     """
 
     lanes: Sequence[Sequence[Check]]
@@ -85,7 +85,15 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """Return all checks: three lanes, and then the tests that need the machine for themselves."""
+    """Return the checks of `hourmark test` without options: static checks and most tests.
+
+    Tests that are too long for every run are excluded. Tests on servers, static checks with quick
+    tests, and slow tests run in parallel. Tests that are sensitive to the load of the machine run
+    afterwards, one at a time.
+
+    Args:
+        arguments: Further command-line arguments of pytest.
+    """
     return Plan(
         (
             (tests("tests on servers", SERVER_MARKS, (*SERVER_WORKERS, *arguments)),),
@@ -177,13 +185,16 @@ def test(
 def plan(
     quick: bool, long_tier: bool, arguments: Sequence[str], *, chosen: str | None = None
 ) -> Plan:
-    """Return the checks that `hourmark test` runs for the given options.
+    """Return the checks that `hourmark test` runs with the given options.
 
     Args:
-        quick: Whether to run only the static checks and the tests without servers.
-        long_tier: Whether to run the long tests instead of the others.
-        arguments: Arguments for pytest.
-        chosen: Marker expression of a tier that runs alone; it overrides `quick` and `long_tier`.
+        quick: Whether to run only the static checks and the tests that are fast and need no
+            servers.
+        long_tier: Whether to run the static checks and the tests that are too long for every run.
+        arguments: Command-line arguments passed to pytest. If one of them does not start with `--`,
+            such as a test file, all selected tests run in one pytest session.
+        chosen: Marker expression of tests that run alone, without static checks; None for none. If
+            set, `quick` and `long_tier` are ignored.
     """
     if chosen is not None:
         return Plan(((tests("pytest", chosen, arguments),),))
@@ -197,10 +208,10 @@ def plan(
 
 
 def project(what: str) -> Path:
-    """Return the root folder of the checkout from which Hourmark runs.
+    """Return the root folder of the source checkout from which Hourmark runs.
 
     Args:
-        what: Subject and verb for the error message, for example `the tests are`.
+        what: Subject and verb that start the error message, for example `the tests are`.
 
     Raises:
         UsageError: Hourmark runs from an installed package instead of a checkout.

@@ -19,10 +19,13 @@ SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
 
 
 def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
-    """Return one check for each Python version that has an interpreter.
+    """Return one check for each Python version that is installed on this machine.
+
+    A check installs Hourmark's wheels in an empty environment and runs tests in it.
 
     Args:
-        interpreters: Path of the interpreter by version, or None if there is none.
+        interpreters: Path of the interpreter by version, such as `3.12`; None if the version is not
+            installed.
     """
     return [
         Check(f"Python {version}", (sys.executable, "-m", "tools.try_python", str(python)))
@@ -32,12 +35,12 @@ def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
 
 
 def found() -> dict[str, Path | None]:
-    """Find an interpreter for each supported Python version.
+    """Find an interpreter of each Python version that Hourmark supports.
 
-    `PATH` is searched first, then the installations known to uv, then those of pyenv.
+    Searches `PATH`, then the installations of uv, then those of pyenv.
 
     Returns:
-        Path of the interpreter by version, for example `3.12`, or None if there is none.
+        Path of the interpreter by version, such as `3.12`; None if the version is not installed.
     """
     return {
         version: next((path for path in _candidates(version) if _runs(path, version)), None)
@@ -46,10 +49,11 @@ def found() -> dict[str, Path | None]:
 
 
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
-    """Return a line for each Python version without an interpreter, in the format of check results.
+    """Return a result line for each Python version that is not installed, hence not tested.
 
     Args:
-        interpreters: Path of the interpreter by version, or None if there is none.
+        interpreters: Path of the interpreter by version, such as `3.12`; None if the version is not
+            installed.
     """
     return [
         f"{f'Python {version}':<22} untested: no interpreter is found here"

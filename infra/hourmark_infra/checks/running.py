@@ -37,7 +37,13 @@ AGAIN_SECONDS: Final = 5.0
 
 
 class Output(Enum):
-    """When the output of a check is shown."""
+    """When the output of a check is printed.
+
+    Attributes:
+        WHERE_IT_FAILED: When the check has finished, if it failed.
+        AT_ITS_END: When the check has finished, whether it passed or failed.
+        AS_IT_COMES: Immediately. Allowed for one of the checks that run in parallel.
+    """
 
     WHERE_IT_FAILED = auto()
     AT_ITS_END = auto()
@@ -45,12 +51,12 @@ class Output(Enum):
 
 
 class Check(NamedTuple):
-    """One check: a command that succeeds with exit code 0.
+    """A command that `hourmark test` runs. The check passes if the exit code is 0.
 
     Attributes:
-        name: Name of the check, as it is printed.
-        command: Program and arguments.
-        output: When the command's output is shown.
+        name: Name of the check, shown in its result line.
+        command: Path of the program, and its arguments.
+        output: When the output of the command is printed.
     """
 
     name: str
@@ -59,18 +65,19 @@ class Check(NamedTuple):
 
 
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
-    """Run checks and print one line for each.
+    """Run checks in child processes and print one result line for each to stderr.
 
-    A SIGTERM, SIGHUP or SIGINT that this process receives is passed to the running checks.
+    SIGTERM, SIGHUP and SIGINT are passed on to the running checks as SIGTERM. Their exit is
+    awaited, and no further check is started.
 
     Args:
-        lanes: Sequences of checks. The sequences run in parallel, the checks of one sequence one
+        lanes: Sequences of checks that run in parallel. The checks within one sequence run one
             after the other.
-        root: Root folder of the checkout, the working directory of the checks.
-        last: Checks that run after all lanes, one at a time.
+        root: Root folder of the checkout, used as working directory.
+        last: Checks that run one after the other when all sequences have finished.
 
     Returns:
-        0 if all checks passed, 1 if one failed, or 128 plus the number of the received signal.
+        0 if all checks passed, 1 if a check failed, or 128 plus the number of the received signal.
     """
     with _Told().listening() as told:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
@@ -121,12 +128,11 @@ class _Told:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment of a check, with a cache of compiled Python modules.
+    """Return the environment variables of a check.
 
-    The checks start some thousand Python processes. Without a cache, each compiles every module
-    that it imports, which doubles the time to start a command and triples the time to collect
-    tests. The cache is in the virtual environment, so the checkout stays free of `__pycache__`
-    where `PYTHONDONTWRITEBYTECODE` asks for that. A `PYTHONPYCACHEPREFIX` that is set is kept.
+    Adds `PYTHONPYCACHEPREFIX` if it is not set, so that the Python processes of the checks share
+    compiled modules in the virtual environment. Removes `PYTHONDONTWRITEBYTECODE`, which would
+    disable this cache. Without the cache, commands take twice as long to start.
     """
     inherited = {
         name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"

@@ -21,9 +21,13 @@ _SILENT_MS: Final = 60_000  # after this time without a new line, the applicatio
 
 
 def check_role(container: Container) -> Health:
-    """Return the health of a container's role.
+    """Check the health of the program that a container runs.
 
-    Must be called inside the container, because some endpoints are on its loopback interface.
+    Must be called inside the container, because some programs only listen on its loopback
+    interface.
+
+    Args:
+        container: The container in which this process runs.
 
     Raises:
         UsageError: The container's name is not a role.

@@ -43,9 +43,10 @@ _ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
 
 
 def write_log_forever(log: Path, clock: Clock) -> None:
-    """Append lines to the file `log` forever, five per second, rotating it by rename at 1 MiB.
+    """Append five sample log lines per second to a file, and never return.
 
-    Each line is appended with a single unbuffered write.
+    The file is rotated by rename when it reaches 1 MiB. Each line is appended with one unbuffered
+    write.
     """
     rng = random.Random(clock.now_ms())  # noqa: S311  # sample data, not a secret
     number = 0
@@ -105,13 +106,13 @@ def _renames(log: Path) -> Iterator[tuple[Path, Path]]:
 
 
 class Container(NamedTuple):
-    """A running container and the site to which it belongs.
+    """The container in which this process runs, and the site to which it belongs.
 
     Attributes:
-        name: Role of the container, for example `edge-1`, which is also its host name.
+        name: Host name of the container, which is also its role, for example `edge-1`.
         site: Number and addresses of the site's servers.
-        home: The container's own `HOURMARK_HOME` folder.
-        shared: Folder of the volume that all containers share.
+        home: The `HOURMARK_HOME` folder of this container.
+        shared: Folder of the volume that all containers of the site share.
         clock: Clock used for waiting.
     """
 
@@ -129,18 +130,22 @@ class Container(NamedTuple):
         """Return the definition of the server that this container runs.
 
         Returns:
-            The server of the container's name, or None if its role is not a server of the stack,
-            for example `tailer`.
+            The server with the container's name. None if the container runs something else, for
+            example `tailer`.
 
         Raises:
-            FileNotFoundError: The site is not set up yet.
+            FileNotFoundError: The role `setup` has not created the site's files yet.
         """
         return server_table(
             self.layout, installed_programs, site_setup.read_cluster_ids(self.shared), mirror=False
         ).get(self.name)
 
     def wait_for(self, name: str) -> None:
-        """Wait, without a time limit, until the file `name` exists in the shared volume."""
+        """Wait until a file exists in the shared volume, without a time limit.
+
+        Args:
+            name: Path of the file, relative to the volume.
+        """
         reported = False
         while not (self.shared / name).exists():
             if not reported:
@@ -150,19 +155,20 @@ class Container(NamedTuple):
 
 
 def run_role(container: Container, arguments: list[str]) -> None:
-    """Run the role of a container, after waiting until the site is set up.
+    """Run the program of a container's role.
 
-    Most roles replace this process by their program with `exec`. The call returns only for roles
-    that finish, such as `setup` and `types`.
+    Most programs replace this process with `exec`, so that this function does not return. It
+    returns for roles that finish, such as `setup` and `types`. All roles except `setup` and `whole`
+    first wait until the role `setup` has created the site's files.
 
     Args:
-        container: Container in which this process runs.
-        arguments: Additional arguments for the program of the role.
+        container: The container in which this process runs.
+        arguments: Additional arguments for the program.
 
     Raises:
-        UsageError: There is no such role, or the site has no server of this name.
-        Unavailable: The server's data folder cannot be formatted.
-        SystemExit: The role `whole` has ended, with its exit code.
+        UsageError: The role is unknown, or the site has no server of this name.
+        Unavailable: The data folder of the server cannot be formatted.
+        SystemExit: The role `whole` has finished; contains its exit code.
     """
     if container.name == "setup":
         created = site_setup.create_site_files(container.shared)
@@ -197,10 +203,10 @@ def open_files_limit() -> int:
 
 
 def installed_programs() -> Programs:
-    """Return the programs that the container's image provides.
+    """Return the programs that run the servers, from the container's image.
 
-    Returns:
-        Paths of the programs. In an image without servers these are placeholders that do not exist.
+    Programs that the image has not cached yet are downloaded. For an image without any server, the
+    paths are placeholders that do not exist.
     """
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
@@ -211,7 +217,10 @@ def installed_programs() -> Programs:
 
 
 def role_kind(name: str) -> str:
-    """Return the kind of a role: its name without the number, for example `edge` for `edge-1`.
+    """Return a role's name without its number, for example `edge` for `edge-1`.
+
+    Args:
+        name: Name of the role.
 
     Raises:
         UsageError: There is no such role.
@@ -240,11 +249,11 @@ def _run_server(container: Container, _: list[str]) -> NoReturn:
 def _hourmark_role(
     *words: str, after: str | None = None
 ) -> Callable[[Container, list[str]], NoReturn]:
-    """Return a role that executes an `hourmark` command.
+    """Return a function that runs an `hourmark` command as the role of a container.
 
     Args:
-        words: Command and options; arguments of the container are appended.
-        after: File in the shared volume to wait for first, or None.
+        words: Subcommand and options; additional arguments of the container are appended.
+        after: File in the shared volume for which the role waits first; None to wait for no file.
     """
 
     def execute(container: Container, arguments: list[str]) -> NoReturn:
@@ -270,15 +279,17 @@ def _apply_types(container: Container, _: list[str]) -> None:
 
 
 def prepare_declarations(types: Path, own: Path, *, canary: bool) -> Path:
-    """Return the folder of type declarations to apply.
+    """Return a folder of type declarations that declares the canary type if required.
+
+    The canary is a test event that is sent once a minute to monitor the pipeline.
 
     Args:
-        types: Folder of the image's declarations.
-        own: Folder for a modified copy; an existing one is replaced.
-        canary: Whether the canary must be declared.
+        types: Folder of the declarations in the image.
+        own: Folder for a copy of `types`; an existing folder is replaced. Only used with `canary`.
+        canary: Whether the canary type must be declared.
 
     Returns:
-        `types`, or with `canary` the copy `own`, which declares the canary in addition.
+        `own` if `canary` is True, otherwise `types`.
     """
     if not canary:
         return types

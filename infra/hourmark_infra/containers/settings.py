@@ -32,14 +32,15 @@ _HEAD = (
 def render_settings(
     site: ContainerSite, home: Path, programs: Programs, role: str, shared: Path, files: int
 ) -> str:
-    """Return the text of `hourmark.toml` for a container.
+    """Return the text of `hourmark.toml` for one container.
 
     Args:
         site: Number and addresses of the site's servers.
-        home: The container's own `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder of the container.
         programs: Programs that run the servers.
         role: Role of the container, which is also its host name.
-        shared: Folder shared by all containers, with certificates and the ledger's password.
+        shared: Folder of the volume that all containers share, with certificates and the ledger's
+            password.
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
     """
     layout = site.layout(home)
@@ -52,15 +53,15 @@ def render_settings(
 
 
 def connection_limit(files: int) -> int:
-    """Return the value of `service.connections_max` that an open-files limit allows.
+    """Return the highest value of `service.connections_max` that an open-files limit permits.
 
-    Some container engines allow only 1,024 open files, too few for the default.
+    Some container engines allow only 1,024 open files, too few for the default value.
 
     Args:
         files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
 
     Returns:
-        The default, or `files` minus 256 if that is lower.
+        The default value of the setting, or `files` minus 256 if that is lower.
     """
     return (
         ServiceSettings().connections_max

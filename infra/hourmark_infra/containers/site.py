@@ -38,16 +38,16 @@ _PORTS: Final = {
 
 
 class ContainerSite(NamedTuple):
-    """The size and variable settings of a site that runs in containers.
+    """The size and the variable settings of a site whose components run in containers.
 
     Attributes:
-        edge: Number of edge brokers.
-        central: Number of central brokers.
-        datanodes: Number of DataNodes.
+        edge: Number of Kafka brokers in the edge cluster.
+        central: Number of Kafka brokers in the central cluster.
+        datanodes: Number of HDFS DataNodes.
         bucket_seconds: Length of a bucket in seconds.
-        spark_master: Spark master URL for `spark-submit --master`.
-        mirrors: Number of mirror workers.
-        canary: Whether the site's types declare the canary.
+        spark_master: URL of the Spark master, for `spark-submit --master`.
+        mirrors: Number of MirrorMaker 2 workers.
+        canary: Whether the site declares the canary, a test event that monitors the pipeline.
     """
 
     edge: int
@@ -59,10 +59,10 @@ class ContainerSite(NamedTuple):
     canary: bool
 
     def layout(self, home: Path) -> Layout:
-        """Return the site's ports and hosts, and the folders of one container.
+        """Return the hosts and ports of the site's servers, and the folders of one container.
 
         Args:
-            home: The `HOURMARK_HOME` folder of that container.
+            home: The `HOURMARK_HOME` folder of the container.
         """
         datanodes = tuple(f"datanode-{number}" for number in range(1, self.datanodes + 1))
         shape = StackShape(self.edge, self.central, datanodes, separate_hosts=True)

@@ -35,15 +35,15 @@ _DAYS: Final = "3650"  # certificate lifetime, longer than such a volume is kept
 
 
 def create_site_files(shared: Path) -> bool:
-    """Create the site's cluster IDs, ledger password and certificates unless they exist.
+    """Create the cluster IDs, the ledger's password and the TLS certificates of a site once.
 
-    An interrupted setup is repeated from the beginning.
+    An interrupted call leaves no complete site; the next call creates all files again.
 
     Args:
-        shared: Folder of the volume that all containers share.
+        shared: Folder of the volume that all containers of the site share.
 
     Returns:
-        True if the files were created, false if they existed.
+        True if the files were created, False if they existed.
 
     Raises:
         Unavailable: `openssl` cannot create a certificate.
@@ -61,13 +61,16 @@ def create_site_files(shared: Path) -> bool:
 
 
 def read_cluster_ids(shared: Path) -> dict[str, str]:
-    """Read the Kafka cluster IDs of the site from the volume `shared`.
+    """Read the Kafka cluster IDs of the site.
+
+    Args:
+        shared: Folder of the volume that all containers of the site share.
 
     Returns:
-        Cluster IDs by cluster name, `edge` and `central`.
+        Cluster ID by cluster name; the names are `edge` and `central`.
 
     Raises:
-        FileNotFoundError: The site is not set up yet.
+        FileNotFoundError: `create_site_files` has not created the file yet.
     """
     ids: dict[str, str] = json.loads((shared / "clusters.json").read_bytes())
     return ids

@@ -38,20 +38,21 @@ _CHUNK_BYTES: Final = 1 << 16
 def run_whole_stack(
     home: Path, bucket_seconds: int, environment: Mapping[str, str], files: int
 ) -> int:
-    """Run a complete stack until this process receives SIGTERM or SIGINT.
+    """Run servers and components in this container until it receives SIGTERM or SIGINT.
 
     Args:
         home: The `HOURMARK_HOME` folder.
         bucket_seconds: Length of a bucket in seconds.
-        environment: Environment variables by name (`WHOLE_…`).
-        files: Maximum number of open files per process.
+        environment: Environment variables by name; `WHOLE_PORTS`, `WHOLE_CLUSTERS` and
+            `WHOLE_TYPES` are read.
+        files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
 
     Returns:
         The exit code of `hourmark run`.
 
     Raises:
         ConfigError: `WHOLE_PORTS` is not valid.
-        UsageError: The stack in `home` has a different number of clusters.
+        UsageError: The existing stack in `home` has a different number of Kafka clusters.
     """
     ports = parse_published_ports(environment)
     clusters: Clusters = 2 if environment.get("WHOLE_CLUSTERS") == "2" else 1
@@ -68,16 +69,17 @@ def run_whole_stack(
 
 
 def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
-    """Parse the variable `WHOLE_PORTS`.
+    """Parse the environment variable `WHOLE_PORTS`, a JSON object of TCP ports by port name.
 
     Args:
         environment: Environment variables by name.
 
     Returns:
-        TCP ports by port name; empty if the variable is not set.
+        TCP port by port name; empty if the variable is not set.
 
     Raises:
-        ConfigError: The value is not a JSON object, has an unknown port name or an invalid port.
+        ConfigError: The value is not a JSON object, or contains an unknown port name or an invalid
+            port.
     """
     text = environment.get("WHOLE_PORTS") or "{}"
     try:
@@ -94,14 +96,18 @@ def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
 
 
 def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
-    """Return the settings in which a complete stack differs from the local stack, by group.
+    """Return the settings of the role `whole` that override those of the local stack.
 
-    Reports are frequent and batches small, because a test waits for each bucket.
+    Reports are more frequent and micro-batches shorter than by default, because tests wait for
+    buckets to be closed.
 
     Args:
-        types: Folder of type declarations; the tailer reads a log file for each declared source.
+        types: Folder of type declarations. The tailer reads one log file for each declared source.
         bucket_seconds: Length of a bucket in seconds.
-        files: Maximum number of open files per process.
+        files: Maximum number of open files per process, or `resource.RLIM_INFINITY`.
+
+    Returns:
+        Settings by group, each a mapping of values by setting name.
     """
     declared = types / "sources.toml"
     sources = tomllib.loads(declared.read_text()).get("source", []) if declared.exists() else []
@@ -119,20 +125,21 @@ def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[s
 
 
 async def run_with_relays(command: Sequence[str], address: str, ports: Iterable[int]) -> int:
-    """Run a command and relay TCP connections to the loopback interface until it exits.
+    """Run a command and, until it exits, relay TCP connections to the loopback interface.
 
-    SIGTERM and SIGINT are passed to the command.
+    A connection to `address` on one of the ports is relayed to the same port on 127.0.0.1. SIGTERM
+    and SIGINT are passed to the command.
 
     Args:
         command: Program and arguments.
-        address: IP address on which to accept connections.
-        ports: Ports to accept; each connection is relayed to the same port on 127.0.0.1.
+        address: IP address on which connections are accepted.
+        ports: TCP ports on which connections are accepted.
 
     Returns:
-        The exit code of the command.
+        The exit code of the command; negative if a signal killed it.
 
     Raises:
-        OSError: The relay cannot listen on one of the ports.
+        OSError: The relay cannot listen on one of the ports, or the command cannot be started.
     """
     async with AsyncExitStack() as open_:
         for port in ports:

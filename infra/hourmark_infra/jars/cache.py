@@ -40,10 +40,10 @@ It calls its third argument regularly during the download and raises `Unavailabl
 
 @dataclass(frozen=True, slots=True)
 class IvyFetch:
-    """A download of jars through Apache Ivy.
+    """A function object that downloads jars with Apache Ivy.
 
     Attributes:
-        java: Function that returns the path of `java`; called only if a download is necessary.
+        java: Function that returns the path of a `java` executable; called for each download.
     """
 
     java: Callable[[], Path]
@@ -66,20 +66,21 @@ def cache_root() -> Path:
 
 
 def print_progress(line: str) -> None:
-    """Print one progress line to stderr and flush it."""
+    """Print a line to stderr immediately."""
     print(line, file=sys.stderr, flush=True)
 
 
 def ensure(name: str, java: Callable[[], Path], report: Reporter = print_progress) -> Path:
-    """Return the folder of a jar set, downloading missing files.
+    """Return the folder that contains all jars of a server, after downloading missing ones.
 
     Args:
-        name: Name of a set in the lock file, for example `kafka`.
-        java: Function that returns the path of `java`; called only if a download is necessary.
-        report: Function that receives progress messages.
+        name: Name of a jar set in the lock file: `kafka`, `hadoop` or `registry`.
+        java: Function that returns the path of a `java` executable; called only if a download is
+            necessary.
+        report: Function that receives progress messages, one line each.
 
     Returns:
-        A folder in the user's cache that contains the jars of the set.
+        The folder in the user's cache.
 
     Raises:
         Finding: The SHA-256 digest of a downloaded file differs from the lock file.
@@ -92,14 +93,17 @@ def ensure(name: str, java: Callable[[], Path], report: Reporter = print_progres
 def ensure_jars(
     name: str, jars: Sequence[Jar], root: Path, fetch: JarFetcher, report: Reporter
 ) -> Path:
-    """Return the folder of a jar set below `root`, downloading missing files.
+    """Return a folder that contains the given jars, after downloading missing ones.
 
     Args:
-        name: Name of the set, part of the folder's name.
-        jars: Artifacts of the set.
+        name: Name of the jar set, used in the name of the folder and in messages.
+        jars: Jars to provide.
         root: Folder of the jar cache.
-        fetch: Function that downloads artifacts.
-        report: Function that receives progress messages.
+        fetch: Function that downloads jars.
+        report: Function that receives progress messages, one line each.
+
+    Returns:
+        The folder below `root`. Its name contains a digest of `jars`.
 
     Raises:
         Finding: The SHA-256 digest of a downloaded file differs from that in `jars`.
@@ -155,10 +159,15 @@ def _is_verified(jar: Jar, target: Path) -> bool:
 
 
 def _take_downloaded(jar: Jar, partial: Path, target: Path) -> str | None:
-    """Move a downloaded jar from `partial` to `target`, or delete it if its digest is wrong.
+    """Move a downloaded jar to its target folder, or delete it if its digest is wrong.
+
+    Args:
+        jar: Expected jar.
+        partial: Working folder of the download.
+        target: Folder to move the jar to.
 
     Returns:
-        The SHA-256 digest of the downloaded file, or None if there is no file.
+        The SHA-256 digest of the downloaded file; None if the file does not exist.
     """
     path = partial / "files" / jar.ivy_path
     if not path.is_file():
@@ -202,9 +211,11 @@ def _progress_line(name: str, jars: Sequence[Jar], missing: Sequence[Jar], parti
 
 
 def _without_repeats(report: Reporter, render_line: Callable[[], str]) -> Callable[[], None]:
-    """Return a function that calls `report` with the result of `render_line`.
+    """Return a function that reports a line, unless the same text was reported before.
 
-    A line that was reported before is not reported again.
+    Args:
+        report: Function that receives the line.
+        render_line: Function that returns the current text.
     """
     reported: set[str] = set()
 

@@ -40,10 +40,10 @@ _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"
 
 
 def find_ivy_jar() -> Path:
-    """Return the path of the Ivy jar in the installed pyspark package.
+    """Return the path of the Apache Ivy jar in the installed pyspark package.
 
     Raises:
-        Unavailable: pyspark is not installed or contains no Ivy.
+        Unavailable: pyspark is not installed or does not contain Ivy.
     """
     spec = importlib.util.find_spec("pyspark")
     found = sorted(Path(spec.origin).parent.glob("jars/ivy-*.jar")) if spec and spec.origin else []
@@ -56,9 +56,13 @@ def find_ivy_jar() -> Path:
 
 
 def render_locked_dependencies(jars: Iterable[Jar]) -> str:
-    """Return the Ivy XML `<dependency>` elements that download exactly the files of `jars`.
+    """Return the Ivy XML that downloads the given jars without their transitive dependencies.
 
-    Files with the same organisation, module and revision share one element.
+    Args:
+        jars: Jars to download.
+
+    Returns:
+        One `<dependency>` element for each combination of organisation, module and revision.
     """
     ordered = sorted(jars, key=lambda jar: (jar.organisation, jar.module, jar.revision))
     groups = groupby(ordered, key=lambda jar: (jar.organisation, jar.module, jar.revision))

@@ -16,16 +16,16 @@ LOCK_FILE = Path(__file__).with_name("jars.lock")
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Jar:
-    """A locked artifact: its Maven coordinates, SHA-256 digest and size.
+    """A file in the lock file, with its Maven coordinates, SHA-256 digest and size.
 
     Attributes:
-        set: Name of the artifact set, for example `kafka`.
+        set: Name of the jar set that contains the file, for example `kafka`.
         organisation: Maven group ID.
         module: Maven artifact ID.
-        revision: Version.
-        classifier: Maven classifier, or an empty string.
+        revision: Maven version.
+        classifier: Maven classifier; empty if there is none.
         ext: File extension without the dot.
-        sha256: Hexadecimal SHA-256 digest.
+        sha256: SHA-256 digest as 64 hexadecimal digits.
         size: Size in bytes.
     """
 
@@ -50,7 +50,7 @@ class Jar:
 
     @property
     def ivy_path(self) -> Path:
-        """Return the path below Ivy's output folder at which Ivy stores the artifact."""
+        """Return the path of the downloaded file, relative to Ivy's output folder."""
         return Path(
             self.organisation,
             self.module,
@@ -63,7 +63,14 @@ class Jar:
 
 
 def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
-    """Return the artifacts of the set `name` from the lock file at `path`.
+    """Read the jars of one set from the lock file.
+
+    Args:
+        name: Name of the set, for example `kafka`.
+        path: Path of the lock file.
+
+    Returns:
+        The jars in the order of the file; never empty.
 
     Raises:
         AssertionError: The lock file has no such set.
@@ -87,9 +94,9 @@ def render_lock(jars: Iterable[Jar]) -> str:
 
 
 def digest_of(jars: Iterable[Jar]) -> str:
-    """Return a 12-digit hexadecimal digest of a set of artifacts.
+    """Return a digest of a set of jars, as 12 hexadecimal digits.
 
-    The digest changes with any field of any artifact and names the set's folder in the cache.
+    The digest covers all fields of all jars. The name of the set's folder in the cache contains it.
     """
     return hashlib.sha256(render_lock(jars).encode()).hexdigest()[:12]
 

@@ -16,7 +16,9 @@ from hourmark_infra.java.install import install_java
 
 
 def java_executable() -> Path:
-    """Return the path of a `java` executable of version 17 or 21, installing one if necessary.
+    """Return the path of a `java` executable of version 17 or 21.
+
+    Java is downloaded to the user's cache if this machine has no such version.
 
     Raises:
         Unavailable: Java cannot be installed.
@@ -25,10 +27,13 @@ def java_executable() -> Path:
 
 
 def find_java(environment: Mapping[str, str]) -> Path | None:
-    """Return the path of an installed `java` of version 17 or 21, or None.
+    """Find a `java` executable of version 17 or 21 on this machine.
 
     Args:
-        environment: Environment variables; `JAVA_HOME` is tried before `PATH`.
+        environment: Environment variables by name. `JAVA_HOME` is tried first, then `PATH`.
+
+    Returns:
+        Path of the executable; None if neither variable leads to a supported version.
     """
     return next(
         (java for java in _candidates(environment) if java_major_version(java) in ALLOWED), None
@@ -43,10 +48,10 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def export_java_home() -> Path:
-    """Return the path of a supported `java` and make child processes use it.
+    """Make child processes use a supported Java, and return the path of its `java` executable.
 
-    Sets `JAVA_HOME` in this process if the first Java found there or on the `PATH` is another one,
-    because Spark uses that Java whatever its version.
+    Spark uses the Java in `JAVA_HOME` or on the `PATH` without checking its version. If that Java
+    is not supported, this function sets `JAVA_HOME` in the environment of this process.
 
     Raises:
         Unavailable: Java cannot be installed.

@@ -32,20 +32,28 @@ exec {java} "$@"
 
 
 def render_wrapper(java: Path) -> str:
-    """Return the text of the shell script that runs the `java` executable at path `java`."""
+    """Return a shell script that runs Java without an argument of Spark that this Java rejects.
+
+    Args:
+        java: Path of the `java` executable that the script runs.
+    """
     return _WRAPPER.format(java=shlex.quote(str(java)))
 
 
 def java_home() -> Path:
-    """Return the `JAVA_HOME` folder of the Java that `install_java` installs."""
+    """Return the folder in the user's cache that is the `JAVA_HOME` of an installed Java.
+
+    The folder does not exist until `install_java` has been called.
+    """
     digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
     return cache_root() / "java" / digest / "home"
 
 
 def install_java() -> Path:
-    """Return the path of the `java` in the user's cache, installing it if necessary.
+    """Return the path of `java` in the user's cache, after installing it if necessary.
 
-    Concurrent calls wait for each other; an installation interrupted by kill -9 is repeated.
+    Concurrent calls, also in other processes, wait for each other. An interrupted installation is
+    repeated from the beginning.
 
     Raises:
         Unavailable: The installation failed.
