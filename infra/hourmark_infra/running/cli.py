@@ -88,16 +88,16 @@ def run(
 
 
 def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
-    """Run `hourmark init` for log files and return the configuration file that it wrote.
+    """Run `hourmark init` for log files, and return the path of the configuration file that it wrote.
 
     Args:
-        logs: Log files for which `hourmark init` proposes types.
-        file: Configuration file from `--config`, which must be None.
-        yes: Whether to accept the proposals without asking the user.
+        logs: Paths of the log files.
+        file: Value of the option `--config`; must be None.
+        yes: Whether to accept the proposed configuration without asking the user.
 
     Raises:
         UsageError: `file` is not None.
-        SystemExit: `hourmark init` failed, or the user did not accept its proposals.
+        SystemExit: `hourmark init` failed, or the user declined the proposed configuration.
     """
     if file is not None:
         raise UsageError(
@@ -136,9 +136,13 @@ def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
 
 
 def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
-    """Yield the lines that report a finished `hourmark run --once`.
+    """Yield the lines of text that `hourmark run --once` prints at its end.
 
-    They describe the closed buckets, then list shell-quoted commands that show their content.
+    The lines describe the closed buckets, and list commands that show the content of buckets and
+    dead letters (lines that could not be parsed).
+
+    Args:
+        outcome: Result of the run.
     """
     yield from describe_buckets(outcome.buckets)
     where = (

@@ -13,16 +13,18 @@ _CLOSED: Final = "closed"  # state of a closed bucket; a type's next hour has an
 def unclosed_types(
     rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str
 ) -> dict[str, str]:
-    """Return the event types with an unclosed bucket at or before `hour`, and the reasons.
+    """Return the event types that have not closed all their hourly buckets up to a given hour.
 
     Args:
-        rows: Rows of `hourmark bucket ls --json`.
+        rows: Rows of `hourmark bucket ls --json`. For each type, a row whose state is not `closed`
+            describes the next bucket to close.
         types: Names of the event types to check.
-        hour: Start of the hour in the format of the rows, for example `2026-11-21T05:00`.
+        hour: Label of the last hour in the format of the rows, for example `2026-11-21T05`.
 
     Returns:
-        Reasons by type name, sorted; empty if all buckets are closed. A type whose rows contain no
-        next hour counts as waiting.
+        For each such type, the hour of its next bucket and the reason why the bucket is not closed,
+        as one text by type name. Includes types without a next bucket in `rows`. Empty if all
+        buckets are closed.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
     unknown = {name: "the ledger names no next hour" for name in types if name not in following}
@@ -35,14 +37,15 @@ def unclosed_types(
 
 
 def format_reasons(reasons: Mapping[str, str]) -> str:
-    """Return one line that groups event types by the reason why their buckets are not closed.
+    """Return one line that says why the buckets of which event types are not closed.
+
+    Types with the same reason are listed together.
 
     Args:
-        reasons: Reasons by type name, from `unclosed_types`.
+        reasons: Reason by type name, as returned by `unclosed_types`.
 
     Returns:
-        For example `click, view 2026-11-21T05:00: the mirror`, or `all are closed` if `reasons` is
-        empty.
+        For example `click, view 2026-11-21T05: the mirror`; `all are closed` if `reasons` is empty.
     """
     types_by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
@@ -52,7 +55,7 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the next hour to close by event type.
+    """Return the label of the next hourly bucket to close, by event type name.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`.
@@ -63,14 +66,15 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def buckets_closed_since(
     rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of nonempty buckets that were closed since an earlier listing.
+    """Return the rows of buckets that were closed since an earlier listing and contain events.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`.
-        since: Next hour to close by event type in the earlier listing, from `next_hours`.
+        since: Label of the next bucket to close at the time of the earlier listing, by event type
+            name, as returned by `next_hours`.
 
     Raises:
-        KeyError: `since` lacks the type of a closed bucket.
+        KeyError: `since` does not contain the type of a closed bucket.
     """
     return [
         row
@@ -80,9 +84,9 @@ def buckets_closed_since(
 
 
 def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield lines that describe closed buckets, sorted by event type.
+    """Yield one line of text for each closed bucket, sorted by event type name.
 
-    A type with more than ten buckets gets one summary line.
+    A type with more than ten buckets gets a single line that summarizes them.
 
     Args:
         rows: Rows of closed buckets from `hourmark bucket ls --json`.

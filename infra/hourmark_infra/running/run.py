@@ -62,8 +62,8 @@ class RunOutcome:
     Attributes:
         seconds: Duration of the run in seconds.
         tailed: Summary of the tailer, as printed by `hourmark tail --drain --json`.
-        buckets: Closed buckets that may contain events of this run, as rows of
-            `hourmark bucket ls --json`.
+        buckets: Rows of `hourmark bucket ls --json` for the nonempty buckets that were closed
+            during the run.
         config: Path of the configuration file that the components used.
     """
 
@@ -74,12 +74,14 @@ class RunOutcome:
 
 
 def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the local stack, overridden by those of the user.
+    """Return the settings of the local stack, with the user's settings taking precedence.
+
+    Settings are merged one by one, except that a group `storage` of the user replaces the stack's
+    group as a whole.
 
     Args:
         stack: Settings of the local stack, by group.
-        own: Settings of the user's configuration file, by group. They override single settings,
-            except for `storage`, which replaces the whole group.
+        own: Settings in the user's configuration file, by group.
     """
     groups = {
         name: {**stack.get(name, {}), **group}
@@ -91,17 +93,18 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 
 
 def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
-    """Return the option of `hourmark types apply` with the first hour of new event types.
+    """Return the option `--first-hour` for `hourmark types apply`, if the configuration sets it.
 
-    With the configured `types.first_hour`, existing lines get into the buckets of their own hours.
+    The first hour is the first hourly bucket of new event types. Without it, existing lines of
+    older hours are put into the current bucket.
 
     Args:
-        config: Configuration with the first hour and the bucket length.
+        config: Configuration with `types.first_hour` and the bucket length.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        `("--first-hour", HOUR)`; empty if no hour is configured, if its text is not a valid hour, or
-        if it is too many buckets ago.
+        `("--first-hour", HOUR)`. Empty if `types.first_hour` is not set, is not a valid hour, or is
+        more than 300 buckets in the past.
     """
     first, length_s = config.types.first_hour, config.parsing.bucket_seconds
     if first is None:
@@ -118,14 +121,19 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
-    """Return whether a user's settings name Kafka clusters, so that no local stack is necessary."""
+    """Return whether a configuration names Kafka clusters, so that no local stack is started for it.
+
+    Args:
+        own: Settings in the user's configuration file, by group.
+    """
     return "kafka" in own
 
 
 class MergedLog:
-    """A merged view of the lines that are appended to several log files after its creation.
+    """Merges the lines that are appended to several log files into one stream.
 
-    Each line is passed to a function, prefixed with the name of its file.
+    Only lines written after the object was created are reported. Each line is prefixed with the
+    name of its file. Not thread-safe.
     """
 
     def __init__(self, files: Mapping[str, Path], report: Callable[[str], None]) -> None:
@@ -136,9 +144,9 @@ class MergedLog:
         self._width = max(map(len, files), default=0)
 
     def print_new_lines(self) -> None:
-        """Output all complete lines written since the last call, each with its file's name.
+        """Report all complete lines that were appended since the last call, file by file.
 
-        An incomplete last line is kept for a later call. A missing file is skipped.
+        An incomplete last line is reported by a later call. Files that do not exist are skipped.
         """
         for name, file in self._files.items():
             while lines := self._read_lines(name, file):
@@ -158,9 +166,9 @@ class MergedLog:
 
 
 class Run:
-    """One execution of a configuration: local stack if needed, service, tailer, ETL and canary.
+    """One execution of `hourmark run`: delivery service, tailer, ETL and, if needed, a local stack.
 
-    The caller must call `stop` at the end, also after an exception.
+    Call either `run_until_stopped` or `run_once`, and `stop` at the end, also after an exception.
     """
 
     def __init__(
@@ -171,15 +179,15 @@ class Run:
         report: Callable[[str], None],
         clusters: Clusters | None = None,
     ) -> None:
-        """Create a run without starting anything.
+        """Initialize a run. Nothing is started.
 
         Args:
-            home: The `HOURMARK_HOME` folder; generated files are in its folder `run`.
+            home: The `HOURMARK_HOME` folder. Generated files are written to its folder `run`.
             file: Path of the user's configuration file.
             clock: Clock used for waiting.
             report: Function that receives progress messages and the lines of the merged log.
-            clusters: Number of Kafka clusters of the local stack; None keeps that of an existing
-                stack (1 for a new one).
+            clusters: Number of Kafka clusters of the local stack. None keeps the number of an
+                existing stack, and means 1 for a new stack.
         """
         self._home, self._file, self._clock, self._print = home, file, clock, report
         self._clusters = clusters
@@ -192,13 +200,14 @@ class Run:
         self._log: MergedLog | None = None
 
     def run_until_stopped(self) -> None:
-        """Run and supervise all components until Ctrl-C, including a declared canary.
+        """Start all components and supervise them until the user presses Ctrl-C.
 
-        Never returns normally.
+        Never returns normally. If the types declare the canary (a test event that monitors the
+        pipeline), its components are started too.
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
-            Unavailable: The stack or a component cannot be started.
+            Unavailable: The local stack or a component cannot be started.
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
         config = self._prepare()
@@ -215,15 +224,16 @@ class Run:
             self._clock.sleep(POLL_S)
 
     def run_once(self) -> RunOutcome:
-        """Deliver the present content of the log files and wait until its buckets are closed.
+        """Deliver the present content of the log files, and wait until the resulting buckets are closed.
 
         Returns:
-            The result, when each line is in a closed bucket or is a dead letter.
+            The result of the run. Every line is then in a closed bucket, or is a dead letter (a
+            line that could not be parsed).
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
-            Unavailable: A component or command failed, or the buckets were not closed within three
-                hours after the end of the current bucket.
+            Unavailable: A component or command failed, or a bucket was not closed within three
+                hours after the end of the bucket in which delivery finished.
         """
         config = self._prepare()
         self._start_components(config)
@@ -241,7 +251,10 @@ class Run:
         )
 
     def stop(self) -> None:
-        """Stop all components and print the rest of their logs; servers keep running."""
+        """Stop all components and report the remaining lines of their logs.
+
+        The servers of the local stack keep running.
+        """
         self.components.stop_all()
         if self._log is not None:
             self._log.print_new_lines()
@@ -260,11 +273,11 @@ class Run:
         return config
 
     def _start_components(self, config: Config, *more: str) -> None:
-        """Start the ETL and the delivery service and wait until the service is ready.
+        """Start the ETL and the delivery service, and wait until the service is ready.
 
         Args:
             config: Configuration of the components.
-            more: Names of components that the caller starts later and whose logs are merged too.
+            more: Names of components that the caller starts later; their logs are merged as well.
 
         Raises:
             Unavailable: The service was not ready in time.
@@ -286,10 +299,10 @@ class Run:
         )
 
     def _start_stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Start the local stack and return its settings, by group.
+        """Start the local stack and return the settings in its `hourmark.toml`, by group.
 
         Args:
-            own: Settings of the user's configuration file, by group.
+            own: Settings in the user's configuration file, by group.
         """
         exists = load_state(self._home) is not None
         stack = LocalStack.load_or_create(
@@ -307,10 +320,10 @@ class Run:
         return tomllib.loads(stack.layout.config_file.read_text())
 
     def _drain_tailer(self) -> Mapping[str, Any]:
-        """Run `hourmark tail --drain` to its end and return the JSON object that it prints.
+        """Run `hourmark tail --drain` until it exits, and return the JSON object that it prints.
 
         Raises:
-            Unavailable: The tailer failed, or did not finish within 24 hours.
+            Unavailable: The tailer failed, or did not exit within 24 hours.
         """
         self._report("delivering the content of the log files")
         command = self.components.command("tail", "--drain", "--json")
@@ -333,17 +346,17 @@ class Run:
         )
 
     def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> list[dict[str, Any]]:
-        """Wait until every event type has closed its buckets up to and including the hour `last`.
+        """Wait until every event type has closed all its hourly buckets up to a given one.
 
         Args:
-            last: Last hour to wait for.
-            wait_s: Seconds until that hour ends.
+            last: Last bucket to wait for.
+            wait_s: Time in seconds until this bucket ends.
 
         Returns:
-            Rows of `hourmark bucket ls --json`.
+            Rows of `hourmark bucket ls --json` after the bucket was closed.
 
         Raises:
-            Unavailable: A bucket is not closed three hours after the end of the hour.
+            Unavailable: The bucket was not closed within three hours after its end.
         """
         types: list[str] = self._query_json("types", "check", "--json")["types"]
         rows: list[dict[str, Any]] = []
@@ -404,16 +417,18 @@ class Run:
 def run_and_wait(
     command: Sequence[str], log: Path, wait: Callable[[subprocess.Popen[bytes]], None]
 ) -> tuple[int, bytes]:
-    """Run a command and return its exit code and all of its standard output.
+    """Run a command and return its exit code and its complete standard output.
 
-    The output goes to a temporary file: a pipe that is not read holds 64 KiB only and would block
-    the command.
+    The output is written to a temporary file, so that the command never blocks on a full pipe.
 
     Args:
         command: Program and arguments.
-        log: File to which the command's standard error is appended.
-        wait: Function that returns when the process has exited. If it raises, the process is
-            terminated and the exception propagates.
+        log: File to which the standard error of the command is appended.
+        wait: Function that returns when the process has exited. If it raises an exception, the
+            process is terminated and the exception is propagated.
+
+    Returns:
+        Exit code (negative if a signal killed the process) and standard output.
     """
     with log.open("ab") as errors, tempfile.TemporaryFile() as output:
         with subprocess.Popen(

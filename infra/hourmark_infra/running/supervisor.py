@@ -16,9 +16,9 @@ POLL_S: Final = 0.25
 
 
 class ProcessGroup(Protocol):
-    """Interface to a set of named processes that can be supervised.
+    """A set of named processes that `Supervisor` can start and stop.
 
-    `start` does nothing for a process that is already running.
+    Implementations must ignore `start` for a process that is already running.
     """
 
     def start(self, name: str) -> None: ...
@@ -29,12 +29,13 @@ class ProcessGroup(Protocol):
 
 @dataclass
 class _RestartSchedule:
-    """The restart schedule of one component.
+    """The times of the last and the next start of one supervised component.
 
     Attributes:
-        started_s: Monotonic time of the last start in seconds.
-        pause_s: Pause before the last restart in seconds.
-        restart_s: Monotonic time of the next start in seconds, or None while the component runs.
+        started_s: Time of the last start, in seconds of the monotonic clock.
+        pause_s: Pause before the next restart, in seconds.
+        restart_s: Time of the next start, in seconds of the monotonic clock; None while the
+            component runs.
     """
 
     started_s: float
@@ -44,14 +45,16 @@ class _RestartSchedule:
 
 @dataclass
 class Supervisor:
-    """A supervisor that restarts components that exit.
+    """Restarts components that exit unexpectedly.
 
-    The caller must call `poll` regularly. Pauses between restarts grow up to 60 seconds.
+    The caller must call `poll` regularly. The pause before a restart doubles with each failure,
+    from 2 up to 60 seconds. It is 1 second for a component that ran for at least 60 seconds. Not
+    thread-safe.
 
     Attributes:
-        components: Processes to supervise.
+        components: The processes to supervise.
         clock: Clock used for the pauses.
-        report: Function that receives a message when a component has exited.
+        report: Function that receives a message each time a component has exited.
     """
 
     components: ProcessGroup
@@ -60,18 +63,26 @@ class Supervisor:
     _schedules: dict[str, _RestartSchedule] = field(default_factory=dict)
 
     def start(self, names: Sequence[str]) -> None:
-        """Start the components `names` and supervise them, without waiting until they are ready."""
+        """Start components and supervise them from now on, without waiting until they are ready.
+
+        Args:
+            names: Names of the components.
+        """
         for name in names:
             self.components.start(name)
             self._schedules[name] = _RestartSchedule(self.clock.monotonic_s())
 
     def stop(self, name: str) -> None:
-        """Stop the component `name` and end its supervision."""
+        """Stop a component and no longer supervise it.
+
+        Args:
+            name: Name of the component.
+        """
         self._schedules.pop(name, None)
         self.components.stop(name)
 
     def poll(self) -> None:
-        """Check all supervised components and restart those whose restart pause has elapsed."""
+        """Report components that have exited, and restart those whose pause has elapsed."""
         now_s = self.clock.monotonic_s()
         for name, schedule in self._schedules.items():
             if schedule.restart_s is None and not self.components.is_running(name):

@@ -192,10 +192,9 @@ def _checked(bucket_seconds: int | None) -> int | None:
 
 
 def _components(stack: LocalStack) -> dict[str, ComponentStatus]:
-    """Return the status of Hourmark's components by name.
+    """Return the status of Hourmark's own components (delivery service, tailer, ETL, mirror) by name.
 
-    Returns:
-        Status of the components in the stack's configuration file; empty before the first `up`.
+    Empty before the first `hourmark up`, which writes the configuration file.
     """
     if not stack.layout.config_file.is_file():
         return {}

@@ -19,12 +19,12 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 def render_config(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> str:
-    """Return the text of `hourmark.toml` for a local stack.
+    """Return the text of the `hourmark.toml` with which commands use a local stack.
 
     Args:
         layout: Paths and ports of the stack.
         programs: Programs that run the servers.
-        user: Operating system user name.
+        user: Name of the operating system user, used as HDFS user.
         bucket_seconds: Length of a bucket in seconds.
         clusters: Number of Kafka clusters.
     """
@@ -34,14 +34,17 @@ def render_config(
 def stack_settings(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings in the `hourmark.toml` of a local stack, by group.
+    """Return the settings with which commands use a local stack.
 
     Args:
         layout: Paths and ports of the stack.
         programs: Programs that run the servers.
-        user: Operating system user name, used for HDFS.
+        user: Name of the operating system user, used as HDFS user.
         bucket_seconds: Length of a bucket in seconds.
         clusters: Number of Kafka clusters.
+
+    Returns:
+        Settings by group, each a mapping of values by setting name.
     """
     return {
         "kafka": {cluster: _cluster_settings(layout, cluster) for cluster in CLUSTERS[:clusters]},
@@ -74,9 +77,9 @@ def stack_settings(
 
 
 def render_worker_config(layout: Layout, config_text: str, worker: str) -> str:
-    """Return the text of the configuration file of an additional mirror worker.
+    """Return the text of the configuration file of an additional MirrorMaker 2 worker.
 
-    It differs from `hourmark.toml` in the worker's own folder and REST port.
+    The text equals `hourmark.toml` except for the worker's folder and REST port.
 
     Args:
         layout: Paths and ports of the stack.

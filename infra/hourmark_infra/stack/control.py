@@ -64,12 +64,12 @@ class ServerStatus:
     """The status of one server of the local stack.
 
     Attributes:
-        name: Server name.
-        pid: Process ID, or None if the server is not running.
-        address: Network address of the server.
-        memory_mb: Resident memory of the server and its children in megabytes.
+        name: Name of the server, for example `edge-1`.
+        pid: Process ID; None if the server is not running.
+        address: Network address `host:port`.
+        memory_mb: Resident memory of the server and its child processes, in megabytes.
         healthy: Whether the server passed its health check.
-        detail: Result of the health check, for people.
+        detail: Text that describes the result of the health check.
         log: Path of the log file.
     """
 
@@ -83,9 +83,11 @@ class ServerStatus:
 
 
 class LocalStack:
-    """Kafka, HDFS, schema registry and MirrorMaker 2 as local processes with data in one folder.
+    """The servers of one local stack: Kafka, HDFS, schema registry and MirrorMaker 2 on this machine.
 
-    The folder is a `HOURMARK_HOME`. Methods may be called from several threads.
+    Each server is a daemon process. All data is in the folder `stack` of a `HOURMARK_HOME` folder.
+    A server name is one of `names`, for example `edge-1`. Methods may be called from several
+    threads.
     """
 
     def __init__(self, home: Path, state: StackState, report: Reporter) -> None:
@@ -99,15 +101,15 @@ class LocalStack:
 
     @classmethod
     def load(cls, home: Path, report: Reporter = print_progress) -> Self:
-        """Return the existing stack in the folder `home`, without starting servers.
+        """Open the existing stack of a `HOURMARK_HOME` folder. No server is started.
 
         Args:
             home: The `HOURMARK_HOME` folder.
-            report: Function that receives progress messages.
+            report: Function that receives progress messages, one line each.
 
         Raises:
             UsageError: The folder contains no stack.
-            HourmarkError: The stack's state file cannot be read.
+            HourmarkError: The state file of the stack cannot be read.
         """
         home = home.absolute()
         state = load_state(home)
@@ -129,24 +131,25 @@ class LocalStack:
         preferred_ports: Mapping[str, int] = ANY_PORTS,
         report: Reporter = print_progress,
     ) -> Self:
-        """Return the stack in the folder `home`, creating it if it does not exist.
-
-        No server is started. A new stack has no data and gets its own ports.
+        """Open the stack of a `HOURMARK_HOME` folder, or create it if there is none. No server is started.
 
         Args:
             home: The `HOURMARK_HOME` folder.
-            clusters: Number of Kafka clusters; None keeps the current number (2 for a new stack).
-            mirror: Whether the stack includes the mirror.
-            bucket_seconds: Length of a bucket in seconds; None keeps the current length.
-            spread: Whether the central cluster and HDFS of a new stack have three servers each;
-                ignored for an existing stack.
-            workers: Number of mirror workers of a new stack; ignored for an existing stack.
-            jmx: Whether brokers expose their metrics through JMX.
-            preferred_ports: Preferred ports of a new stack, by port name.
-            report: Function that receives progress messages.
+            clusters: Number of Kafka clusters. None keeps the number of an existing stack, and
+                means 2 for a new stack.
+            mirror: Whether MirrorMaker 2 is one of the servers; set for an existing stack too.
+            bucket_seconds: Length of a bucket in seconds. None keeps the length of an existing
+                stack, and means 3600 for a new stack.
+            spread: Whether a new stack has three central brokers and three DataNodes instead of one
+                each. Ignored for an existing stack.
+            workers: Number of MirrorMaker 2 workers of a new stack. Ignored for an existing stack.
+            jmx: Whether brokers expose their metrics through JMX; set for an existing stack too.
+            preferred_ports: TCP port by port name. A new stack uses those that are free.
+            report: Function that receives progress messages, one line each.
 
         Raises:
-            UsageError: The existing stack has a different number of clusters.
+            UsageError: The existing stack has a different number of Kafka clusters.
+            HourmarkError: The state file of the existing stack cannot be read.
             Unavailable: No free port was found.
         """
         home = home.absolute()
@@ -174,12 +177,13 @@ class LocalStack:
 
     @cached_property
     def programs(self) -> Programs:
-        """Return the programs that run the servers, downloading them if they are not cached.
+        """Return the programs that run the servers, after downloading those that are not cached.
 
-        A download can take minutes.
+        The first access can take minutes.
 
         Raises:
-            Unavailable: A program cannot be downloaded.
+            Finding: The digest of a downloaded file differs from the lock file.
+            Unavailable: A program cannot be downloaded or stored.
         """
         kafka, hadoop, registry = (
             jars.ensure(name, java_executable, self._report)
@@ -189,22 +193,22 @@ class LocalStack:
 
     @property
     def bucket_seconds(self) -> int:
-        """Return the configured length of a bucket in seconds."""
+        """Return the length of a bucket in seconds."""
         return self._state.bucket_seconds
 
     @property
     def jmx(self) -> bool:
-        """Return whether brokers start with their JMX metrics enabled."""
+        """Return whether brokers are started with JMX metrics enabled."""
         return self._state.jmx
 
     @property
     def clusters(self) -> Clusters:
-        """Return the number of Kafka clusters."""
+        """Return the number of Kafka clusters: 2 for an edge and a central cluster, 1 for a single one."""
         return self._state.clusters
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """Return the names of the edge brokers."""
+        """Return the server names of the brokers in the edge cluster."""
         return EDGE_NAMES
 
     @property
@@ -223,24 +227,29 @@ class LocalStack:
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:
-        """Return the process of the server `name`, or None if it is not running or unknown."""
+        """Return the process of a server; None if the server is not running or does not exist.
+
+        Args:
+            name: Name of the server.
+        """
         # Read from the disk, because another process's `up` may have started it.
         known = (load_state(self.home) or self._state).processes.get(name)
         return known if is_alive(known) else None
 
     def up(self, only: Container[str] | None = None) -> dict[str, str]:
-        """Start all servers that are not running and wait until they are healthy.
+        """Start all servers that are not running, and wait until all are healthy.
 
         Args:
-            only: Names of the servers to start; None starts all servers.
+            only: Names of the servers to start; None for all servers.
 
         Returns:
-            For each server, `started` or `running` (it was running before the call).
+            By server name, `started`, or `running` if the server was running before the call.
 
         Raises:
-            Unavailable: A server exited or was not healthy in time, its program cannot be
-                downloaded, or this machine's host name does not resolve. Servers that were started
-                keep running.
+            Finding: The digest of a downloaded program differs from the lock file.
+            Unavailable: A server exited or was not healthy in time, a program cannot be downloaded,
+                or this machine's host name does not resolve. Servers that were started keep
+                running.
         """
         check_host_name()
         programs = self.programs  # before the lock: a download takes minutes
@@ -254,10 +263,11 @@ class LocalStack:
         return before
 
     def down(self) -> dict[str, str]:
-        """Stop all servers of the stack, mirrors first.
+        """Stop all servers, MirrorMaker 2 first. Data and ports are kept.
 
         Returns:
-            For each server, `stopped`, `killed` (it did not stop on request) or `not running`.
+            By server name, `stopped`, `killed` if the server did not exit on SIGTERM, or `not
+            running`.
         """
         with _stack_lock(self.home, self._report):
             self._record_running_servers()
@@ -268,17 +278,21 @@ class LocalStack:
                 return {**outcome, **dict(zip(others, pool.map(self._stop, others), strict=True))}
 
     def status(self) -> list[ServerStatus]:
-        """Check all servers in parallel and return their status in start order.
+        """Check the health of all servers in parallel.
 
-        The call takes as long as the slowest health check, at most a few seconds.
+        Returns:
+            The status of each server, in start order. The call takes at most a few seconds.
         """
         with ThreadPoolExecutor(len(self._servers)) as pool:
             return list(pool.map(self._status, self._servers.values()))
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to the server `name` and its children and wait until they have exited.
+        """Send SIGKILL to a server and its child processes, and wait until they have exited.
 
         Does nothing if the server is not running.
+
+        Args:
+            name: Name of the server.
 
         Raises:
             UsageError: The stack has no server of this name.
@@ -287,10 +301,10 @@ class LocalStack:
         self._record_process(name, None)
 
     def send_signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to the server `name` and its children.
+        """Send a signal to a server and its child processes.
 
         Args:
-            name: Server name.
+            name: Name of the server.
             number: Signal to send.
 
         Raises:
@@ -301,9 +315,12 @@ class LocalStack:
             raise Unavailable(f"cannot send {number.name} to {name}: it is not running")
 
     def stop(self, name: str) -> None:
-        """Stop the server `name` and its children; do nothing if it is not running.
+        """Stop a server and its child processes; do nothing if the server is not running.
 
-        The server receives SIGTERM, and SIGKILL if it does not exit in time.
+        The server receives SIGTERM. Processes that do not exit in time are killed.
+
+        Args:
+            name: Name of the server.
 
         Raises:
             UsageError: The stack has no server of this name.
@@ -311,11 +328,14 @@ class LocalStack:
         self._stop(name)
 
     def start(self, name: str) -> None:
-        """Start the server `name` if it is not running, without waiting until it is ready.
+        """Start a server without waiting until it is healthy; do nothing if it is already running.
+
+        Args:
+            name: Name of the server.
 
         Raises:
             UsageError: The stack has no server of this name.
-            Unavailable: Its program cannot be downloaded or its data folder cannot be formatted.
+            Unavailable: The program cannot be downloaded, or the data folder cannot be formatted.
         """
         server = self.server(name)
         if self.process(name) is not None:
@@ -330,11 +350,18 @@ class LocalStack:
         )
 
     def is_running(self, name: str) -> bool:
-        """Return whether the process of the server `name` is running, healthy or not."""
+        """Return whether the process of a server is running, whether or not the server is healthy.
+
+        Args:
+            name: Name of the server. The result is False for an unknown name.
+        """
         return self.process(name) is not None
 
     def log(self, name: str) -> Path:
-        """Return the path of the log file for stdout and stderr of the server `name`.
+        """Return the path of the file to which a server's stdout and stderr are written.
+
+        Args:
+            name: Name of the server.
 
         Raises:
             UsageError: The stack has no server of this name.
@@ -342,29 +369,31 @@ class LocalStack:
         return self.server(name).log
 
     def wait_ready(self, name: str, seconds: float = lifecycle.READY_SECONDS) -> Health:
-        """Wait until the server `name` is healthy and return its health.
+        """Wait until a server is healthy.
 
         Args:
-            name: Server name.
+            name: Name of the server.
             seconds: Timeout in seconds.
+
+        Returns:
+            The result of the successful health check.
 
         Raises:
             UsageError: The stack has no server of this name.
-            Unavailable: The server exits or is not healthy in time.
+            Unavailable: The server exited, or was not healthy in time.
         """
         return lifecycle.wait_ready(
             self.server(name), lambda: self.process(name), self._clock, seconds
         )
 
     def _start_in_order(self, wanted: Sequence[str]) -> None:
-        """Start servers, each after the servers that it depends on, and wait until all are healthy.
+        """Start servers, each when the servers that it depends on are healthy, and wait for all of them.
 
         Args:
             wanted: Names of the servers, in start order.
 
         Raises:
-            Unavailable: A server failed. The wait for the other servers is canceled, but they keep
-                running.
+            Unavailable: A server failed. Waiting for the others ends, but they keep running.
         """
         failed = threading.Event()
         done: dict[str, Future[None]] = {}
@@ -424,7 +453,7 @@ class LocalStack:
         )
 
     def write_settings(self, programs: Programs) -> None:
-        """Write the settings files of all servers and `hourmark.toml`, which the commands read.
+        """Write the settings files of all servers, and the `hourmark.toml` that the commands read.
 
         Args:
             programs: Programs that run the servers.
@@ -449,10 +478,10 @@ class LocalStack:
                 self._record_process(name, found[0])
 
     def replace_taken_ports(self) -> None:
-        """Assign new ports in place of those that other programs now use.
+        """Assign new ports to servers whose ports are in use by other programs.
 
-        Does nothing while a server of the stack is running. The metrics port and the port of the
-        stack's own running delivery service are kept.
+        Does nothing while any server of the stack is running. The ETL's metrics port is kept, and
+        so is the port of a delivery service that is running in this stack.
         """
         if any(self.process(name) for name in self._servers):
             return
@@ -502,20 +531,20 @@ def _stack_lock(home: Path, report: Reporter) -> AbstractContextManager[None]:
 
 
 def purge_stack(home: Path, report: Reporter) -> bool:
-    """Stop the stack in the `HOURMARK_HOME` folder `home` and delete its data.
+    """Stop the local stack of a `HOURMARK_HOME` folder and delete all its data.
 
-    The stack's folder is deleted only if it contains a state file. It is renamed first, so that a
-    partly deleted stack is never used. The next call completes an interrupted deletion.
+    A stack is only deleted if its folder contains a state file. If the deletion is interrupted, the
+    next call completes it.
 
     Args:
         home: The `HOURMARK_HOME` folder.
-        report: Function that receives progress messages.
+        report: Function that receives progress messages, one line each.
 
     Returns:
-        True if data was deleted, false if there was nothing to delete.
+        True if data was deleted, False if there was nothing to delete.
 
     Raises:
-        HourmarkError: The stack's state file cannot be read.
+        HourmarkError: The state file of the stack cannot be read.
     """
     if state_file(home).exists():
         LocalStack.load(home, report).down()

@@ -23,7 +23,11 @@ WEBAPPS = ("hdfs", "datanode", "static")
 
 
 def core_site(layout: Layout) -> dict[str, str]:
-    """Return the Hadoop properties of `core-site.xml` by name."""
+    """Return the Hadoop properties for `core-site.xml`, by property name.
+
+    Args:
+        layout: Paths and ports of the stack.
+    """
     return {
         "fs.defaultFS": f"hdfs://{layout.address('namenode')}",
         "hadoop.tmp.dir": str(layout.data / "hadoop-tmp"),
@@ -31,7 +35,14 @@ def core_site(layout: Layout) -> dict[str, str]:
 
 
 def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
-    """Return the properties of `hdfs-site.xml` for the NameNode and the DataNode `datanode`."""
+    """Return the Hadoop properties for `hdfs-site.xml`, by property name.
+
+    The NameNode and the given DataNode both read this file.
+
+    Args:
+        layout: Paths and ports of the stack.
+        datanode: Name of the DataNode.
+    """
     copies, _ = replication(len(layout.shape.datanodes))
     return {
         "dfs.replication": str(copies),
@@ -74,17 +85,18 @@ def _datanode_properties(layout: Layout, datanode: str) -> dict[str, str]:
 
 
 def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
-    """Return the command-line options of a DataNode.
+    """Return the command-line options with which a DataNode is started.
 
-    Additional DataNodes on one host read the `hdfs-site.xml` of the first and override its ports
-    and data folder by options.
+    DataNodes on the same host share one `hdfs-site.xml`, which contains the ports and the data
+    folder of the first one. The options override these values for the others.
 
     Args:
         layout: Paths and ports of the stack.
         datanode: Name of the DataNode.
 
     Returns:
-        Options `-D name=value`; empty for the first DataNode and for one with its own host.
+        Pairs of `-D` and `name=value`, as a flat tuple. Empty for the first DataNode, and if every
+        server has its own host.
     """
     if layout.shape.separate_hosts or datanode == layout.shape.datanodes[0]:
         return ()
@@ -96,7 +108,11 @@ def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
 
 
 def render_site(values: Mapping[str, str]) -> str:
-    """Return Hadoop properties as the XML text of a configuration file."""
+    """Return the XML text of a Hadoop configuration file, with properties sorted by name.
+
+    Args:
+        values: Property values by name.
+    """
     rows = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"
         for name, value in sorted(values.items())

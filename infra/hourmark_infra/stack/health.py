@@ -42,16 +42,17 @@ class Health(NamedTuple):
 
 
 def check_broker(address: str, node: int, brokers: int = 1) -> Health:
-    """Check a Kafka broker; an unreachable broker is unhealthy.
+    """Check whether a Kafka broker responds and has joined its cluster.
 
     Args:
         address: Address of the broker, `host:port`.
         node: Node ID of the broker.
-        brokers: Minimum number of brokers that its metadata must list.
+        brokers: Minimum number of brokers that the cluster must have.
 
     Returns:
-        Healthy if the broker's metadata lists `node`, a controller and enough brokers.
-        Otherwise the result contains the reason; no exception is raised.
+        Healthy if the metadata that the broker returns contains the broker itself, a controller and
+        enough brokers. Otherwise unhealthy with the reason. No exception is raised if the broker
+        does not respond.
     """
     if not accepts_connections(address):
         return Health(False, "does not listen")
@@ -72,14 +73,14 @@ def check_broker(address: str, node: int, brokers: int = 1) -> Health:
 
 
 def check_namenode(address: str) -> Health:
-    """Check an HDFS NameNode; an unreachable NameNode is unhealthy.
+    """Check whether an HDFS NameNode responds, has left safe mode and has a live DataNode.
 
     Args:
         address: HTTP address of the NameNode, `host:port`.
 
     Returns:
-        Healthy if WebHDFS responds, safe mode is off and at least one DataNode is live.
-        Otherwise the result contains the reason; no exception is raised.
+        Unhealthy with the reason if one condition is not met. No exception is raised if the
+        NameNode does not respond.
     """
     try:
         _get_json(address, "/webhdfs/v1/?op=GETFILESTATUS")
@@ -93,17 +94,17 @@ def check_namenode(address: str) -> Health:
 
 
 def check_datanode(address: str, namenode: str) -> Health:
-    """Check an HDFS DataNode by asking its NameNode for the last heartbeat.
+    """Check whether an HDFS DataNode has sent a heartbeat to its NameNode within the last 5 seconds.
 
-    A direct request to a DataNode that is still starting fills its log with stack traces.
+    A heartbeat that a previous process of the DataNode sent does not count.
 
     Args:
         address: HTTP address of the DataNode, `host:port`.
         namenode: HTTP address of its NameNode, `host:port`.
 
     Returns:
-        Healthy if the NameNode received a recent heartbeat from the current process. Otherwise the
-        result contains the reason; no exception is raised.
+        Unhealthy with the reason if there was no such heartbeat. No exception is raised if a server
+        does not respond.
     """
     try:
         uptime_seconds = _get_bean(address, "java.lang:type=Runtime")["Uptime"] / 1000
@@ -127,14 +128,14 @@ def check_datanode(address: str, namenode: str) -> Health:
 
 
 def check_registry(address: str) -> Health:
-    """Check that the schema registry lists its subjects.
+    """Check whether the schema registry responds to a request for its subjects.
 
     Args:
         address: HTTP address of the registry, `host:port`.
 
     Returns:
-        Healthy with the number of subjects. Otherwise the result contains the reason; no
-        exception is raised.
+        Healthy with the number of subjects, otherwise unhealthy with the reason. No exception is
+        raised if the registry does not respond.
     """
     try:
         subjects = _get_json(address, f"{CONFLUENT_PATH}/subjects")
@@ -144,15 +145,15 @@ def check_registry(address: str) -> Health:
 
 
 def check_mirror(address: str) -> Health:
-    """Check that the REST server of MirrorMaker 2 accepts connections.
+    """Check whether the REST server of MirrorMaker 2 accepts a connection within one second.
 
-    MirrorMaker 2 opens this port after it has connected to both clusters.
+    MirrorMaker 2 opens its REST port after it has connected to both clusters.
 
     Args:
         address: Address of the REST server, `host:port`.
 
     Returns:
-        Unhealthy if no connection is accepted within one second; no exception is raised.
+        Unhealthy if no connection is accepted. No exception is raised.
     """
     return (
         Health(True, "REST listens")
@@ -162,14 +163,16 @@ def check_mirror(address: str) -> Health:
 
 
 def check_mirror_watch(address: str) -> Health:
-    """Check that the mirror's monitor serves its metrics, whatever their values.
+    """Check whether the monitor of the mirror (`hourmark mirror watch`) serves its metrics.
+
+    The values of the metrics are not evaluated.
 
     Args:
         address: HTTP address of the monitor, `host:port`.
 
     Returns:
-        Healthy if the response is successful. Otherwise the result contains the reason; no
-        exception is raised.
+        Healthy if the response is successful, otherwise unhealthy with the reason. No exception is
+        raised if the monitor does not respond.
     """
     try:
         answer = _HTTP.get(f"http://{address}/metrics")
@@ -179,7 +182,7 @@ def check_mirror_watch(address: str) -> Health:
 
 
 class _NoUsableResponse(Exception):
-    """An error for a server that did not respond or whose response cannot be used."""
+    """Raised if a server does not respond, or its response cannot be used. The text is the reason."""
 
 
 def _get_bean(address: str, name: str) -> dict[str, Any]:
@@ -202,12 +205,15 @@ def _get_json(address: str, path: str) -> Any:
 
 
 def _with_ip_address(address: str) -> str:
-    """Replace the host of `address` (`host:port`) by its IPv4 address.
+    """Return an address with its host name replaced by the host's IPv4 address.
 
     A NameNode lists its DataNodes in this form.
 
+    Args:
+        address: Address `host:port`.
+
     Returns:
-        `ip:port`, or `address` unchanged if the host name does not resolve.
+        `ip:port`; `address` unchanged if the host name does not resolve.
     """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError):
@@ -216,7 +222,11 @@ def _with_ip_address(address: str) -> str:
 
 
 def accepts_connections(address: str) -> bool:
-    """Return whether `address` (`host:port`) accepts a TCP connection within one second."""
+    """Return whether a server accepts a TCP connection within one second.
+
+    Args:
+        address: Address of the server, `host:port`.
+    """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):
         return True

@@ -25,11 +25,11 @@ _PREFIX: Final = "-Dcom.sun.management.jmxremote"
 
 
 def jmx_options(settings: Path, port: int) -> tuple[str, ...]:
-    """Return the JVM options that enable read-only JMX on the loopback interface.
+    """Return the JVM options that enable JMX on the loopback interface with read-only access.
 
     Args:
-        settings: Folder with the access and password files of `FILES`.
-        port: TCP port of JMX and RMI.
+        settings: Folder that contains the access file and the password file of JMX.
+        port: TCP port of both JMX and RMI.
     """
     return (
         f"{_PREFIX}.port={port}",
@@ -56,12 +56,12 @@ appender.console.layout.pattern = [%d] %p %m (%c)%n
 
 
 def broker_properties(layout: Layout, cluster: str, node: int) -> dict[str, str]:
-    """Return the `server.properties` of one Kafka broker, which is also a KRaft controller.
+    """Return the properties for `server.properties` of a broker, which is also a KRaft controller.
 
     Args:
         layout: Paths and ports of the stack.
         cluster: Name of the cluster, `edge` or `central`.
-        node: Node ID of the broker; the first is 1.
+        node: Node ID of the broker; the first broker of a cluster has ID 1.
 
     Returns:
         Property values by name.
@@ -116,9 +116,12 @@ _SMALL = {
 
 
 def render_properties(values: Mapping[str, str]) -> str:
-    """Return property values as text in Java's properties format, sorted by name.
+    """Return properties as text in the format of Java `.properties` files, sorted by name.
 
-    Backslashes, for example in paths, are doubled, because the format uses them for escapes.
+    Backslashes are doubled, because the format uses them as escape characters.
+
+    Args:
+        values: Property values by name.
     """
     return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace(
         "\\", "\\\\"

@@ -45,15 +45,15 @@ PORT_NAMES = (
 
 
 class StackShape(NamedTuple):
-    """The number and placement of a local stack's servers.
+    """The number and placement of the servers of a stack.
 
     Attributes:
-        edge: Number of edge brokers.
-        central: Number of central brokers.
-        datanodes: Names of the DataNodes.
-        mirrors: Names of the mirror's workers.
-        separate_hosts: Whether each server has its own host, named after the server, instead of a
-            loopback port.
+        edge: Number of Kafka brokers in the edge cluster.
+        central: Number of Kafka brokers in the central cluster.
+        datanodes: Names of the HDFS DataNodes.
+        mirrors: Names of the MirrorMaker 2 workers.
+        separate_hosts: True if each server runs on a host of its own that has the server's name.
+            False if all servers run on the loopback interface of one host.
     """
 
     edge: int = len(EDGE_BROKERS)
@@ -67,11 +67,14 @@ SPREAD = StackShape(central=len(CENTRAL_NAMES), datanodes=DATANODES)
 
 
 class Layout(NamedTuple):
-    """The paths and network addresses of a local stack's servers.
+    """The paths and network addresses of the servers of a stack.
+
+    A port name is one of `PORT_NAMES`: the name of a server, for example `edge-1`, in some cases
+    with a suffix such as `-controller`.
 
     Attributes:
         home: The `HOURMARK_HOME` folder.
-        ports: TCP ports by port name (see `PORT_NAMES`).
+        ports: TCP port by port name.
         shape: Number and placement of the servers.
     """
 
@@ -85,7 +88,7 @@ class Layout(NamedTuple):
 
     @property
     def logs(self) -> Path:
-        """Return the folder of the server logs, one file for each server."""
+        """Return the folder that contains one log file for each server."""
         return self.root / "logs"
 
     @property
@@ -94,26 +97,28 @@ class Layout(NamedTuple):
 
     @property
     def settings(self) -> Path:
-        """Return the folder of the generated server settings."""
+        """Return the folder that contains the generated settings files of the servers."""
         return self.root / "settings"
 
     @property
     def state(self) -> Path:
-        """Return the folder for the state of Hourmark's components, such as checkpoints.
+        """Return the folder in which Hourmark's components keep their state, such as checkpoints.
 
-        This state refers to the servers' data and is deleted with it.
+        The folder is deleted together with the data of the servers, to which the state refers.
         """
         return self.root / "state"
 
     @property
     def config_file(self) -> Path:
-        """Return the path of `hourmark.toml`, which the `hourmark` commands read."""
+        """Return the path of the `hourmark.toml` that the commands read."""
         return self.root / "hourmark.toml"
 
     def worker_file(self, worker: str) -> Path:
-        """Return the configuration file of the mirror worker `worker`.
+        """Return the path of the configuration file of a MirrorMaker 2 worker.
 
-        The first worker reads the shared configuration file; each other worker has its own file.
+        Args:
+            worker: Name of the worker. The first one, `mirror`, uses `config_file`; every other
+                worker has a file of its own.
         """
         return self.config_file if worker == MIRRORS[0] else self.settings / f"{worker}.toml"
 
@@ -121,10 +126,12 @@ class Layout(NamedTuple):
         return f"{self.host(port_name)}:{self.ports[port_name]}"
 
     def listener(self, port_name: str) -> str:
-        """Return the `host:port` address on which the server of `port_name` listens.
+        """Return the address `host:port` to which a server binds a port.
 
-        A server with its own host listens on all interfaces, because a container that was
-        disconnected can return with another address.
+        The host is 127.0.0.1, or 0.0.0.0 if each server has a host of its own.
+
+        Args:
+            port_name: Name of the port.
         """
         return f"{self.listening_host}:{self.ports[port_name]}"
 
@@ -133,7 +140,14 @@ class Layout(NamedTuple):
         return "0.0.0.0" if self.shape.separate_hosts else "127.0.0.1"  # noqa: S104
 
     def host(self, port_name: str) -> str:
-        """Return the host of the server that owns the port `port_name`."""
+        """Return the host name or IP address at which clients reach a port.
+
+        Args:
+            port_name: Name of the port.
+
+        Returns:
+            127.0.0.1, or the name of the server if each server has a host of its own.
+        """
         return (
             re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name)
             if self.shape.separate_hosts
@@ -141,7 +155,11 @@ class Layout(NamedTuple):
         )
 
     def nodes(self, cluster: str) -> range:
-        """Return the node IDs of the brokers of `cluster`, "edge" or "central", from 1 on."""
+        """Return the node IDs of the brokers in a Kafka cluster, starting at 1.
+
+        Args:
+            cluster: Name of the cluster, `edge` or `central`.
+        """
         return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
 
     def bootstrap(self, cluster: str) -> str:
@@ -149,13 +167,14 @@ class Layout(NamedTuple):
 
 
 def replication(servers: int) -> tuple[int, int]:
-    """Return the replication factor and the minimum number of in-sync replicas.
+    """Return the replication settings for a cluster of a given size.
 
     Args:
-        servers: Number of servers. With three or more, the loss of one server is tolerated.
+        servers: Number of servers, at least 1.
 
     Returns:
-        Replication factor (at most 3) and minimum number of in-sync replicas.
+        Replication factor and minimum number of in-sync replicas: (1, 1), (2, 1), or (3, 2) for
+        three and more servers.
     """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
@@ -169,14 +188,17 @@ def stack_root(home: Path) -> Path:
 def free_ports(
     names: tuple[str, ...] = PORT_NAMES, preferred: Mapping[str, int] = ANY_PORTS
 ) -> dict[str, int]:
-    """Return a distinct free loopback port for each name.
+    """Choose a different free TCP port on the loopback interface for each name.
 
-    The ports are below the operating system's ephemeral range. Otherwise a client that reconnects to
-    a stopped broker could be assigned the broker's port and block its restart.
+    Ports are chosen below the ephemeral port range of the operating system, so that no client
+    connection can occupy the port of a server that is being restarted.
 
     Args:
-        names: Port names.
-        preferred: Preferred ports by name; a preferred port is used if it is free.
+        names: Names of the ports to choose.
+        preferred: Preferred port by name, used if the port is free.
+
+    Returns:
+        TCP port by name.
 
     Raises:
         Unavailable: No free port was found.
@@ -191,7 +213,11 @@ def free_ports(
 
 
 def is_port_free(port: int) -> bool:
-    """Return whether a server could listen on the loopback port `port` now."""
+    """Return whether a server could currently listen on a TCP port of the loopback interface.
+
+    Args:
+        port: TCP port number.
+    """
     with ExitStack() as held:
         return _try_listen(held, port)
 

@@ -23,10 +23,10 @@ from hourmark_infra.stack.servers import Server
 
 
 def check_host_name() -> None:
-    """Check that this machine's host name resolves to an address.
+    """Check that the host name of this machine resolves to an address, as HDFS and Spark require.
 
     Raises:
-        Unavailable: The name does not resolve. The message contains the line to add to
+        Unavailable: The host name does not resolve. The message contains the line to add to
             `/etc/hosts`.
     """
     name = socket.gethostname()
@@ -46,9 +46,10 @@ LOG_LINES = 12
 
 
 def server_environment(java: Path) -> dict[str, str]:
-    """Return the environment variables for server processes.
+    """Return the environment variables for the processes of Java servers.
 
-    JVM options of the user's shell are removed. A low number of malloc arenas saves memory.
+    These are the variables of this process without JVM options, plus `JAVA_HOME` and
+    `MALLOC_ARENA_MAX`, which is low to save memory.
 
     Args:
         java: Path of the `java` executable, `JAVA_HOME/bin/java`.
@@ -65,12 +66,16 @@ def server_environment(java: Path) -> dict[str, str]:
 
 
 def prepare_data_folder(server: Server, environment: dict[str, str]) -> None:
-    """Create the data folder of `server` and format it once.
+    """Create the data folder of a server and, before the first start, format it.
 
-    An interrupted format is repeated from an empty folder.
+    A folder whose formatting was interrupted is emptied and formatted again.
+
+    Args:
+        server: Server whose folder is prepared.
+        environment: Environment variables of the format command.
 
     Raises:
-        Unavailable: The format command failed; its output is in the server's log.
+        Unavailable: The format command failed. Its output is in the log of the server.
     """
     done = server.data / ".formatted"
     if done.is_file() or server.format_command is None:
@@ -102,18 +107,21 @@ def wait_ready(
     *,
     whole_cluster: bool = False,
 ) -> Health:
-    """Wait until a server is healthy and return its health.
+    """Wait until a server is healthy.
 
     Args:
         server: Server to check.
-        process: Function that returns the server's process, or None if there is none.
+        process: Function that returns the process of the server; None if it is not running.
         clock: Clock used for the timeout and the pauses.
         seconds: Timeout in seconds.
-        abandoned: Function that returns true to cancel the wait.
-        whole_cluster: Whether to require that the server's entire cluster is healthy.
+        abandoned: Function that returns True to cancel waiting.
+        whole_cluster: Whether the server must also see all other servers of its cluster.
+
+    Returns:
+        The result of the successful health check.
 
     Raises:
-        Unavailable: The server exited, was not healthy in time, or the wait was canceled.
+        Unavailable: The server exited, was not healthy in time, or waiting was canceled.
     """
     until = clock.monotonic_s() + seconds
     check = (whole_cluster and server.check_cluster_health) or server.check_health
@@ -136,15 +144,15 @@ def wait_ready(
 def stop_processes(
     processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
 ) -> bool:
-    """Stop the processes of one server, parent first, and kill those that do not exit in time.
+    """Stop the processes of one server with SIGTERM, and kill those that do not exit in time.
 
     Args:
-        processes: Processes of the server; only the first one, the parent, receives SIGTERM.
+        processes: The processes of the server, the parent first. Only the parent receives SIGTERM.
         clock: Clock used for waiting.
-        seconds: Time in seconds that the parent gets to exit.
+        seconds: Time in seconds that the parent has to exit.
 
     Returns:
-        True if all processes exited without SIGKILL, also if `processes` is empty.
+        True if all processes exited without SIGKILL, or `processes` is empty.
     """
     if processes:
         send_signal(processes[0], signal.SIGTERM)
@@ -158,18 +166,24 @@ def stop_processes(
 def kill_processes(
     processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
 ) -> None:
-    """Send SIGKILL to each process and wait up to `seconds` for each to exit."""
+    """Send SIGKILL to processes, one after the other, and wait until each has exited.
+
+    Args:
+        processes: Processes to kill.
+        clock: Clock used for waiting.
+        seconds: Maximum time in seconds to wait for each process.
+    """
     for process in processes:
         send_signal(process, signal.SIGKILL)
         wait_for_exit(process, seconds, clock)
 
 
 def server_error(server: Server, what: str) -> Unavailable:
-    """Return an `Unavailable` error for a failed server, without raising it.
+    """Create the exception for a server that failed, with the end of its log. Does not raise it.
 
     Args:
         server: Server that failed.
-        what: Predicate that follows the server's name in the message, for example `exited`.
+        what: Text that follows the server's name in the message, for example `exited unexpectedly`.
     """
     return Unavailable(
         f"{server.name} {what}; its log {server.log} ends with:\n{last_lines(server.log)}\n"
@@ -179,9 +193,13 @@ def server_error(server: Server, what: str) -> Unavailable:
 
 
 def last_lines(log: Path) -> str:
-    """Return the last lines of a log file, indented, or `(no log yet)` if it does not exist.
+    """Return the last lines of a log file as indented text, for an error message.
 
-    Returns at most 12 lines of at most 400 characters and reads at most 64 KiB.
+    Args:
+        log: Path of the log file. At most its last 64 KiB are read.
+
+    Returns:
+        At most 12 lines of at most 400 characters; `(no log yet)` if the file does not exist.
     """
     with suppress(FileNotFoundError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 65536))

@@ -22,12 +22,12 @@ class _NumberChoice(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """Return a click decorator that adds `--clusters`, the number of Kafka clusters (1 or 2).
+    """Return a click decorator that adds the option `--clusters` (1 or 2 Kafka clusters) to a command.
 
-    The option's value is None if the user omits it.
+    The command receives an integer, or None if the user omits the option.
 
     Args:
-        first: Default number for a new stack, shown in the help text.
+        first: Number of clusters that the help text states as default for a new stack.
         kept: Whether the help text states that an existing stack keeps its number.
     """
     return click.option(

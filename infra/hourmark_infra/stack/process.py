@@ -27,11 +27,14 @@ MARK = "HOURMARK_STACK_SERVER"
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A daemon process, identified by its process ID and start time.
+    """A process, identified by its process ID and start time.
+
+    Because of the start time, another process that gets the same process ID later is not mistaken
+    for this one.
 
     Attributes:
         pid: Process ID.
-        started: Identifier of the start: the boot ID and the start time, as `start_id` returns it.
+        started: Boot ID and start time, as `start_id` returns them.
     """
 
     pid: int
@@ -39,10 +42,13 @@ class Process:
 
 
 def start_id(pid: int) -> str | None:
-    """Return an opaque identifier that distinguishes a process from others with the same PID.
+    """Return an identifier that distinguishes a process from other processes with the same ID.
+
+    Args:
+        pid: Process ID.
 
     Returns:
-        The boot ID and the start time, or None if the process does not exist or has exited.
+        Boot ID and start time as an opaque text. None if the process does not exist or has exited.
     """
     with contextlib.suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
@@ -56,21 +62,30 @@ def start_id(pid: int) -> str | None:
 
 
 def is_alive(process: Process | None) -> bool:
-    """Return whether `process` is still running; false for None or a reused process ID."""
+    """Return whether a process is running.
+
+    Args:
+        process: Process to check. The result is False for None, and if the process has exited and
+            another one has its process ID.
+    """
     return process is not None and start_id(process.pid) == process.started
 
 
 def spawn(command: Sequence[str], environment: Mapping[str, str], mark: str, log: Path) -> Process:
-    """Start a daemon in a new session.
+    """Start a daemon process in a new session.
 
     Args:
-        command: Path of the executable (`PATH` is not searched), followed by its arguments.
+        command: Path of the executable and its arguments. `PATH` is not searched.
         environment: Environment variables of the daemon.
-        mark: Identifier stored in the daemon's environment, with which `find_by_mark` finds it.
-        log: File to which stdout and stderr are appended; its folder is created if necessary.
+        mark: Value of the additional environment variable `HOURMARK_STACK_SERVER`, by which
+            `find_by_mark` finds the daemon and its child processes.
+        log: File to which stdout and stderr are appended. Its folder is created if necessary.
 
     Returns:
         The process, which may already have exited.
+
+    Raises:
+        OSError: The executable cannot be started, or the log file cannot be created.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -101,12 +116,15 @@ def _has_environment(pid: int) -> bool:
 
 
 def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
-    """Return this user's running processes whose mark starts with `prefix`.
+    """Find the running processes of this user whose mark starts with a prefix.
 
-    A mark is the value of the environment variable `HOURMARK_STACK_SERVER`.
+    The mark of a process is its environment variable `HOURMARK_STACK_SERVER`.
+
+    Args:
+        prefix: First characters of the mark.
 
     Returns:
-        Processes by mark, oldest first; empty if no process matches.
+        Processes by mark, oldest first; empty if there are none.
     """
     found: defaultdict[str, list[tuple[float, int, Process]]] = defaultdict(list)
     for candidate in psutil.process_iter():
@@ -120,12 +138,20 @@ def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
 
 
 def find_by_mark(mark: str) -> list[Process]:
-    """Return this user's running processes with exactly this mark, oldest first."""
+    """Find the running processes of this user with a given mark, oldest first.
+
+    Args:
+        mark: Value of the environment variable `HOURMARK_STACK_SERVER`.
+    """
     return find_by_mark_prefix(mark).get(mark, [])
 
 
 def send_signal(process: Process, number: signal.Signals) -> bool:
-    """Send the signal `number` to `process` and return true, or false if the process has exited."""
+    """Send a signal to a process.
+
+    Returns:
+        True if the process was running, False if it had already exited.
+    """
     if not is_alive(process):
         return False
     with contextlib.suppress(ProcessLookupError):
@@ -134,7 +160,16 @@ def send_signal(process: Process, number: signal.Signals) -> bool:
 
 
 def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
-    """Wait up to `seconds` for `process` to exit and return whether it has exited."""
+    """Wait until a process has exited.
+
+    Args:
+        process: Process to wait for.
+        seconds: Timeout in seconds.
+        clock: Clock used for the timeout and the pauses.
+
+    Returns:
+        True if the process has exited, False if it is still running after the timeout.
+    """
     until = clock.monotonic_s() + seconds
     while is_alive(process):
         if clock.monotonic_s() >= until:
@@ -144,7 +179,7 @@ def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
 
 
 def memory_mb(process: Process) -> int:
-    """Return the resident memory of `process` in megabytes (10^6 bytes), or 0 if it has exited."""
+    """Return the resident memory of a process in megabytes (10^6 bytes); 0 if it has exited."""
     try:
         return int(psutil.Process(process.pid).memory_info().rss / 1e6) if is_alive(process) else 0
     except psutil.Error:

@@ -12,10 +12,13 @@ from hourmark_infra.stack.layout import Layout
 
 
 def extract_archive(archive: tarfile.TarFile, folder: Path) -> None:
-    """Extract all members of a trusted `archive` into `folder`.
+    """Extract all members of a trusted tar archive into a folder.
 
-    The caller must have verified or created the archive: Python versions before 3.11.4 extract it
-    without the `data` filter.
+    The archive must be trusted, because Python versions before 3.11.4 do not filter unsafe members.
+
+    Args:
+        archive: Open archive.
+        folder: Folder to extract to.
     """
     if hasattr(tarfile, "data_filter"):
         archive.extractall(folder, filter="data")
@@ -27,12 +30,13 @@ CONFLUENT_PATH = "/apis/ccompat/v7"
 
 
 def unpack_registry(folder: Path) -> Path:
-    """Return the folder of the registry's program, extracting its archive on the first call.
+    """Return the program folder of the schema registry, after extracting it if necessary.
 
-    The extraction is atomic, also if it is interrupted by kill -9.
+    The extraction is atomic: an interrupted or concurrent call leaves no incomplete program folder.
 
     Args:
-        folder: Folder that contains the archive; the program is extracted to `app` in it.
+        folder: Folder that contains the registry's archive. The program is extracted to its
+            subfolder `app`.
     """
     target = folder / "app"
     if not target.is_dir():
@@ -48,9 +52,12 @@ def unpack_registry(folder: Path) -> Path:
 
 
 def registry_options(layout: Layout) -> tuple[str, ...]:
-    """Return the registry's settings as Java system properties (`-Dkey=value`).
+    """Return the settings of the schema registry as JVM options `-Dkey=value`.
 
-    The registry serves HTTP and stores schemas in an H2 database file.
+    The registry stores schemas in a database file in the data folder of the stack.
+
+    Args:
+        layout: Paths and ports of the stack.
     """
     values = {
         "quarkus.http.host": layout.listening_host,
@@ -71,9 +78,12 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
 
 
 def find_runner_jar(app: Path) -> Path:
-    """Return the executable jar in the registry's program folder `app`.
+    """Return the path of the executable jar of the schema registry.
+
+    Args:
+        app: Program folder of the registry.
 
     Raises:
-        ValueError: The folder contains no such jar.
+        ValueError: The folder contains no executable jar.
     """
     return min(app.glob("apicurio-registry-app-*-runner.jar"))

@@ -28,22 +28,22 @@ DATANODE = "org.apache.hadoop.hdfs.server.datanode.DataNode"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """The definition of one server of the stack.
+    """The definition of one server of a stack: how it is started and checked.
 
-    Commands are functions, so that only a caller that starts a server needs its program.
+    The commands are functions, so that programs are only downloaded when a server is started.
 
     Attributes:
-        name: Server name, for example `edge-1`.
-        command: Function that returns the command line of the server.
+        name: Name of the server, for example `edge-1`.
+        command: Function that returns the command line that runs the server.
         address: Network address `host:port` that the health check uses.
-        data: Data folder.
+        data: Path of the data folder.
         log: Path of the log file.
-        check_health: Function that returns the server's health.
-        check_cluster_health: Function that returns the server's health and requires in addition
-            that it sees its entire cluster; None for a server without a cluster.
-        format_command: Function that returns the command that formats `data` before the first
-            start; None if no formatting is necessary.
-        depends_on: Names of the servers that must be healthy before this one starts.
+        check_health: Function that returns the health of the server.
+        check_cluster_health: Function that returns the health of the server and also requires that
+            the server sees all other servers of its cluster. None for a server without a cluster.
+        format_command: Function that returns the command line that formats the data folder before
+            the first start. None if no formatting is necessary.
+        depends_on: Names of the servers that must be healthy before this server is started.
     """
 
     name: str
@@ -58,12 +58,12 @@ class Server:
 
 
 class Programs(NamedTuple):
-    """The programs that run the servers.
+    """The paths of the programs that run the servers.
 
     Attributes:
         java: Path of the `java` executable.
-        kafka: Folder with the jars of Kafka.
-        hadoop: Folder with the jars of Hadoop.
+        kafka: Folder that contains the jars of Kafka.
+        hadoop: Folder that contains the jars of Hadoop.
         registry: Program folder of the schema registry.
     """
 
@@ -89,15 +89,19 @@ def server_table(
     clusters: Clusters = 2,
     jmx: bool = False,
 ) -> dict[str, Server]:
-    """Return the definitions of all servers of a stack by name, in start order.
+    """Return the definitions of all servers of a stack.
 
     Args:
         layout: Paths and ports of the stack.
-        programs: Function that returns the programs; called when a server's command is needed.
-        cluster_ids: Kafka cluster IDs by cluster, `edge` and `central`.
-        mirror: Whether to include the mirror; ignored for one cluster.
+        programs: Function that returns the paths of the programs; called when a command line is
+            needed.
+        cluster_ids: Kafka cluster ID by cluster name, `edge` and `central`.
+        mirror: Whether MirrorMaker 2 and its monitor are included; ignored with one cluster.
         clusters: Number of Kafka clusters.
         jmx: Whether brokers expose their metrics through JMX.
+
+    Returns:
+        Server by name, in start order.
     """
     definitions = _ServerDefinitions(layout, programs, jmx)
     brokers = [
@@ -112,7 +116,7 @@ def server_table(
 
 
 def is_mirror_installed() -> bool:
-    """Return whether the distribution with `hourmark mirror` is installed; log hosts omit it."""
+    """Return whether the package `hourmark_mirror`, which provides `hourmark mirror`, is installed."""
     return importlib.util.find_spec("hourmark_mirror") is not None
 
 
@@ -170,13 +174,12 @@ class _ServerDefinitions(NamedTuple):
         return partial(self._hadoop, 256, DATANODE, *options)
 
     def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
-        """Yield the definitions of the mirror's workers and of its monitor.
+        """Yield the definitions of the MirrorMaker 2 workers and of their monitor.
 
-        The monitor is omitted if the stack has no port for it: stacks of earlier versions get one
-        on the next `up`.
+        The monitor is omitted if `layout.ports` contains no port for it.
 
         Args:
-            brokers: Names of all brokers, which must be healthy before the mirror starts.
+            brokers: Names of the brokers that must be healthy before the workers are started.
         """
 
         def define(
@@ -219,14 +222,14 @@ class _ServerDefinitions(NamedTuple):
         check: Callable[[str], Health],
         **more: Any,
     ) -> Server:
-        """Return a server definition with default data and log paths.
+        """Return the definition of a server, with default paths for its data and its log.
 
         Args:
-            name: Server name, which also names its data folder and its log file.
+            name: Name of the server, and of its data folder and log file.
             port: Name of the port that the health check uses.
             command: Function that returns the command line.
-            check: Health check, which receives the server's address `host:port`.
-            more: Further fields of `Server`, which override the defaults.
+            check: Health check, which receives the address `host:port`.
+            more: Further fields of `Server`; they override the default paths.
         """
         address = self.layout.address(port)
         files = {"data": self.layout.data / name, "log": self.layout.logs / f"{name}.log"}

@@ -10,12 +10,14 @@ from hourmark_infra.stack.layout import CLUSTERS, Layout
 
 
 def write_settings(layout: Layout, config_text: str, datanode: str = "datanode") -> None:
-    """Write all settings files of a stack; files with unchanged text are not touched.
+    """Write the settings files of all servers of a stack, and `hourmark.toml`.
+
+    Folders are created if necessary. A file that already has the right content is not written.
 
     Args:
-        layout: Paths, ports and servers of the stack.
+        layout: Paths, ports and number of the servers.
         config_text: Text of `hourmark.toml`.
-        datanode: Name of the DataNode for which the Hadoop settings are written.
+        datanode: Name of the DataNode to which `hdfs-site.xml` applies.
     """
     for folder in (layout.logs, layout.data, layout.state):
         folder.mkdir(parents=True, exist_ok=True)

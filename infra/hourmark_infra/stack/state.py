@@ -32,19 +32,18 @@ from hourmark_infra.stack.process import Process
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackState:
-    """The persistent state of one local stack.
+    """The persistent state of a local stack, stored in its file `state.json`.
 
     Attributes:
-        ports: TCP ports by port name; never changed except for ports taken by other programs.
-        cluster_ids: Kafka cluster IDs by cluster, `edge` and `central`.
-        processes: Known server processes by server name.
-        clusters: Number of Kafka clusters: 2 for edge and central with a mirror, 1 for both roles.
-        spread: Whether the central cluster and HDFS have three servers each, to survive the loss of
-            one.
-        workers: Number of workers that share the mirror.
-        mirror: Whether the last `hourmark up` included the mirror.
+        ports: TCP port by port name. A port only changes if another program uses it.
+        cluster_ids: Kafka cluster ID by cluster name, `edge` and `central`.
+        processes: Last known process by server name.
+        clusters: Number of Kafka clusters: 2 for an edge and a central cluster, 1 for a single one.
+        spread: Whether there are three central brokers and three DataNodes instead of one each.
+        workers: Number of MirrorMaker 2 workers.
+        mirror: Whether MirrorMaker 2 is one of the servers.
         bucket_seconds: Length of a bucket in seconds.
-        jmx: Whether brokers start with their JMX metrics enabled.
+        jmx: Whether brokers are started with JMX metrics enabled.
         version: Version of the file format.
     """
 
@@ -61,11 +60,16 @@ class StackState:
 
     @property
     def shape(self) -> StackShape:
-        """Return the number of servers of each kind."""
+        """Return the number and placement of the servers that follow from `spread` and `workers`."""
         return (SPREAD if self.spread else StackShape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> StackState:
-        """Return a copy with the process of `server` set, or removed if `process` is None."""
+        """Return a copy of the state with another process for one server.
+
+        Args:
+            server: Name of the server.
+            process: Process to record; None to remove the recorded one.
+        """
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
 
@@ -80,13 +84,13 @@ def new_state(
     spread: bool = False,
     workers: Workers = 1,
 ) -> StackState:
-    """Return the state of a new stack with new cluster IDs and free ports, without saving it.
+    """Return the state of a new stack, with random cluster IDs and free ports. The state is not saved.
 
     Args:
-        preferred: Preferred ports by port name, used where they are free.
+        preferred: TCP port by port name, used if the port is free.
         clusters: Number of Kafka clusters.
-        spread: Whether the central cluster and HDFS have three servers each.
-        workers: Number of workers of the mirror.
+        spread: Whether the stack has three central brokers and three DataNodes instead of one each.
+        workers: Number of MirrorMaker 2 workers.
 
     Raises:
         Unavailable: No free port was found.
@@ -104,7 +108,7 @@ def new_state(
 
 
 def new_cluster_ids() -> dict[str, str]:
-    """Return new random Kafka cluster IDs for the clusters `edge` and `central`."""
+    """Return a new random Kafka cluster ID for each of the clusters `edge` and `central`."""
     return {cluster: _kafka_uuid() for cluster in CLUSTERS}
 
 
@@ -113,10 +117,16 @@ def state_file(home: Path) -> Path:
 
 
 def load_state(home: Path) -> StackState | None:
-    """Return the saved state of the stack in the folder `home`, or None if there is none.
+    """Read the state of the stack in a `HOURMARK_HOME` folder.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+
+    Returns:
+        The state; None if the folder contains no stack.
 
     Raises:
-        HourmarkError: The state file cannot be read or parsed.
+        HourmarkError: The state file cannot be read or is not valid.
     """
     path = state_file(home)
     try:
@@ -131,7 +141,12 @@ def load_state(home: Path) -> StackState | None:
 
 
 def save_state(home: Path, state: StackState) -> None:
-    """Replace the state file of the stack in the folder `home` atomically and durably."""
+    """Replace the state file of a stack atomically, and flush it to disk.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+        state: State to save.
+    """
     write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")
 
 
