@@ -93,7 +93,7 @@ class Components:
         stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """Stop all daemons in parallel, including those started by an earlier object with this home."""
+        """Stop all daemons with this home in parallel, also those of an earlier object."""
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 

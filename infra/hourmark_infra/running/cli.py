@@ -88,7 +88,7 @@ def run(
 
 
 def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
-    """Run `hourmark init` for log files, and return the path of the configuration file that it wrote.
+    """Run `hourmark init` for log files, and return the path of the configuration file.
 
     Args:
         logs: Paths of the log files.

@@ -95,8 +95,8 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
 def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
     """Return the option `--first-hour` for `hourmark types apply`, if the configuration sets it.
 
-    The first hour is the first hourly bucket of new event types. Without it, existing lines of
-    older hours are put into the current bucket.
+    The first hour is the first hourly bucket of new event types. Without it, buckets
+    start at the current hour, and older lines are late events.
 
     Args:
         config: Configuration with `types.first_hour` and the bucket length.
@@ -121,7 +121,7 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
-    """Return whether a configuration names Kafka clusters, so that no local stack is started for it.
+    """Return whether a configuration names Kafka clusters and therefore needs no local stack.
 
     Args:
         own: Settings in the user's configuration file, by group.
@@ -224,7 +224,7 @@ class Run:
             self._clock.sleep(POLL_S)
 
     def run_once(self) -> RunOutcome:
-        """Deliver the present content of the log files, and wait until the resulting buckets are closed.
+        """Deliver the present content of the log files, and wait until its buckets are closed.
 
         Returns:
             The result of the run. Every line is then in a closed bucket, or is a dead letter (a

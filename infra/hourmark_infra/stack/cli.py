@@ -192,7 +192,7 @@ def _checked(bucket_seconds: int | None) -> int | None:
 
 
 def _components(stack: LocalStack) -> dict[str, ComponentStatus]:
-    """Return the status of Hourmark's own components (delivery service, tailer, ETL, mirror) by name.
+    """Return the status of delivery service, tailer, ETL and mirror, by component name.
 
     Empty before the first `hourmark up`, which writes the configuration file.
     """

@@ -83,7 +83,7 @@ class ServerStatus:
 
 
 class LocalStack:
-    """The servers of one local stack: Kafka, HDFS, schema registry and MirrorMaker 2 on this machine.
+    """The Kafka, HDFS, schema registry and MirrorMaker 2 servers of one stack on this machine.
 
     Each server is a daemon process. All data is in the folder `stack` of a `HOURMARK_HOME` folder.
     A server name is one of `names`, for example `edge-1`. Methods may be called from several
@@ -131,7 +131,7 @@ class LocalStack:
         preferred_ports: Mapping[str, int] = ANY_PORTS,
         report: Reporter = print_progress,
     ) -> Self:
-        """Open the stack of a `HOURMARK_HOME` folder, or create it if there is none. No server is started.
+        """Open the stack of a `HOURMARK_HOME` folder, or create it, without starting servers.
 
         Args:
             home: The `HOURMARK_HOME` folder.
@@ -203,7 +203,7 @@ class LocalStack:
 
     @property
     def clusters(self) -> Clusters:
-        """Return the number of Kafka clusters: 2 for an edge and a central cluster, 1 for a single one."""
+        """Return the number of Kafka clusters: 2 (edge and central) or 1."""
         return self._state.clusters
 
     @property
@@ -387,7 +387,7 @@ class LocalStack:
         )
 
     def _start_in_order(self, wanted: Sequence[str]) -> None:
-        """Start servers, each when the servers that it depends on are healthy, and wait for all of them.
+        """Start servers in the order of their dependencies, and wait until all are healthy.
 
         Args:
             wanted: Names of the servers, in start order.

@@ -94,7 +94,7 @@ def check_namenode(address: str) -> Health:
 
 
 def check_datanode(address: str, namenode: str) -> Health:
-    """Check whether an HDFS DataNode has sent a heartbeat to its NameNode within the last 5 seconds.
+    """Check whether an HDFS DataNode sent a heartbeat to its NameNode in the last 5 seconds.
 
     A heartbeat that a previous process of the DataNode sent does not count.
 
@@ -182,7 +182,7 @@ def check_mirror_watch(address: str) -> Health:
 
 
 class _NoUsableResponse(Exception):
-    """Raised if a server does not respond, or its response cannot be used. The text is the reason."""
+    """Raised with the reason if a server does not respond or its response cannot be used."""
 
 
 def _get_bean(address: str, name: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ def server_environment(java: Path) -> dict[str, str]:
 
 
 def prepare_data_folder(server: Server, environment: dict[str, str]) -> None:
-    """Create the data folder of a server and, before the first start, format it.
+    """Create the data folder of a server, and format it once if the server requires that.
 
     A folder whose formatting was interrupted is emptied and formatted again.
 

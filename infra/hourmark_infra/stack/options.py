@@ -22,7 +22,7 @@ class _NumberChoice(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """Return a click decorator that adds the option `--clusters` (1 or 2 Kafka clusters) to a command.
+    """Return a click decorator that adds `--clusters`, the number of Kafka clusters (1 or 2).
 
     The command receives an integer, or None if the user omits the option.
 

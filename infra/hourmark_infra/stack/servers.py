@@ -116,7 +116,7 @@ def server_table(
 
 
 def is_mirror_installed() -> bool:
-    """Return whether the package `hourmark_mirror`, which provides `hourmark mirror`, is installed."""
+    """Return whether the package that provides the command `hourmark mirror` is installed."""
     return importlib.util.find_spec("hourmark_mirror") is not None
 
 

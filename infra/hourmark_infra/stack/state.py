@@ -60,7 +60,7 @@ class StackState:
 
     @property
     def shape(self) -> StackShape:
-        """Return the number and placement of the servers that follow from `spread` and `workers`."""
+        """Return the number and placement of the servers, according to `spread` and `workers`."""
         return (SPREAD if self.spread else StackShape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> StackState:
@@ -84,7 +84,7 @@ def new_state(
     spread: bool = False,
     workers: Workers = 1,
 ) -> StackState:
-    """Return the state of a new stack, with random cluster IDs and free ports. The state is not saved.
+    """Return an unsaved state for a new stack, with random cluster IDs and free ports.
 
     Args:
         preferred: TCP port by port name, used if the port is free.
