@@ -1,15 +1,16 @@
-"""Applies declarations to schema registry, topics, ledger and the topic of rules, in this order.
+"""Applies declarations to the schema registry, topics, ledger and topic of rules, in this order.
 
-The order guarantees that a reader of a new revision finds everything it refers to. Each step can be
-repeated after a crash.
+Because of this order, a reader of a new revision finds everything that the revision refers to. Each
+step can be repeated after a crash.
 
-The ledger is authoritative: rules, schemas and frontier rows are stored in one transaction, unless
-another process was faster. The topic `hourmark.types` is a copy of the ledger's rules for delivery
-services; anything it lacks is published, regardless of which process stored it.
+The ledger (the ETL's database) is authoritative. Rules, schemas and frontier rows (the next hour to
+close of each type) are stored in one transaction, unless another process has stored other rules
+first. The topic `hourmark.types` is a copy of the ledger's rules for delivery services. Records
+that it lacks are published, regardless of which process stored them in the ledger.
 
-A schema id never changes its meaning. Before a new id is requested, the registry must still return
-the known ids for the known schemas. A registry that was recreated, or restored from an older copy,
-would assign them a second meaning.
+The meaning of a schema id never changes. Before new ids are requested, the registry must return the
+known ids for known schemas. A registry that was recreated or restored from an older copy would
+assign known ids to other schemas.
 """
 
 from __future__ import annotations

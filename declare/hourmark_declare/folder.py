@@ -1,4 +1,4 @@
-"""Folder of declarations that a command reads."""
+"""Reads and checks the folder of declarations that a command names."""
 
 from __future__ import annotations
 

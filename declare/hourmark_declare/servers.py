@@ -1,4 +1,4 @@
-"""Servers to which declarations are applied: registry, the clusters of all sites, ledger."""
+"""Opens the servers to which declarations are applied: registry, Kafka clusters and ledger."""
 
 from __future__ import annotations
 

@@ -63,31 +63,42 @@ class Components:
     running: dict[str, Process] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Start the daemon `name` without waiting until it is ready.
+        """Start a daemon without waiting until it is ready.
+
+        Args:
+            name: Name of the daemon, a key of `COMMANDS`.
 
         Raises:
-            KeyError: `name` is not a known daemon.
+            KeyError: There is no daemon of this name.
         """
         self.running[name] = spawn(
             self.command(*COMMANDS[name]), child_environment(), self._mark(name), self.log(name)
         )
 
     def is_running(self, name: str) -> bool:
-        """Return whether this object started the daemon `name` and its process is still alive."""
+        """Return whether a daemon that this object started is still running.
+
+        Args:
+            name: Name of the daemon, a key of `COMMANDS`.
+        """
         return name in self.running and is_alive(self.running[name])
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to the daemon `name` and all its child processes.
+        """Send SIGKILL to a daemon and its child processes; do nothing if the daemon is not running.
 
-        Does nothing if the daemon is not running.
+        Args:
+            name: Name of the daemon, a key of `COMMANDS`.
         """
         self.running.pop(name, None)
         kill_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop(self, name: str) -> None:
-        """Stop the daemon `name` and its child processes, starting with SIGTERM.
+        """Stop a daemon and its child processes; do nothing if the daemon is not running.
 
-        Does nothing if the daemon is not running.
+        The daemon receives SIGTERM. Processes that are still running after 10 seconds are killed.
+
+        Args:
+            name: Name of the daemon, a key of `COMMANDS`.
         """
         self.running.pop(name, None)
         stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
@@ -176,11 +187,19 @@ class Components:
         )
 
     def log(self, name: str) -> Path:
-        """Return the path of the log file for stdout and stderr of the daemon `name`."""
+        """Return the path of the file to which a daemon's stdout and stderr are written.
+
+        Args:
+            name: Name of the daemon, a key of `COMMANDS`.
+        """
         return self.logs / f"hourmark-{name}.log"
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Return the command line that runs `hourmark` with `arguments` and this configuration."""
+        """Return the command line that runs an `hourmark` command with this object's configuration file.
+
+        Args:
+            arguments: Subcommand and options.
+        """
         return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
 
     def _mark(self, name: str) -> str:
@@ -188,9 +207,9 @@ class Components:
 
 
 def child_environment() -> dict[str, str]:
-    """Return a copy of this process's environment without its `HOURMARK_*` variables.
+    """Return the environment variables of this process, except those named `HOURMARK_*`.
 
-    These variables would override the configuration file of a child process.
+    The omitted variables would override the configuration file of a child process.
     """
     return {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
 

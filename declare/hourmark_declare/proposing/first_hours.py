@@ -1,4 +1,4 @@
-"""Chooses the first bucket, so that existing lines come into the hours in which they were written."""
+"""Chooses the first hourly bucket, so that existing lines get into the hours of their timestamps."""
 
 from __future__ import annotations
 

@@ -22,14 +22,16 @@ _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or 
 
 
 def main(words: list[str]) -> int:
-    """Run the command line `words` and return its exit code.
+    """Run the command line of a container and return the exit code.
 
     Args:
-        words: Arguments without the program name: `[--ask] ROLE [ARGUMENT…]` or `--install`.
+        words: `[--ask] ROLE [ARGUMENT…]` or `--install`. `--ask` checks the health of the role
+            instead of running the role.
 
     Returns:
-        0 on success, 1 if a health check failed, 2 for an invalid command line, or the exit code of
-        the error. Does not return if the role is a program that replaces this process.
+        0 on success, 1 if a health check failed, 2 if the command line is invalid, or the exit code
+        of the error that occurred. Does not return if the program of the role replaces this
+        process.
     """
     install_redaction()
     if words == ["--install"]:

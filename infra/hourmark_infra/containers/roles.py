@@ -60,13 +60,13 @@ def write_log_forever(log: Path, clock: Clock) -> None:
 
 
 def render_line(number: int, now_ms: int, rng: random.Random) -> bytes:
-    """Return an RFC 5424 sample log line, including its line feed.
+    """Return a sample log line in syslog format (RFC 5424), with a line feed at the end.
 
     Args:
-        number: Sequence number of the line. Every tenth line is plain text; all others are
+        number: Sequence number of the line. Every tenth line contains plain text. All others are
             `page-viewed` events with a JSON object.
         now_ms: Time of the line in Unix milliseconds.
-        rng: Source of the random field values.
+        rng: Random number generator for the field values.
     """
     now = (
         datetime.fromtimestamp(now_ms / 1000, UTC)
@@ -85,10 +85,13 @@ def render_line(number: int, now_ms: int, rng: random.Random) -> bytes:
 
 
 def rotate_if_full(log: Path) -> None:
-    """Rotate the file `log` by rename if it has reached 1 MiB; otherwise do nothing.
+    """Rotate a log file by rename if it has reached 1 MiB.
 
-    `app.log` becomes `app.log.1`, `app.log.1` becomes `app.log.2`, and so on. The file with the
-    number 99 is overwritten.
+    `app.log` becomes `app.log.1`, `app.log.1` becomes `app.log.2`, and so on. The previous
+    `app.log.99` is deleted.
+
+    Args:
+        log: Path of the log file. Nothing happens if it does not exist.
     """
     if not log.exists() or log.stat().st_size < ROTATE_BYTES:
         return

@@ -75,14 +75,14 @@ def render_locked_dependencies(jars: Iterable[Jar]) -> str:
 def render_dependency(
     organisation: str, module: str, revision: str, files: Iterable[tuple[str, str]] = ()
 ) -> str:
-    """Return an Ivy XML `<dependency>` element.
+    """Return the Ivy XML `<dependency>` element for one Maven module.
 
     Args:
         organisation: Maven group ID.
         module: Maven artifact ID.
-        revision: Version.
-        files: Extension and classifier (or an empty string) of each file to download. If there is
-            none, the module is downloaded with all its transitive runtime dependencies.
+        revision: Maven version.
+        files: Extension and classifier of each file to download; the classifier may be empty. If
+            `files` is empty, the module and all its transitive runtime dependencies are downloaded.
     """
     artifacts = "".join(
         f'<artifact name="{module}" type="{ext}" ext="{ext}"'

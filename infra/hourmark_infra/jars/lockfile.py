@@ -45,7 +45,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Return the file name `module-version[-classifier].ext`, also used in the jar cache."""
+        """Return the file name `module-version[-classifier].ext`, which the file has in the jar cache."""
         return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property
@@ -82,14 +82,18 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
 
 
 def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
-    """Return the names of all artifact sets in the lock file at `path`, sorted."""
+    """Return the sorted names of all jar sets in the lock file.
+
+    Args:
+        path: Path of the lock file.
+    """
     return tuple(
         sorted({str(json.loads(line)["set"]) for line in path.read_text().splitlines() if line})
     )
 
 
 def render_lock(jars: Iterable[Jar]) -> str:
-    """Return the text of a lock file: one JSON object for each artifact and line, sorted."""
+    """Return the text of a lock file that contains the given jars, one JSON object per line, sorted."""
     return "".join(json.dumps(asdict(jar)) + "\n" for jar in sorted(jars))
 
 

@@ -1,4 +1,4 @@
-"""`hourmark run`."""
+"""Command `hourmark run`."""
 
 from __future__ import annotations
 

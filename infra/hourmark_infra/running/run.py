@@ -383,7 +383,7 @@ class Run:
         return rows
 
     def _query_json(self, *arguments: str) -> Any:
-        """Run an `hourmark` command and return the JSON value that it prints.
+        """Run an `hourmark` command with `--config` and return the JSON value that it prints.
 
         Raises:
             Unavailable: The command failed.

@@ -1,4 +1,4 @@
-"""Supervision of components: one that exits is restarted after a pause that grows with each failure."""
+"""Restarts components that have exited, after a pause that grows with each failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`hourmark up`, `status`, `down`, `purge`."""
+"""Commands `hourmark up`, `status`, `down` and `purge`."""
 
 from __future__ import annotations
 

@@ -217,7 +217,10 @@ class LocalStack:
         return tuple(self._servers)
 
     def server(self, name: str) -> Server:
-        """Return the definition of the server `name`.
+        """Return the definition of a server.
+
+        Args:
+            name: Name of the server, for example `edge-1`.
 
         Raises:
             UsageError: The stack has no server of this name.

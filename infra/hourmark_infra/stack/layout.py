@@ -181,7 +181,11 @@ def replication(servers: int) -> tuple[int, int]:
 
 
 def stack_root(home: Path) -> Path:
-    """Return the folder of the stack in the `HOURMARK_HOME` folder `home`."""
+    """Return the folder that contains all files of the stack of a `HOURMARK_HOME` folder.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+    """
     return home / "stack"
 
 

@@ -1,6 +1,6 @@
-"""The life cycle of one server: format, start, wait until it is healthy, stop.
+"""The life cycle of one server: format, start, wait until healthy, stop.
 
-The guarantees of each step hold after a kill -9 between any two steps.
+A kill -9 between any two steps leaves a state from which the steps can be repeated.
 """
 
 from __future__ import annotations
