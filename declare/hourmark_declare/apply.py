@@ -163,8 +163,8 @@ def apply_declarations(
         may_refuse: Whether lines that are parsed as events today may become dead letters (lines
             that no type can parse).
         may_adopt: Whether the ledger may copy revisions that only the topic of rules has.
-        samples: Lines that must still be parsed as events; not checked if `may_refuse` is True or
-            if None.
+        samples: Lines that must still be parsed as events; None to check no lines. Ignored if
+            `may_refuse` is True.
 
     Returns:
         The revision in force, which is the previous one if `declared` does not change it.

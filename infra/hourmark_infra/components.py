@@ -84,7 +84,7 @@ class Components:
         return name in self.running and is_alive(self.running[name])
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a daemon and its child processes; do nothing if the daemon is not running.
+        """Send SIGKILL to a daemon and its child processes, if the daemon is running.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
@@ -195,7 +195,7 @@ class Components:
         return self.logs / f"hourmark-{name}.log"
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Return the command line that runs an `hourmark` command with this object's configuration file.
+        """Return the command line of an `hourmark` command that uses the file `config`.
 
         Args:
             arguments: Subcommand and options.

@@ -1,4 +1,4 @@
-"""Chooses the first hourly bucket, so that existing lines get into the hours of their timestamps."""
+"""Chooses the first hourly bucket so that existing lines get into the hours of their times."""
 
 from __future__ import annotations
 

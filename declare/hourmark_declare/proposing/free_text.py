@@ -75,8 +75,9 @@ def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
         lines: Lines of a log file without line feeds.
 
     Yields:
-        First, if more than 2 % of the lines lack the timestamp, a format of multi-line records.
-        Then a format in which every line is a record. Nothing if no line has a timestamp.
+        First, a format of multi-line records, if more than 2 % of the lines lack the timestamp and
+        the text before the timestamp is the same in most lines. Then a format in which every
+        line is a record. Nothing if no line has a timestamp.
     """
     if (found := find_common_timestamp(lines)) is None:
         return

@@ -45,7 +45,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Return the file name `module-version[-classifier].ext`, which the file has in the jar cache."""
+        """Return the file's name in the jar cache, `module-version[-classifier].ext`."""
         return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property
@@ -93,7 +93,7 @@ def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
 
 
 def render_lock(jars: Iterable[Jar]) -> str:
-    """Return the text of a lock file that contains the given jars, one JSON object per line, sorted."""
+    """Return the text of a lock file: one JSON object per line for each jar, sorted."""
     return "".join(json.dumps(asdict(jar)) + "\n" for jar in sorted(jars))
 
 
