@@ -103,7 +103,7 @@ def _in_assigned_partition(
 
 
 def count_disordered(numbers: Numbers) -> int:
-    """Return how many records of a partition were first read after one with a higher number.
+    """Return how many records of a partition were first read after a record with a higher number.
 
     Args:
         numbers: Record numbers of one partition in reading order. Repeated readings are ignored.
@@ -116,7 +116,9 @@ def count_disordered(numbers: Numbers) -> int:
 def longest_wait_seconds(
     sent_s: Floats, answered_s: Floats, began_s: float, healed_s: float
 ) -> float:
-    """Return the longest time from sending to answer, of records in flight during an interval.
+    """Return the longest time that a record in flight during an interval waited for its answer.
+
+    A record is in flight from the time it is sent until it is acknowledged or refused.
 
     Args:
         sent_s: By record number, when it was sent, in seconds.
@@ -135,7 +137,7 @@ def longest_wait_seconds(
 def recovery_seconds(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
 ) -> float | None:
-    """Return how many seconds after a fault all records sent before its end were answered.
+    """Return how long after the end of a fault all records sent before its end were answered.
 
     Args:
         sent_s: By record number, when it was sent, in seconds.
@@ -145,8 +147,8 @@ def recovery_seconds(
         gave_up_s: End of the observation, in seconds.
 
     Returns:
-        Seconds after `healed_s`, at least 0.0. None if, by `gave_up_s`, an earlier record had no
-        answer or no later record was acknowledged.
+        Seconds after `healed_s`, at least 0.0. None if the load did not recover by `gave_up_s`: a
+        record sent before `healed_s` had no answer, or no record sent since then was acknowledged.
     """
     before = answered_s[sent_s < healed_s]
     answered = answered_s <= gave_up_s

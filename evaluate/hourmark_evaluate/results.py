@@ -75,7 +75,7 @@ class LeaderTakeover:
 
     Attributes:
         how: How the worker was removed: "killed" or "paused".
-        workers: Number of the mirror's workers before.
+        workers: Number of the mirror's workers before the removal.
         another_led_s: Seconds until another worker was the leader; None if the time limit was
             exceeded.
     """

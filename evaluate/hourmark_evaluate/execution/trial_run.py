@@ -53,7 +53,7 @@ class _CompletedFault:
 
 
 class RecoveryFailed(Unavailable):
-    """The error that servers did not recover, or that sent records cannot be read back."""
+    """The error raised when servers do not recover, or when sent records cannot be read back."""
 
 
 class TrialRun:
@@ -193,11 +193,12 @@ class TrialRun:
     def finish(self) -> TrialResult:
         """Stop the load, read all records back, and return the result of the trial.
 
-        If the trial shows nothing, for example because no fault was possible, the result contains
-        only the reason in `not_tried`.
+        If the trial is inconclusive, for example because no fault could be injected, the result
+        contains only the reason in `not_tried`.
 
         Raises:
             RecoveryFailed: The records cannot be read back from the edge cluster.
+            Unavailable: The consumer group of the trial stopped with an error.
         """
         self.load.stop()
         cpu_usage = self._cpu_usage()
@@ -392,7 +393,8 @@ class TrialRun:
         """Compare record counts by (topic, partition) with the metrics of the edge brokers.
 
         Returns:
-            The comparisons, and the reason why there are none; "" if there are some.
+            The comparisons, and "". If the metrics are not available, an empty tuple and the
+            reason.
         """
         jmx, edge = self.environment.jmx, self.environment.edge
         if jmx is None:
