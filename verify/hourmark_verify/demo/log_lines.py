@@ -25,7 +25,7 @@ def rfc5424_line(time_ms: int, app: str, event_type: str, message: bytes) -> byt
     """Return an RFC 5424 line without its line feed.
 
     Args:
-        time_ms: timestamp in Unix milliseconds.
+        time_ms: Timestamp in Unix milliseconds.
         app: APP-NAME.
         event_type: MSGID.
         message: MSG, copied byte for byte; it must not contain a line feed.

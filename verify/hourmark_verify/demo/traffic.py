@@ -97,9 +97,9 @@ class DueLine(NamedTuple):
     """A log line and the time at which it must be written.
 
     Attributes:
-        moment: due time as a fraction (0 to 1) of the time span.
-        render: function that returns the line, without line feed, for a time in Unix milliseconds.
-        broken: whether the line must become a dead letter.
+        moment: Due time as a fraction (0 to 1) of the time span.
+        render: Function that returns the line, without line feed, for a time in Unix milliseconds.
+        broken: Whether the line must become a dead letter.
     """
 
     moment: float

@@ -216,11 +216,11 @@ def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
 
     Args:
         hdfs: WebHDFS client.
-        root: path of the root folder in HDFS.
+        root: Path of the root folder in HDFS.
 
     Raises:
-        ValueError: during iteration, if a marker is invalid.
-        httpx.HTTPError: if HDFS cannot be read.
+        ValueError: During iteration, if a marker is invalid.
+        httpx.HTTPError: HDFS cannot be read.
     """
     return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))
 

@@ -30,7 +30,7 @@ def birth_ns(descriptor: int) -> int:
     """Return the birth time of an open file in nanoseconds since the Unix epoch.
 
     Args:
-        descriptor: descriptor of the open file.
+        descriptor: Descriptor of the open file.
 
     Returns:
         The birth time, or 0 if the kernel or the file system does not supply it.

@@ -167,12 +167,12 @@ def _append_escape(text: str, at: int, out: bytearray) -> int:
     """Append the bytes of an escape sequence to `out` and return the index of its end.
 
     Args:
-        text: message, one character for each byte.
-        at: index after the backslash.
-        out: receives the bytes in UTF-8.
+        text: Message, one character for each byte.
+        at: Index after the backslash.
+        out: Receives the bytes in UTF-8.
 
     Raises:
-        LineRejected: with reason `bad_logfmt` if the escape sequence is not valid.
+        LineRejected: With reason `bad_logfmt` if the escape sequence is not valid.
     """
     kind = text[at : at + 1]
     if kind in _SHORT and kind:

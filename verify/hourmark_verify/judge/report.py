@@ -64,15 +64,15 @@ class TypeCount:
     """Event counts of one event type.
 
     Attributes:
-        expected: source lines of this type.
-        in_buckets: events in closed buckets, including late events.
-        late: events in closed buckets that arrived after their hour was closed.
-        dead_letters: source lines of this type that became dead letters.
-        lost: source lines of this type without an event or a dead letter.
-        duplicates_removed: duplicates removed when buckets were closed.
-        buckets: closed buckets.
-        buckets_with_events: closed buckets that contain at least one file.
-        grades: number of buckets by grade.
+        expected: Source lines of this type.
+        in_buckets: Events in closed buckets, including late events.
+        late: Events in closed buckets that arrived after their hour was closed.
+        dead_letters: Source lines of this type that became dead letters.
+        lost: Source lines of this type without an event or a dead letter.
+        duplicates_removed: Duplicates removed when buckets were closed.
+        buckets: Closed buckets.
+        buckets_with_events: Closed buckets that contain at least one file.
+        grades: Number of buckets by grade.
     """
 
     expected: int = 0
@@ -91,13 +91,13 @@ class FileCount:
     """Line counts of one source file.
 
     Attributes:
-        path: path of the file.
-        lines: lines that must be in HDFS, or be blank.
-        in_buckets: lines whose event is in a closed bucket.
-        dead_letters: lines that became dead letters.
-        blanks: blank lines, which make no event.
-        destroyed: lines whose event Kafka lost, as listed in the expectations.
-        lost: lines without an event or a dead letter.
+        path: Path of the file.
+        lines: Lines that must be in HDFS, or be blank.
+        in_buckets: Lines whose event is in a closed bucket.
+        dead_letters: Lines that became dead letters.
+        blanks: Blank lines, which make no event.
+        destroyed: Lines whose event Kafka lost, as listed in the expectations.
+        lost: Lines without an event or a dead letter.
     """
 
     path: str

@@ -47,7 +47,7 @@ def split_rfc5424(line: bytes) -> Rfc5424Parts | None:
     """Split a line into the parts of RFC 5424.
 
     Args:
-        line: line without its line feed.
+        line: Line without its line feed.
 
     Returns:
         The parts, or None if the line does not conform to RFC 5424 section 6.

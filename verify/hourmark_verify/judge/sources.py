@@ -196,15 +196,16 @@ class SourceFile:
         return os.pread(self._file.fileno(), end - start, start)
 
     def type_of_line(self, index: int) -> str:
-        """Return the event type that a line names, or that the settings of its file name first.
+        """Return the event type under which a line is counted.
 
-        Only a line in RFC 5424 format names its type itself, in MSGID.
+        This is the type that an RFC 5424 line names in its MSGID. In files of other formats, it is
+        the first type in the settings of the file.
 
         Args:
             index: Number of the line in the file, from 0.
 
         Returns:
-            Name of a declared type; `NO_TYPE` if no declared type is named.
+            Name of a declared type; `NO_TYPE` if there is none.
         """
         return self._types[self._type_codes[index]]
 

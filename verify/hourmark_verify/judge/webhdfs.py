@@ -48,7 +48,7 @@ class WebHdfsReader:
     """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`.
 
     Args:
-        address: address of the NameNode, such as http://127.0.0.1:9870.
+        address: Address of the NameNode, such as http://127.0.0.1:9870.
         user: HDFS user name for all requests.
     """
 
@@ -68,13 +68,13 @@ class WebHdfsReader:
         """Return the entries of a folder, sorted by name.
 
         Args:
-            folder: absolute path in HDFS.
+            folder: Absolute path in HDFS.
 
         Returns:
             The entries; an empty list if the path is a file or does not exist.
 
         Raises:
-            httpx.HTTPError: if the request fails.
+            httpx.HTTPError: The request fails.
         """
         response = self._client.get(self._url(folder), params=self._params("LISTSTATUS"))
         if response.status_code == httpx.codes.NOT_FOUND:
