@@ -1,4 +1,4 @@
-"""Progress of closing: which buckets are closed, read from HDFS with the judge's client."""
+"""How far the buckets of each event type are closed, read from HDFS with the judge's client."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _PROVED: Final = "proved"
 class TypeClosing(NamedTuple):
     """How far the buckets of one event type are closed, and how many of them are proved.
 
-    A bucket holds the events of one type and one time interval, and is `proved` if no event is
-    missing.
+    A bucket holds the events of one type and time interval. Its grade is `proved` if it was
+    verified to contain every event that a delivery service acknowledged.
 
     Attributes:
         proved_with_events: Number of closed buckets that are proved and contain events.

@@ -1,5 +1,7 @@
-"""The configuration of the demo: event types and sources for `hourmark types apply`, and the
-settings of all components, with buckets of one minute and frequent reports.
+"""The configuration of the demo.
+
+It consists of event types and sources for `hourmark types apply`, and of the settings of all
+components. Buckets are one minute long, and reports are sent every second.
 """
 
 from __future__ import annotations

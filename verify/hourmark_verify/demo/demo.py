@@ -3,13 +3,13 @@
 Steps:
 
 1. Start the stack, apply the event types, and start the components.
-2. Write log files for the configured number of minutes; meanwhile kill and restart a broker.
-3. Stop writing, deliver what is left, and wait until the last minute is closed.
+2. Write log files for the configured number of minutes. Meanwhile, kill and restart a broker.
+3. Stop writing, deliver the remaining lines, and wait until the last minute is closed.
 4. Run the judge, which compares every line with every bucket.
 5. Stop everything.
 
-An error, Ctrl-C and SIGTERM stop everything too. What a SIGKILL leaves running is stopped by the
-next demo with the same home.
+All processes are also stopped after an error, Ctrl-C or SIGTERM. After a SIGKILL, the next demo
+with the same home stops the remaining processes.
 """
 
 from __future__ import annotations
@@ -225,9 +225,10 @@ class Demo:
     def run(self) -> DemoResult:
         """Run the demo from start to end and return its result.
 
-        The demo starts the stack, writes log files during a fault, waits until their last minute is
-        closed, and compares the buckets with the files. All processes are stopped on return, also
-        after an error; the servers keep running if `keep` was requested.
+        The demo starts the stack, writes log files, injects a fault meanwhile, and waits until all
+        lines are in closed buckets. The judge then compares the buckets with the log files.
+        Finally, all processes are stopped, also after an error; the servers keep running if `keep`
+        was requested.
 
         Returns:
             The result, including all discrepancies that the judge found.

@@ -1,7 +1,8 @@
 """The lines that the demo writes, in RFC 5424 format: structured events, and lines of files.
 
-Structured events are of two types, 7 to 3; 3 percent are broken, in each of the ways that make a
-dead letter. Lines of a file become the MSG part, byte for byte.
+Structured events are of two types in the ratio 7 to 3. About 3 percent of them are broken, in one
+of several ways that lead to a dead letter. Each line of a file becomes the MSG part of an RFC 5424
+line, byte for byte.
 """
 
 from __future__ import annotations
@@ -56,7 +57,11 @@ def line_renderer(
 
 
 def app_name(file_name: str) -> str:
-    """Return a valid RFC 5424 APP-NAME derived from a file name; "-" if it is empty."""
+    """Return a valid RFC 5424 APP-NAME made from a file name.
+
+    Characters other than visible ASCII are replaced by `_`, and the result has at most 48
+    characters. It is "-" if the file name is empty.
+    """
     return re.sub(r"[^!-~]+", "_", file_name)[:_APP_NAME_MAX] or "-"
 
 
@@ -81,7 +86,8 @@ def structured_lines(count: int, seed: int, *, broken_at_least_each: int) -> Ite
     Args:
         count: Number of lines.
         seed: Seed of the random generator.
-        broken_at_least_each: Every line whose number (from 0) is a multiple of this is broken too.
+        broken_at_least_each: Interval in lines at which a line is always broken. The first line is
+            such a line.
     """
     chance = random.Random(seed)  # noqa: S311  # not used for secrets
     for number in range(count):

@@ -1,6 +1,6 @@
 """Log files that grow and are rotated, and the thread that writes them on schedule.
 
-Each file records the size and digest of everything that was written to it, for the judge.
+For each file, the size and digest of the written content are recorded for the judge.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class RecordedLog:
 
     @property
     def records(self) -> list[WriterRecord]:
-        """Records of the rotated files, oldest first, and then that of the current file."""
+        """Records of the rotated files, oldest first, and the record of the current file."""
         now = WriterRecord(
             path=str(self.path),
             bytes=self._bytes,

@@ -1,5 +1,7 @@
-"""The verification of a site: every event of every closed bucket is compared with its source line,
-then every source line is checked for a missing event.
+"""The verification of a site: all events in closed buckets are compared with all source lines.
+
+First, each event is compared with its source line. Then each source line without an event is
+reported as lost.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def join_partial_lines(
 
     Args:
         lines: (byte offset, content) of each line, in order; the content includes the line feed.
-        flushed: Byte offsets at which joining starts afresh. The tailer had sent everything before
-            such an offset, so a partial line there is not continued after it.
+        flushed: Byte offsets at which joining starts again. A partial line before such an offset is
+            not joined with later lines, because the tailer had already sent it.
 
     Yields:
         Records in the order of their first lines. Each line that is not in CRI format is a record

@@ -1,4 +1,4 @@
-"""Declared event types: the values that a message contains, and the event fields that they make."""
+"""Declared event types: how a message is split into values, and how values become event fields."""
 
 from __future__ import annotations
 

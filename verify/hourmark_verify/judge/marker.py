@@ -1,6 +1,6 @@
 """The marker of a closed bucket (`_SUCCESS`), implemented independently from the documentation.
 
-Validation is strict: unknown keys, missing keys and other types are errors.
+Validation is strict: unknown keys, missing keys and values of other types are errors.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Consistency checks of markers: with their bucket, with themselves, with earlier markers, and with
-events that Kafka is known to have lost.
+"""Consistency checks of the markers (`_SUCCESS` files) of closed buckets.
+
+A marker is compared with its bucket, with earlier markers, and with events that Kafka is known to
+have lost. Its own values are compared with each other.
 """
 
 from __future__ import annotations
@@ -121,7 +123,7 @@ def find_contradictions(
 
 
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield the buckets of a type that do not continue the preceding bucket.
+    """Yield the buckets whose markers are inconsistent with the preceding bucket of the type.
 
     A marker must refer to the digest of the preceding marker, each bucket must start when the
     preceding one ends, the commit number of a ledger (the database of the ETL) must not decrease,

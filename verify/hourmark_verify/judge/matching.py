@@ -29,7 +29,7 @@ from hourmark_verify.judge.values import equal_values
 
 
 class IdSet:
-    """A collection of 16-byte event ids that finds the ids that were added more than once."""
+    """A collection of 16-byte event ids that can list duplicates."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
@@ -103,14 +103,17 @@ class EventMatcher:
         self._last_copy: dict[FileKey, SourceFile] = {}
 
     def interpreters_for(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
-        """Return the line parsers whose declarations have exactly these fields for a type.
+        """Return the line parsers whose type declarations match the schema of a bucket file.
+
+        There is one parser for each revision of the declarations.
 
         Args:
             event_type: Name of the event type.
             fields: Avro fields of the type in the bucket file, without `logicalType` and `doc`.
 
         Returns:
-            The matching parsers, newest revision first. If no revision matches, all parsers.
+            The parsers that declare exactly these fields, newest revision first. If there are none,
+            all parsers.
         """
         every = [self._newest, *self._earlier.values()]
         return [
@@ -473,11 +476,11 @@ def _find_host_id(
 ) -> tuple[str | None, int | None]:
     """Return the host id from which an event's id was computed, and the digest of the event's line.
 
-    A file may have several host ids; the digest in the event id decides between them.
+    A file may have several host ids; the digest in the event id determines which one was used.
 
     Returns:
-        (host id, 74-bit digest). If no host id matches, the last host id of the file and its
-        digest. If the file has no host ids, (None, None).
+        (host id, 74-bit digest). If no host id matches, the last host id of the file and the digest
+        for it. If the file has no host ids, (None, None).
     """
     host_id = bits = None
     for host_id in source.host_ids:

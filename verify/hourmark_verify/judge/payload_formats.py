@@ -77,7 +77,9 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
 
 
 def unknown_value_text(value: Any) -> str:
-    """Return a value as text, to be stored with the values that belong to no field of the type.
+    """Convert a value that belongs to no declared field to text.
+
+    Such values can be stored together in one field of the event.
 
     Args:
         value: Raw bytes or a parsed JSON value.
@@ -164,15 +166,15 @@ def _parse_value(text: str, at: int) -> tuple[str, int]:
 
 
 def _append_escape(text: str, at: int, out: bytearray) -> int:
-    """Append the bytes of an escape sequence to `out` and return the index of its end.
+    """Append the bytes of an escape sequence to `out` and return the index after the sequence.
 
     Args:
-        text: Message, one character for each byte.
-        at: Index after the backslash.
-        out: Receives the bytes in UTF-8.
+        text: The message, one character for each byte.
+        at: Index of the first character after the backslash.
+        out: Buffer to which the bytes are appended, in UTF-8.
 
     Raises:
-        LineRejected: With reason `bad_logfmt` if the escape sequence is not valid.
+        LineRejected: With reason `bad_logfmt` if the escape sequence is invalid.
     """
     kind = text[at : at + 1]
     if kind in _SHORT and kind:

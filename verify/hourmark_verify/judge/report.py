@@ -61,15 +61,16 @@ class JudgeFinding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TypeCount:
-    """Event counts of one event type.
+    """The numbers of source lines, events and buckets of one event type.
 
     Attributes:
         expected: Source lines of this type.
         in_buckets: Events in closed buckets, including late events.
-        late: Events in closed buckets that arrived after their hour was closed.
+        late: Events in the closed buckets of a later hour, because they arrived after their own
+            hour was closed.
         dead_letters: Source lines of this type that became dead letters.
         lost: Source lines of this type without an event or a dead letter.
-        duplicates_removed: Duplicates removed when buckets were closed.
+        duplicates_removed: Duplicates that were removed when buckets were closed.
         buckets: Closed buckets.
         buckets_with_events: Closed buckets that contain at least one file.
         grades: Number of buckets by grade.
@@ -88,14 +89,14 @@ class TypeCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FileCount:
-    """Line counts of one source file.
+    """The numbers of lines of one source file, by what was found in HDFS for them.
 
     Attributes:
         path: Path of the file.
-        lines: Lines that must be in HDFS, or be blank.
+        lines: Lines that must be in HDFS, including blank ones.
         in_buckets: Lines whose event is in a closed bucket.
         dead_letters: Lines that became dead letters.
-        blanks: Blank lines, which make no event.
+        blanks: Blank lines, for which no event is expected.
         destroyed: Lines whose event Kafka lost, as listed in the expectations.
         lost: Lines without an event or a dead letter.
     """

@@ -96,16 +96,16 @@ class SourceLine:
 class SourceFile:
     """One open source file, with an index of its lines.
 
-    The file stays open, so that a rename has no effect. Its lines are indexed on construction, and
-    new lines when `line_at` is called with an offset after the indexed part.
+    The file stays open, so that a rename has no effect. Its lines are indexed on construction. New
+    lines are indexed when `line_at` is called with an offset after the indexed part.
 
     Attributes:
         name: Path of the file when it was opened.
         expectation: Settings of the file.
         hosts: Hosts that the file's events may have; empty if hosts are not checked.
         host_ids: Ids of these hosts; empty if ids are not checked.
-        record: The record that the writer of the file made of its size and digest; None if there is
-            none.
+        record: Size and digest that the writer of the file recorded; None if no record matches the
+            file.
         id: File id, 32 hexadecimal digits.
         starts: Byte offset of each line.
         found_in: For each line, 1 plus the index of the bucket file that contains the line's event;
@@ -145,13 +145,16 @@ class SourceFile:
         self._file.close()
 
     def line_at(self, position: int) -> SourceLine | None:
-        """Return the line that contains a byte offset, or the piece if the line was split.
+        """Return the line that contains a byte offset.
+
+        If the line exceeds the size limit, only the piece of it that contains the offset is
+        returned.
 
         Args:
             position: Byte offset in the file.
 
         Returns:
-            The line or piece; None if no complete one contains the offset.
+            The line or piece; None if no complete line or piece contains the offset.
         """
         if position >= self._end:
             self._index_new_lines()  # logs grow

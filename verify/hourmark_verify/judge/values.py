@@ -22,7 +22,7 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 
 
 class LineRejected(Exception):
-    """The error raised for a line or value that does not match its type, and becomes a dead letter.
+    """The error raised when a line must become a dead letter, because it does not match its type.
 
     Attributes:
         reason: Reason that the dead letter must have.
