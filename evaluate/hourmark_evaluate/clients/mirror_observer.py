@@ -53,7 +53,7 @@ class PositionChecker:
         readable: Mapping[Partition, int],
         waiting: int,
     ) -> None:
-        """Add one sample, which `evaluate_completed` or `evaluate_remaining` evaluates later.
+        """Store one sample, to be evaluated by `evaluate_completed` or `evaluate_remaining`.
 
         All mappings are by partition of the target cluster. Each record occupies one offset of the
         source.
@@ -61,7 +61,7 @@ class PositionChecker:
         Args:
             now_s: Time of the sample, in seconds.
             claimed: Number of records that the mirror has committed as copied.
-            ends: High watermarks read immediately afterwards.
+            ends: High watermarks that were read immediately after the mirror's positions.
             readable: Number of records that consumers could read by then.
             waiting: Number of records that were sent but not copied yet.
         """

@@ -165,9 +165,10 @@ def operations_from_commands(
 ) -> ServerOperations:
     """Return operations that run the user's shell commands.
 
-    Commands for brokers may contain `{broker}`, `{host}` and `{port}`; those for a worker of the
-    mirror `{host}` and `{port}`; those for the target cluster `{topic}`. Values are quoted for the
-    shell. An operation raises `Unavailable` if its command fails or does not return within 120 s.
+    A command for a broker may contain the placeholders `{broker}`, `{host}` and `{port}`, a command
+    for a worker of the mirror `{host}` and `{port}`, and a command for the target cluster
+    `{topic}`. Values are quoted for the shell. An operation raises `Unavailable` if its command
+    fails or does not return within 120 s.
 
     Args:
         commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.

@@ -122,18 +122,18 @@ class TrialRun:
         Args:
             description: Description of the fault for the report.
             start: Function that starts the fault, for example stops a broker.
-            undo: Function that undoes it. It must be idempotent: it is called again after an error
-                and every 15 s until `has_recovered` returns True.
-            duration_s: Seconds between the time when `is_effective` returns True and the call of
-                `undo`.
+            undo: Function that undoes the fault. It must be idempotent, because it is called again
+                after an error, and every 15 s until `has_recovered` returns True.
+            duration_s: Seconds for which the fault lasts once `is_effective` has returned True.
             has_recovered: Function that returns whether the servers have recovered.
-            victim: Component to wait for. "mirror" also requires that all records sent are copied.
+            victim: Component whose recovery is awaited. "mirror" also requires that all records
+                sent are copied.
             is_effective: Function that returns whether the fault is in effect.
             before_undo: Function called immediately before `undo` if the fault is still in effect.
 
         Returns:
-            True if the fault took place, even if the victim did not recover in time; False if it
-            was recorded as not tried.
+            True if the fault took place, even if the component did not recover in time; False if
+            the fault was recorded as not tried.
 
         Raises:
             RecoveryFailed: The servers did not recover within 180 s; the trial cannot continue.
@@ -316,8 +316,8 @@ class TrialRun:
     ) -> accounting.Floats | None:
         """Append the counts of the consumer group and the central cluster, if the trial uses them.
 
-        The consumer and the mirror have time to reach the end of the topics before records are
-        counted.
+        Records are counted only when the consumer and the mirror have reached the end of the
+        topics, or have stopped making progress.
 
         Args:
             counts: The list to extend; its first item must be the counts of the edge cluster.

@@ -118,7 +118,7 @@ def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations,
         how: How to remove the worker: "killed" or "paused".
 
     Returns:
-        The reason; "" if it is possible.
+        The reason; "" if the worker can be removed.
     """
     if workers.leader == NO_LEADER:
         return "the leading worker is unknown"
@@ -140,8 +140,8 @@ def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations,
 def remove_leading_workers(trial: TrialRun) -> None:
     """Kill the mirror's leading worker and then pause the next leader, within a running trial.
 
-    The outcomes are added to `trial.takeovers`. If one of the two is not possible, the reason is
-    added to `trial.notes`.
+    The outcomes are added to `trial.takeovers`. If a worker cannot be killed or paused, the reason
+    is added to `trial.notes`.
 
     Args:
         trial: The running trial; its topics must be mirrored.
