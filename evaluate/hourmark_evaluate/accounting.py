@@ -61,13 +61,15 @@ def count_records(
 ) -> RecordCounts:
     """Count the records that were lost, duplicated, altered or out of order at one place.
 
-    A record read from a partition to which it was not sent counts as a phantom.
+    A record that was read from another partition than the one to which it was sent counts as a
+    phantom.
 
     Args:
         place: Name of the place, for the result: "edge", "central" or "consumer".
         placement: The topic and partition of each record.
-        acknowledged: By record number, whether it was acknowledged; one item per record sent.
-        readings: What a consumer read.
+        acknowledged: By record number, whether the record was acknowledged; one item per record
+            sent.
+        readings: The records that a consumer read at this place.
 
     Returns:
         The counts, including the number of records sent, acknowledged and read.
@@ -103,7 +105,7 @@ def _in_assigned_partition(
 
 
 def count_disordered(numbers: Numbers) -> int:
-    """Return how many records of a partition were first read after one with a higher number.
+    """Return how many records of a partition were first read after a record with a higher number.
 
     Args:
         numbers: Record numbers of one partition in reading order. Repeated readings are ignored.
@@ -116,7 +118,9 @@ def count_disordered(numbers: Numbers) -> int:
 def longest_wait_seconds(
     sent_s: Floats, answered_s: Floats, began_s: float, healed_s: float
 ) -> float:
-    """Return the longest time from sending to answer, of records in flight during an interval.
+    """Return the longest time that a record in flight during an interval waited for its answer.
+
+    A record is in flight from the time it is sent until it is acknowledged or refused.
 
     Args:
         sent_s: By record number, when it was sent, in seconds.
@@ -135,7 +139,10 @@ def longest_wait_seconds(
 def recovery_seconds(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags, healed_s: float, gave_up_s: float
 ) -> float | None:
-    """Return how many seconds after a fault all records sent before its end were answered.
+    """Return how long a load took to recover from a fault, in seconds after the end of the fault.
+
+    The load has recovered when all records sent before the end of the fault are answered, and at
+    least one record sent since then is acknowledged.
 
     Args:
         sent_s: By record number, when it was sent, in seconds.
@@ -145,8 +152,8 @@ def recovery_seconds(
         gave_up_s: End of the observation, in seconds.
 
     Returns:
-        Seconds after `healed_s`, at least 0.0. None if, by `gave_up_s`, an earlier record had no
-        answer or no later record was acknowledged.
+        Seconds from `healed_s` until the last of the earlier records was answered, at least 0.0.
+        None if the load did not recover by `gave_up_s`.
     """
     before = answered_s[sent_s < healed_s]
     answered = answered_s <= gave_up_s

@@ -257,7 +257,10 @@ def _make_writable_folder(folder: Path) -> Path:
     """Create a folder for the report if it does not exist, and check that it is writable.
 
     Args:
-        folder: Path of the folder, which is also returned.
+        folder: Path of the folder.
+
+    Returns:
+        The same path.
 
     Raises:
         UsageError: The folder cannot be created or is not writable.
@@ -362,6 +365,9 @@ def _read_properties(file: Path | None) -> dict[str, str]:
 
     Args:
         file: The file; None for no settings. Empty lines and lines that start with "#" are ignored.
+
+    Returns:
+        Value by name; an empty dict if there are no settings.
 
     Raises:
         UsageError: A line is not NAME=VALUE; the message contains its number.

@@ -57,8 +57,8 @@ class Disturbance:
         healed_s: Time when the servers had recovered, in seconds since the start of the load.
         longest_wait_s: Longest time in seconds that a record in flight during the fault waited for
             its acknowledgement (producer) or its copy (mirror).
-        recovered_s: Seconds from `healed_s` until all records sent before it were acknowledged,
-            refused or copied; None if the time limit was exceeded.
+        recovered_s: Seconds from `healed_s` until all records sent before `healed_s` were
+            acknowledged, refused or copied; None if the time limit was exceeded.
     """
 
     what: str
@@ -75,7 +75,7 @@ class LeaderTakeover:
 
     Attributes:
         how: How the worker was removed: "killed" or "paused".
-        workers: Number of the mirror's workers before.
+        workers: Number of the mirror's workers before the removal.
         another_led_s: Seconds until another worker was the leader; None if the time limit was
             exceeded.
     """
@@ -115,11 +115,11 @@ class BacklogResult:
     """The outcome of a consumer that starts with a backlog and catches up under load.
 
     Attributes:
-        records: Records waiting when the consumer started.
-        piled_s: Seconds during which they accumulated.
+        records: Number of records waiting when the consumer started.
+        piled_s: Seconds during which these records accumulated.
         caught_up_s: Seconds until less than one second of the load remained unread; None if the
             time limit was exceeded.
-        read_per_s: Records read per second.
+        read_per_s: Records that the consumer read per second.
     """
 
     records: int

@@ -111,9 +111,9 @@ def find_property_faults(trial: TrialResult) -> Iterator[PropertyFinding]:
         trial: The result of the trial.
 
     Yields:
-        The findings. One with `observations` 0 and without faults means that the trial did not
-        observe the property. A trial that was not tried yields nothing; one that was aborted yields
-        a single fault of `KafkaProperty.RECOVERS`.
+        The findings. A finding with 0 observations and without faults means that the trial did not
+        observe the property. A trial that was not tried yields no finding. A trial that was aborted
+        yields one finding, a fault of `KafkaProperty.RECOVERS`.
     """
     if not trial.tried:
         return

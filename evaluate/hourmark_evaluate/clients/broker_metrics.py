@@ -132,9 +132,9 @@ def compare_with_metrics(
 ) -> tuple[MetricComparison, ...]:
     """Compare record counts of a consumer with the metrics of the brokers.
 
-    Log end offsets are always compared. Counts of incoming records restart at 0 with the broker, so
-    they are compared only if `undisturbed`. The topics must be new and written without
-    transactions, so that each offset is one record.
+    Log end offsets are always compared. A broker's count of incoming records restarts at 0 with the
+    broker, so these counts are compared only if `undisturbed`. The topics must be new and written
+    without transactions, so that each offset is one record.
 
     Args:
         counts: Number of records that a consumer read, by (topic, partition).
@@ -143,8 +143,9 @@ def compare_with_metrics(
         undisturbed: Whether no broker was restarted since the topics were created.
 
     Returns:
-        Total records by log end offset, number of replicas with the expected log end offset and, if
-        `undisturbed`, total records by incoming count.
+        Two or three comparisons, in this order: the total number of records by log end offset; the
+        number of replicas with the expected log end offset; if `undisturbed`, the total number of
+        records by incoming count.
     """
     ends = [
         (at, broker.log_ends[at]) for broker in metrics for at in counts if at in broker.log_ends

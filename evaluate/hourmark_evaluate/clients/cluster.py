@@ -111,6 +111,10 @@ class EvaluatedCluster:
     def partition_leader(self, topic: str, partition: int = 0) -> int:
         """Return the id of the broker that leads a topic's partition.
 
+        Args:
+            topic: Name of an existing topic.
+            partition: Partition number.
+
         Raises:
             Unavailable: The partition has no leader, or the cluster does not answer.
         """
@@ -166,7 +170,7 @@ class EvaluatedCluster:
     def count_single_replica(self) -> int:
         """Return the number of partitions of the cluster that have only one replica.
 
-        The loss of one broker's disk would destroy them.
+        Such partitions are lost if the disk of their broker is lost.
 
         Raises:
             Unavailable: The cluster does not answer.

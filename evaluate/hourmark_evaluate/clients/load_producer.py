@@ -42,8 +42,8 @@ def constant_rate(rate: float) -> Rate:
 class LoadProducer:
     """A Kafka producer that sends numbered records at a given rate from its own thread.
 
-    `sent`, `acknowledged`, `now_s` and `has_recovered_since` may be read from another thread at any time;
-    everything else only after `stop`.
+    While the thread runs, other threads may use only `sent`, `acknowledged`, `now_s` and
+    `has_recovered_since`. The other results are valid after `stop`.
 
     Args:
         cluster: Connection settings.
@@ -121,7 +121,7 @@ class LoadProducer:
         return len(self._flags)
 
     def has_recovered_since(self, since_s: float) -> bool:
-        """Return whether all records sent before a time are completed and new ones are delivered.
+        """Return whether the load has recovered since a given time.
 
         Args:
             since_s: Seconds since the start of the load.

@@ -32,11 +32,10 @@ class _Sample:
 
 
 class PositionChecker:
-    """Comparison of a mirror's committed positions with the records in the target's logs.
+    """A check that a mirror copied every record whose position it committed, from repeated samples.
 
-    A position may be committed shortly before the marker of its transaction reaches another
-    partition. A sample is therefore evaluated only after the transactions open at its time have
-    completed.
+    A mirror may commit a position shortly before all records of the same transaction are readable.
+    Each sample is therefore evaluated only after the transactions open at its time have completed.
 
     Attributes:
         claims: The result of all samples evaluated so far.
@@ -54,7 +53,7 @@ class PositionChecker:
         readable: Mapping[Partition, int],
         waiting: int,
     ) -> None:
-        """Add one sample, which `evaluate_completed` or `evaluate_remaining` evaluates later.
+        """Store one sample, to be evaluated by `evaluate_completed` or `evaluate_remaining`.
 
         All mappings are by partition of the target cluster. Each record occupies one offset of the
         source.
@@ -62,7 +61,7 @@ class PositionChecker:
         Args:
             now_s: Time of the sample, in seconds.
             claimed: Number of records that the mirror has committed as copied.
-            ends: High watermarks read immediately afterwards.
+            ends: High watermarks that were read immediately after the mirror's positions.
             readable: Number of records that consumers could read by then.
             waiting: Number of records that were sent but not copied yet.
         """
@@ -75,7 +74,10 @@ class PositionChecker:
     def evaluate_completed(
         self, now_s: float, next_offsets: Offsets, count_below: CountBelow
     ) -> None:
-        """Evaluate those samples whose transactions have completed.
+        """Evaluate the samples whose transactions have completed, and add the results to `claims`.
+
+        The transactions of a sample have completed when the target was read up to all end offsets
+        of the sample.
 
         Args:
             now_s: Current time, in seconds, on the clock of `add_sample`.
@@ -96,7 +98,9 @@ class PositionChecker:
             self._evaluate_oldest(count_below)
 
     def evaluate_remaining(self, count_below: CountBelow) -> None:
-        """Evaluate all remaining samples; records that were not read by now count as missing.
+        """Evaluate all remaining samples, whether or not their transactions have completed.
+
+        Committed records that have not been read by now count as missing.
 
         Args:
             count_below: Function that returns the number of different records read below given
@@ -176,7 +180,10 @@ class MirroredLoadObserver:
         return self._checker.claims
 
     def has_copied_below(self, number: int) -> bool:
-        """Return whether the target cluster has all records with numbers below `number`."""
+        """Return whether the target cluster has all records with numbers below `number`.
+
+        Only records that `poll` has read from the target cluster count.
+        """
         return self.first_read_times.first_missing >= number
 
     @property
@@ -193,11 +200,11 @@ class MirroredLoadObserver:
         self._positions.close()
 
     def _claimed_by_target(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return how many records of this load the mirror has committed, by target partition.
+        """Return the number of this load's records that the mirror committed, by target partition.
 
         Args:
-            claimed: The mirror's committed offset by source partition, of all topics. The topics of
-                this load are new, so that each offset is one record.
+            claimed: The mirror's committed offset by source partition, for all topics. The topics
+                of this load are new, so that each offset is one record.
         """
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
@@ -212,12 +219,12 @@ def merge_sample(
     present: Mapping[Partition, int],
     waiting: int,
 ) -> PositionClaims:
-    """Return the comparison results of a mirror, updated with one more sample.
+    """Return the results of a mirror's position checks, updated with one more sample.
 
     Args:
         before: The results so far.
-        claimed: By partition, the number of records committed as copied. A sample without any does
-            not increase `samples`.
+        claimed: By partition, the number of records committed as copied. If all are 0, `samples`
+            does not increase.
         present: By partition, the number of records on the target cluster.
         waiting: Number of records sent but not copied yet.
     """

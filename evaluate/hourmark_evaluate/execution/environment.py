@@ -40,7 +40,7 @@ class EvaluationOptions:
 
     @property
     def steady_rate(self) -> float:
-        """Return the constant rate during faults, in events per second: a quarter of the peak."""
+        """Return the constant rate in trials with faults, a quarter of the peak, in events/s."""
         # High enough to show each gap, low enough that a small machine can restart the servers.
         return self.rate / 4
 

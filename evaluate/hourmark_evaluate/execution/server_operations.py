@@ -41,18 +41,20 @@ class ServerOperations:
 
     Attributes:
         stop_broker: Stop a broker, given its id.
-        start_broker: Start it again.
-        wipe_broker: Delete the data of a stopped broker, so that it starts with an empty disk.
-        pause_broker: Suspend a broker, as SIGSTOP does.
-        resume_broker: Resume it.
-        refuse_target: Make the target cluster refuse writes to a topic, given its name there.
-        accept_target: Make it accept them again.
-        stop_worker: Kill a worker of the mirror, given HOST:PORT of its REST server.
-        start_worker: Start it again.
-        pause_worker: Suspend a worker of the mirror.
-        resume_worker: Resume it.
+        start_broker: Start a stopped broker again, given its id.
+        wipe_broker: Delete the data of a stopped broker, so that the broker starts with an empty
+            disk.
+        pause_broker: Suspend a broker, as SIGSTOP does, given its id.
+        resume_broker: Resume a suspended broker, given its id.
+        refuse_target: Make the target cluster refuse writes to a topic, given the name of the topic
+            there.
+        accept_target: Make the target cluster accept writes to the topic again.
+        stop_worker: Kill a worker of the mirror, given HOST:PORT of the worker's REST server.
+        start_worker: Start a killed worker again, given the same address.
+        pause_worker: Suspend a worker of the mirror, given the same address.
+        resume_worker: Resume a suspended worker, given the same address.
         stop_mirror: Kill all workers of the mirror.
-        start_mirror: Start them again.
+        start_mirror: Start all workers of the mirror again.
     """
 
     stop_broker: OnBroker | None = None
@@ -98,7 +100,8 @@ def call_for_each_broker(operation: OnBroker, brokers: Sequence[int]) -> None:
         brokers: Broker ids.
 
     Raises:
-        Exception: The error of the last failed call, with those of earlier ones as its context.
+        Exception: One or more calls failed. This is the error of the last failed call; earlier
+            errors are in its `__context__`.
     """
     with ExitStack() as calls:
         for broker in reversed(brokers):
@@ -162,9 +165,10 @@ def operations_from_commands(
 ) -> ServerOperations:
     """Return operations that run the user's shell commands.
 
-    Commands for brokers may contain `{broker}`, `{host}` and `{port}`; those for a worker of the
-    mirror `{host}` and `{port}`; those for the target cluster `{topic}`. Values are quoted for the
-    shell. An operation raises `Unavailable` if its command fails or does not return within 120 s.
+    A command for a broker may contain the placeholders `{broker}`, `{host}` and `{port}`, a command
+    for a worker of the mirror `{host}` and `{port}`, and a command for the target cluster
+    `{topic}`. Values are quoted for the shell. An operation raises `Unavailable` if its command
+    fails or does not return within 120 s.
 
     Args:
         commands: Shell command by operation name, such as "stop_broker"; None or "" if not given.

@@ -53,7 +53,7 @@ class _CompletedFault:
 
 
 class RecoveryFailed(Unavailable):
-    """The error that servers did not recover, or that sent records cannot be read back."""
+    """The error raised when servers do not recover, or when sent records cannot be read back."""
 
 
 class TrialRun:
@@ -122,18 +122,18 @@ class TrialRun:
         Args:
             description: Description of the fault for the report.
             start: Function that starts the fault, for example stops a broker.
-            undo: Function that undoes it. It must be idempotent: it is called again after an error
-                and every 15 s until `has_recovered` returns True.
-            duration_s: Seconds between the time when `is_effective` returns True and the call of
-                `undo`.
+            undo: Function that undoes the fault. It must be idempotent, because it is called again
+                after an error, and every 15 s until `has_recovered` returns True.
+            duration_s: Seconds for which the fault lasts once `is_effective` has returned True.
             has_recovered: Function that returns whether the servers have recovered.
-            victim: Component to wait for. "mirror" also requires that all records sent are copied.
+            victim: Component whose recovery is awaited. "mirror" also requires that all records
+                sent are copied.
             is_effective: Function that returns whether the fault is in effect.
             before_undo: Function called immediately before `undo` if the fault is still in effect.
 
         Returns:
-            True if the fault took place, even if the victim did not recover in time; False if it
-            was recorded as not tried.
+            True if the fault took place, even if the component did not recover in time; False if
+            the fault was recorded as not tried.
 
         Raises:
             RecoveryFailed: The servers did not recover within 180 s; the trial cannot continue.
@@ -193,11 +193,12 @@ class TrialRun:
     def finish(self) -> TrialResult:
         """Stop the load, read all records back, and return the result of the trial.
 
-        If the trial shows nothing, for example because no fault was possible, the result contains
-        only the reason in `not_tried`.
+        If the trial is inconclusive, for example because no fault could be injected, the result
+        contains only the reason in `not_tried`.
 
         Raises:
             RecoveryFailed: The records cannot be read back from the edge cluster.
+            Unavailable: The consumer group of the trial stopped with an error.
         """
         self.load.stop()
         cpu_usage = self._cpu_usage()
@@ -315,8 +316,8 @@ class TrialRun:
     ) -> accounting.Floats | None:
         """Append the counts of the consumer group and the central cluster, if the trial uses them.
 
-        The consumer and the mirror have time to reach the end of the topics before records are
-        counted.
+        Records are counted only when the consumer and the mirror have reached the end of the
+        topics, or have stopped making progress.
 
         Args:
             counts: The list to extend; its first item must be the counts of the edge cluster.
@@ -392,7 +393,8 @@ class TrialRun:
         """Compare record counts by (topic, partition) with the metrics of the edge brokers.
 
         Returns:
-            The comparisons, and the reason why there are none; "" if there are some.
+            The comparisons, and "". If the metrics are not available, an empty tuple and the
+            reason.
         """
         jmx, edge = self.environment.jmx, self.environment.edge
         if jmx is None:

@@ -126,10 +126,10 @@ def cost_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def remarks(evaluation: Evaluation) -> list[str]:
-    """Return further observations, each one sentence that starts with the name of its trial.
+    """Return the remarks of the report, each a sentence that starts with the name of its trial.
 
-    They include the reason if a trial was not tried, was aborted, or was not compared with the
-    brokers' metrics.
+    If a trial was not tried, was aborted, or was not compared with the brokers' metrics, a remark
+    states the reason.
     """
     lines = []
     for trial in evaluation.trials:
@@ -166,7 +166,7 @@ def _early(claims: PositionClaims) -> str:
 
 
 def describe_takeover(takeover: LeaderTakeover) -> str:
-    """Return a sentence on whether another worker took over from a mirror's leader."""
+    """Return a sentence that describes whether another worker took over from a mirror's leader."""
     led_s = takeover.another_led_s
     outcome = (
         "no other worker led in time"

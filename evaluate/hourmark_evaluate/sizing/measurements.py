@@ -43,7 +43,7 @@ class LoadMeasurement:
     bucket: float
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurement as a JSON-serializable dict, from which `from_object` restores it."""
+        """Return the measurement as a JSON-serializable dict, which `from_object` reads."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -87,8 +87,8 @@ def relative_errors(measured: LoadMeasurement, coefficients: Coefficients) -> di
         coefficients: Coefficients of the model.
 
     Returns:
-        The relative error by component, and under "all" that of the total; 0.1 means that the model predicts
-        10 % more CPU than measured.
+        The relative error by component, and the relative error of the total under the key "all".
+        For example, 0.1 means that the model predicts 10 % more CPU than was measured.
     """
     predicted = {
         name: coefficients.costs[name].predict_cores(measured.load) for name in measured.cores
@@ -138,7 +138,7 @@ class SizingMeasurements:
     """Measurements of several loads, to fit and to check the sizing model.
 
     Attributes:
-        about: When, on which machine and for which commit they were made.
+        about: When, on which machine and for which commit the measurements were made.
         fitted: Measurements to which the coefficients are fitted.
         checked: Measurements of other loads, used to determine the model's error.
     """
@@ -156,13 +156,17 @@ class SizingMeasurements:
         """Return the model's relative error for each measurement in `checked`.
 
         Returns:
-            One dict per measurement: the relative error by component, and under "all" that of the
-            total; 0.1 means that the model predicts 10 % more CPU than measured.
+            One dict per measurement: the relative error by component, and the relative error of the
+            total under the key "all". For example, 0.1 means that the model predicts 10 % more CPU
+            than was measured.
         """
         return [relative_errors(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurements as a JSON-serializable dict, in the file format of `read_measurements`."""
+        """Return the measurements as a JSON-serializable dict, which `read_measurements` reads.
+
+        The keys are `about`, `fitted` and `checked`.
+        """
         kept = {
             name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")
         }

@@ -24,14 +24,14 @@ _KB: Final = 1000.0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """A load of events for which an installation is sized; rates are those of the peak hour.
+    """A load of events for which an installation is sized.
 
     Attributes:
         events_per_second: Peak rate.
         event_bytes: Mean size of a log line in bytes, including its line end.
         types: Number of event types.
         hosts: Number of log hosts.
-        bucket_seconds: Length of a bucket in seconds.
+        bucket_seconds: Length of a bucket (the unit in which events are stored) in seconds.
         retention_hours: Retention of the Kafka topics, edge and central, in hours.
         kept_days: Retention of closed buckets, in days.
         replication: Replication factor of Kafka topics and of HDFS.

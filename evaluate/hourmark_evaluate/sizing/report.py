@@ -31,8 +31,11 @@ def as_object(
         load: The load.
         machine: Capacity of one machine.
         needs: What each component needs.
-        model_errors: The model's relative errors for loads that it was not fitted to; the result contains
-            the value "all" of each.
+        model_errors: The model's relative errors for loads to which it was not fitted.
+
+    Returns:
+        The fields of `load`, and these keys: `machine`; `needs`, one dict per component; `cores`
+        and `machines`, the totals; `model_off_by`, the value "all" of each item of `model_errors`.
     """
     return {
         **dataclasses.asdict(load),
@@ -56,8 +59,8 @@ def as_text(
         load: The load.
         machine: Capacity of one machine.
         needs: What each component needs; the tailer must be among them.
-        model_errors: The model's relative errors for loads that it was not fitted to. The report states the
-            value "all" with the largest magnitude; nothing if `model_errors` is empty.
+        model_errors: The model's relative errors for loads to which it was not fitted. The report
+            states the value "all" with the largest magnitude. If empty, the report states no error.
     """
     rate, size = (
         f"{load.events_per_second:,.0f} events per second",

@@ -36,14 +36,14 @@ from hourmark_evaluate.trials import (
 
 
 class TrialDefinition(NamedTuple):
-    """A trial that can be run.
+    """The definition of one trial: its title, its precondition, and the function that runs it.
 
     Attributes:
         title: Title for the report.
         why_unavailable: Function that returns why the trial is not possible with these clusters; ""
             if it is possible.
-        run: Function that runs the trial, given its environment, name and title. The result has a
-            reason in `not_tried` if the trial turns out to be impossible.
+        run: Function that runs the trial, given its environment, name and title. If the trial turns
+            out to be impossible, the result has the reason in `not_tried`.
     """
 
     title: str
@@ -90,7 +90,8 @@ def run_trial_by_name(environment: TrialEnvironment, name: str) -> TrialResult:
         name: Name of the trial, a key of `TRIALS`.
 
     Returns:
-        The result; only a reason in `not_tried` if the trial is not possible with these clusters.
+        The result. If the trial is not possible with these clusters, it contains only the reason in
+        `not_tried`.
 
     Raises:
         KeyError: There is no trial of this name.

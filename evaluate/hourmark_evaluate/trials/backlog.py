@@ -1,4 +1,4 @@
-"""Trial `backlog`: a consumer is absent while the load runs, then starts and must catch up under the same load."""
+"""Trial `backlog`: a consumer starts with a backlog and must catch up while the load continues."""
 
 from __future__ import annotations
 

@@ -12,9 +12,11 @@ from hourmark_evaluate.results import TrialResult
 def why_unavailable(environment: TrialEnvironment) -> str:
     """Return why brokers cannot be replaced safely, as a reason for the report.
 
+    Brokers can be replaced if they can be stopped and started. If their disks can also be emptied,
+    no partition of the edge cluster may have only one replica.
+
     Returns:
-        The reason; "" if brokers can be stopped and, if their disks can be emptied, no partition of
-        the edge cluster has only one replica.
+        The reason; "" if brokers can be replaced.
 
     Raises:
         Unavailable: The edge cluster does not answer.

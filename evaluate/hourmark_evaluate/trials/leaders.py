@@ -35,8 +35,8 @@ _OPERATIONS: Final = {
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which leading brokers and the mirror's workers are killed and paused.
 
-    With a central cluster, the topics are mirrored, so that the mirror is affected by each change
-    of leaders too.
+    If there is a central cluster, a mirror copies the topics, so that each change of leaders also
+    affects the mirror.
 
     Args:
         environment: The clusters, which must allow brokers to be stopped and started.
@@ -118,7 +118,7 @@ def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations,
         how: How to remove the worker: "killed" or "paused".
 
     Returns:
-        The reason; "" if it is possible.
+        The reason; "" if the worker can be removed.
     """
     if workers.leader == NO_LEADER:
         return "the leading worker is unknown"
@@ -140,8 +140,8 @@ def why_leader_unavailable(workers: MirrorWorkers, operations: ServerOperations,
 def remove_leading_workers(trial: TrialRun) -> None:
     """Kill the mirror's leading worker and then pause the next leader, within a running trial.
 
-    The outcomes are added to `trial.takeovers`. If one of the two is not possible, the reason is
-    added to `trial.notes`.
+    The outcomes are added to `trial.takeovers`. If a worker cannot be killed or paused, the reason
+    is added to `trial.notes`.
 
     Args:
         trial: The running trial; its topics must be mirrored.
@@ -167,7 +167,7 @@ def remove_leading_workers(trial: TrialRun) -> None:
 def _remove_leading_worker(
     trial: TrialRun, before: MirrorWorkers, how: str, remove: OnWorker, restore: OnWorker
 ) -> bool:
-    """Remove the mirror's leading worker until another one leads, and restore it.
+    """Remove the mirror's leading worker, wait until another worker leads, and restore it.
 
     The outcome is added to `trial.takeovers`.
 
@@ -176,11 +176,11 @@ def _remove_leading_worker(
         before: The mirror's workers before the removal.
         how: How the worker is removed, for the report: "killed" or "paused".
         remove: Operation that removes a worker, given HOST:PORT of its REST server.
-        restore: Operation that restores it.
+        restore: Operation that restores the worker.
 
     Returns:
-        False if the same worker was still leading, so it was not removed; otherwise True, also if
-        the fault failed and was recorded as not tried.
+        False if the same worker was still leading after 90 s, so that the removal had no effect.
+        True otherwise, even if the fault failed and was recorded as not tried.
     """
     environment = trial.environment
     takeover_s: float | None = None

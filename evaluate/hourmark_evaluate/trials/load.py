@@ -48,7 +48,10 @@ def daily_curve_then_burst(peak: float, seconds: float) -> Rate:
 
 
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
-    """Run the trial without faults: measure the cost of an event and compare the brokers' counts.
+    """Run the trial without faults: a daily load curve, then a burst at the client's maximum rate.
+
+    The CPU time per event is measured during the burst. Without the option `burst`, the trial ends
+    after the curve and measures no CPU time.
 
     Args:
         environment: The clusters and the user's options.

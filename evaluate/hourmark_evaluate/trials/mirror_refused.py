@@ -31,7 +31,8 @@ def why_unavailable(environment: TrialEnvironment) -> str:
 def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResult:
     """Run the trial in which the target cluster refuses the mirror's writes for a while.
 
-    Meanwhile, the positions that the mirror commits are compared with the records on the target.
+    During the trial, the positions that the mirror commits are compared with the records on the
+    target.
 
     Args:
         environment: The clusters, which must allow the target to refuse writes.
@@ -39,8 +40,8 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         title: Title for the report.
 
     Returns:
-        The result; only a reason in `not_tried` if the mirror does not copy, if the target accepted
-        records during the refusal, or if the mirror's positions cannot be read.
+        The result. It contains only the reason in `not_tried` if the mirror does not copy, if the
+        target accepted records during the refusal, or if the mirror's positions cannot be read.
 
     Raises:
         RecoveryFailed: The target did not recover, or the sent records cannot be read back.
@@ -79,7 +80,7 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
 
 
 def _refuse_writes(trial: TrialRun, duration_s: float) -> int:
-    """Make the target refuse writes for a while, and count the records it accepted nevertheless.
+    """Make the target refuse writes for a while, and return how many records it still accepted.
 
     Args:
         trial: The running trial; its only topic must be mirrored.

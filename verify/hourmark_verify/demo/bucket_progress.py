@@ -1,4 +1,4 @@
-"""Progress of closing: which buckets are closed, read from HDFS with the judge's client."""
+"""How far the buckets of each event type are closed, read from HDFS with the judge's client."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ _PROVED: Final = "proved"
 
 
 class TypeClosing(NamedTuple):
-    """The closing state of one event type.
+    """How far the buckets of one event type are closed, and how many of them are proved.
+
+    A bucket holds the events of one type and time interval. Its grade is `proved` if it was
+    verified to contain every event that a delivery service acknowledged.
 
     Attributes:
-        proved_with_events: number of non-empty buckets with the grade proved.
-        end_ms: end of the last closed bucket in Unix milliseconds; 0 without buckets.
-        latest: label of the last non-empty, proved bucket; empty without one.
+        proved_with_events: Number of closed buckets that are proved and contain events.
+        end_ms: End of the last closed bucket, in Unix milliseconds; 0 if no bucket is closed.
+        latest: Label of the last bucket that is proved and contains events, such as
+            2026-11-21T05:07; "" if there is none.
     """
 
     proved_with_events: int = 0
@@ -27,27 +31,27 @@ class TypeClosing(NamedTuple):
 
 
 def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
-    """Read the closing state of all event types from HDFS.
+    """Read from HDFS how far the buckets of each event type are closed.
 
     Args:
         hdfs: WebHDFS client.
-        root: root of the buckets, as a path or as hdfs://host:port/path.
+        root: Root of the buckets, as a path or as hdfs://host:port/path.
 
     Returns:
-        Closing state by type; types without closed buckets are omitted.
+        Closing state by event type; types without closed buckets are omitted.
 
     Raises:
-        ValueError: if a marker is not valid.
-        httpx.HTTPError: if HDFS cannot be read.
+        ValueError: The marker (`_SUCCESS` file) of a bucket is invalid.
+        httpx.HTTPError: HDFS cannot be read.
     """
     return closing_states(closed_buckets(hdfs, hdfs_path(root)))
 
 
 class ClosingWatch:
-    """A record of when the closing state of any type last changed.
+    """A stall detector, which measures the time since any event type made progress in closing.
 
     Args:
-        clock: source of time; a change is assumed at the time of construction.
+        clock: Source of time. The measurement starts at construction.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -56,7 +60,10 @@ class ClosingWatch:
         self._changed_s = clock.monotonic_s()
 
     def update(self, closing: dict[str, TypeClosing]) -> bool:
-        """Store the latest state and return whether it differs from the previous one."""
+        """Store the current closing state by event type, and return whether it has changed.
+
+        The first call always returns True.
+        """
         if closing == self._last:
             return False
         self._last, self._changed_s = closing, self._clock.monotonic_s()
@@ -64,18 +71,21 @@ class ClosingWatch:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the last change."""
+        """Seconds since the closing state last changed.
+
+        Before the first call of `update`, the seconds since construction.
+        """
         return self._clock.monotonic_s() - self._changed_s
 
 
 def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
-    """Return the closing state by type for a sequence of closed buckets.
+    """Return how far the buckets of each event type are closed.
 
     Args:
-        buckets: closed buckets, for each type sorted by time.
+        buckets: Closed buckets; those of each type must be sorted by time.
 
     Returns:
-        Closing state by type; an empty dictionary if there are no buckets.
+        Closing state by event type; an empty dictionary if there are no buckets.
     """
     found: dict[str, TypeClosing] = {}
     for bucket in buckets:
@@ -91,12 +101,13 @@ def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
 def is_closed_enough(
     closing: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int
 ) -> bool:
-    """Return whether every wanted type has enough proved buckets and is closed far enough.
+    """Return whether each type has enough proved buckets and is closed up to a given time.
 
     Args:
-        closing: closing state by type.
-        wanted: required number of non-empty proved buckets by type.
-        end_ms: Unix milliseconds up to which each type must be closed.
+        closing: Closing state by event type.
+        wanted: By event type, the number of closed buckets that must be proved and contain events.
+            Only these types are checked.
+        end_ms: Time up to which each of these types must be closed, in Unix milliseconds.
     """
     states = {name: closing.get(name, TypeClosing()) for name in wanted}
     return all(
@@ -106,7 +117,11 @@ def is_closed_enough(
 
 
 def format_closing(closing: Mapping[str, TypeClosing]) -> str:
-    """Format the number of proved buckets by type for a progress line; "none" if empty."""
+    """Return the number of proved buckets with events of each type, as text for a progress line.
+
+    Returns:
+        Text such as "ad-shown 2, lines 3"; "none" if no type has a closed bucket.
+    """
     return (
         ", ".join(f"{name} {state.proved_with_events}" for name, state in sorted(closing.items()))
         or "none"

@@ -120,13 +120,14 @@ def inspection_commands(
     """Return shell commands that start the stack, inspect its buckets, and stop it.
 
     Args:
-        stack_home: home of the stack, for HOURMARK_HOME.
-        config: configuration file of the demo.
-        expectations: input of the judge.
-        hour: label of a non-empty bucket of type track-played.
+        stack_home: Home folder of the stack, the value of HOURMARK_HOME.
+        config: Configuration file of the demo.
+        expectations: Input file of the judge.
+        hour: Label of a non-empty bucket of type track-played.
 
     Returns:
-        Commands to copy, with quoted paths; the first starts the stack, the last stops it.
+        Commands with quoted paths, ready to be copied. The first one starts the stack, and the last
+        one stops it.
     """
     in_home = f"HOURMARK_HOME={shlex.quote(str(stack_home))} ./hourmark"
     configured = ("--config", str(config))

@@ -1,5 +1,7 @@
-"""The configuration of the demo: event types and sources for `hourmark types apply`, and the
-settings of all components, with buckets of one minute and frequent reports.
+"""The configuration of the demo.
+
+It consists of event types and sources for `hourmark types apply`, and of the settings of all
+components. Buckets are one minute long, and reports are sent every second.
 """
 
 from __future__ import annotations
@@ -99,16 +101,17 @@ _CONTENT: Final = {
 def declarations_for_judge(
     folder: Path,
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]], dict[str, int]]:
-    """Return the declarations of a folder in the format of the judge's expectations.
+    """Read the type and source declarations of a folder, in the format of the judge's expectations.
 
     Args:
-        folder: folder of type and source declarations.
+        folder: Folder with the declarations, one TOML file per event type and `sources.toml`.
 
     Returns:
-        Types by name, settings of the source files by source name, and the time limits.
+        Three dictionaries: the settings of each event type by its name, the settings of each
+        source's files by the name of the source, and the limits for plausible event times.
 
     Raises:
-        TypeFileError: if a declaration is not valid.
+        TypeFileError: A declaration is invalid.
     """
     types, sources, limits = read_declarations(folder)
     judge_types = {
@@ -134,10 +137,10 @@ def declarations_for_judge(
 
 
 def write_declarations(folder: Path) -> None:
-    """Write the type and source declarations of the demo as files.
+    """Write the type and source declarations of the demo as TOML files.
 
     Args:
-        folder: folder to write to; it is created if it does not exist.
+        folder: Folder to write to; it is created if it does not exist.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in _FILES.items():
@@ -162,10 +165,14 @@ def demo_settings(
     """Return the settings of all components for the demo.
 
     Args:
-        stack: settings of the local stack, parsed from its hourmark.toml.
-        server_logs: folder of the logs of the stack's servers.
-        sources: folder of the log files that the demo writes.
-        types: folder of the type declarations.
+        stack: Settings of the local stack, parsed from its hourmark.toml.
+        server_logs: Folder with the logs of the stack's servers.
+        sources: Folder with the log files that the demo writes.
+        types: Folder with the type declarations.
+
+    Returns:
+        The settings of the stack, changed for the demo, in the structure of hourmark.toml. Buckets
+        are one minute long.
     """
     tailed = [
         {

@@ -3,13 +3,13 @@
 Steps:
 
 1. Start the stack, apply the event types, and start the components.
-2. Write log files for the configured number of minutes; meanwhile kill and restart a broker.
-3. Stop writing, deliver what is left, and wait until the last minute is closed.
+2. Write log files for the configured number of minutes. Meanwhile, kill and restart a broker.
+3. Stop writing, deliver the remaining lines, and wait until the last minute is closed.
 4. Run the judge, which compares every line with every bucket.
 5. Stop everything.
 
-An error, Ctrl-C and SIGTERM stop everything too. What a SIGKILL leaves running is stopped by the
-next demo with the same home.
+All processes are also stopped after an error, Ctrl-C or SIGTERM. After a SIGKILL, the next demo
+with the same home stops the remaining processes.
 """
 
 from __future__ import annotations
@@ -95,15 +95,15 @@ ReadClosing = Callable[[], dict[str, TypeClosing]]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
-    """The command line options of a demo run.
+    """The command-line options of a demo run.
 
     Attributes:
-        lines: files whose lines are sent; if empty, a sample file is written.
-        rate: structured events per second.
-        seed: seed of the structured events.
-        buckets: number of non-empty, proved buckets of each type to wait for.
-        keep: whether the servers keep running after the demo.
-        clusters: number of Kafka clusters.
+        lines: Files whose lines are sent; if empty, a sample file is written and sent.
+        rate: Structured events per second.
+        seed: Seed of the structured events.
+        buckets: Number of buckets of each type to wait for, each of them proved and with events.
+        keep: Whether the servers keep running after the demo.
+        clusters: Number of Kafka clusters.
     """
 
     lines: tuple[Path, ...] = ()
@@ -119,12 +119,12 @@ class DemoResult:
     """The result of a completed demo run.
 
     Attributes:
-        outcome: result as a JSON-serializable object.
-        report: report of the judge.
-        faults: reasons why the demo failed; empty if it succeeded.
-        example_hour: label of a non-empty bucket of type track-played.
-        config_file: configuration of all components.
-        expectations_file: input of the judge.
+        outcome: The result as a JSON-serializable object.
+        report: The report of the judge (the independent check of sources and buckets).
+        faults: Reasons why the demo failed; empty if it succeeded.
+        example_hour: Label of a non-empty bucket of type track-played.
+        config_file: Configuration file of all components.
+        expectations_file: Input file of the judge.
     """
 
     outcome: dict[str, Any]
@@ -138,16 +138,17 @@ class DemoResult:
 def kill_leader(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
     """Kill the broker that leads the topic of `track-played`, and restart it after 20 seconds.
 
-    Waits until 35 percent of the traffic's time span have passed. Returns when the broker is ready.
+    The broker is killed when 35 percent of the traffic's time span have passed. The function
+    returns when the restarted broker is ready.
 
     Args:
-        demo: the running demo.
-        traffic: writer of the log files.
-        stack: local stack of the demo.
-        config: configuration of the demo's components.
+        demo: The running demo.
+        traffic: Writer of the log files.
+        stack: Local stack of the demo.
+        config: Configuration of the demo's components.
 
     Raises:
-        Unavailable: a component exits, or the broker does not become ready.
+        Unavailable: A component exited, or the broker did not become ready.
     """
     demo.wait_until(lambda: traffic.moment >= KILL_AT, "the middle of the traffic", traffic.span_s)
     broker = leading_broker(config, events_topic(TRACK_PLAYED))
@@ -163,18 +164,18 @@ def kill_leader(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config)
 
 
 def leading_broker(config: Config, topic: str, cluster: str = "edge") -> str:
-    """Return the stack's name of the broker that leads the first partition of a topic.
+    """Return the name of the broker that leads the first partition of a topic.
 
     Args:
-        config: configuration with the Kafka clusters.
-        topic: topic name.
+        config: Configuration with the Kafka clusters.
+        topic: Name of the topic.
         cluster: "edge" or "central".
 
     Returns:
-        Name of the server, such as edge-2.
+        Name of the server in the local stack, such as edge-2.
 
     Raises:
-        Unavailable: if the partition has no leader.
+        Unavailable: The partition has no leader.
     """
     servers = config.kafka.edge if cluster == "edge" else config.kafka.central_cluster
     metadata = Cluster(servers, cluster).admin.list_topics(topic, timeout=15.0)
@@ -188,17 +189,18 @@ class Demo:
     """One demo run, with its own stack and components.
 
     Args:
-        home: folder for the stack and all files of the run; data of earlier runs is deleted.
-        options: command line options.
-        clock: source of time.
-        say: function that receives each line of progress.
-        fault: action that injects a fault while the files grow.
+        home: Folder for the stack and all files of the run; data of earlier runs is deleted.
+        options: Command-line options.
+        clock: Source of time.
+        say: Function that receives each line of progress.
+        fault: Function that injects a fault while the log files grow.
 
     Attributes:
-        home: folder of the run.
-        work: folder of the configuration, event types and source files.
-        posted: API events that the fault action sent, which the judge must find too.
-        components: the Hourmark daemons of the run.
+        home: Folder of the run.
+        work: Folder of the configuration, event types and source files.
+        posted: Events sent to the HTTP API, added by the fault function. The judge also looks for
+            these events in the buckets.
+        components: The Hourmark daemons of the run.
     """
 
     def __init__(
@@ -221,11 +223,19 @@ class Demo:
         self.components = Components(home, self._config_file, home / "stack" / "logs", clock)
 
     def run(self) -> DemoResult:
-        """Run the demo and return its result.
+        """Run the demo from start to end and return its result.
+
+        The demo starts the stack, writes log files, injects a fault meanwhile, and waits until all
+        lines are in closed buckets. The judge then compares the buckets with the log files.
+        Finally, all processes are stopped, also after an error; the servers keep running if `keep`
+        was requested.
+
+        Returns:
+            The result, including all discrepancies that the judge found.
 
         Raises:
-            HourmarkError: the demo could not be completed, for example because a component exited.
-                Discrepancies that the judge finds are not raised but returned.
+            UsageError: Another demo is running in the same folder.
+            HourmarkError: The demo could not be completed, for example because a component exited.
         """
         with lock_home(self.home), ExitStack() as at_the_end:
             self.delete_previous_run()
@@ -239,7 +249,7 @@ class Demo:
             return self._conclude(traffic, stack, config)
 
     def delete_previous_run(self) -> None:
-        """Stop all processes that an earlier run left behind, and delete its data."""
+        """Stop all processes that an earlier run left behind, and delete the data of that run."""
         self.components.stop_all()
         purge_stack(self.home, self.report_progress)
         shutil.rmtree(self.work, ignore_errors=True)
@@ -249,7 +259,7 @@ class Demo:
         """Start all servers, with UTC as their time zone, and return the stack.
 
         Raises:
-            Unavailable: if the servers do not start at the second attempt.
+            Unavailable: The servers did not start at the second attempt.
         """
         self.report_progress(f"starting the stack: {SERVERS[self._options.clusters]}")
         os.environ["TZ"] = ZONE
@@ -266,10 +276,10 @@ class Demo:
         return stack
 
     def start_components(self, stack: LocalStack) -> Config:
-        """Apply the event types, start service, tailer and ETL, and return their configuration.
+        """Apply the event types, start the service, tailer and ETL, and return their configuration.
 
         Raises:
-            Unavailable: if the types cannot be applied or the service does not become ready.
+            Unavailable: The types could not be applied, or the service did not become ready.
         """
         write_declarations(self.work / "types")
         of_stack = tomllib.loads(stack.layout.config_file.read_text())
@@ -287,10 +297,10 @@ class Demo:
         return config
 
     def start_traffic(self) -> Traffic:
-        """Start writing the log files and return the writer.
+        """Start writing the log files in a background thread, and return the writer.
 
-        Traffic lasts for as many minutes as there must be buckets; the first and the last minute are
-        incomplete.
+        The writing spans at least as many minutes as the requested number of buckets. The first and
+        the last of these minutes are incomplete.
         """
         span_s = traffic_seconds(self._clock.now_ms(), self._options.buckets)
         sources, options = self.work / "sources", self._options
@@ -317,7 +327,7 @@ class Demo:
         return traffic
 
     def take_down(self) -> None:
-        """Stop all components, and the servers unless `keep` was requested."""
+        """Stop all components, and stop the servers unless `keep` was requested."""
         self.components.stop_all()
         with suppress(UsageError):  # no stack exists yet
             if not self._options.keep:
@@ -330,24 +340,24 @@ class Demo:
     def wait_until(
         self, condition: Callable[[], bool], what: str, seconds: float, pause_s: float = 0.25
     ) -> None:
-        """Wait until a condition is true, and check that no component exits meanwhile.
+        """Wait until a condition is true, and check meanwhile that no component exits.
 
         Args:
-            condition: function to poll.
-            what: description of the awaited event, for the error message.
-            seconds: timeout in seconds.
-            pause_s: seconds between two polls.
+            condition: Function that returns whether to stop waiting.
+            what: Description of the awaited event, for the error message.
+            seconds: Timeout in seconds.
+            pause_s: Seconds between two calls of `condition`.
 
         Raises:
-            Unavailable: on timeout, or if a component exits.
+            Unavailable: The timeout expired, or a component exited.
         """
         wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def pause(self, seconds: float) -> None:
-        """Wait for some seconds, and check that no component exits meanwhile.
+        """Wait for some seconds, and check meanwhile that no component exits.
 
         Raises:
-            Unavailable: if a component exits.
+            Unavailable: A component exited.
         """
         end_s = self._clock.monotonic_s() + seconds
         self.wait_until(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
@@ -409,9 +419,10 @@ class Demo:
         )
 
     def _buckets_to_wait_for(self, traffic: Traffic) -> dict[str, int]:
-        """Return the number of non-empty buckets to wait for, by type.
+        """Return the number of non-empty buckets to wait for, by event type.
 
-        For named lines it is at most the number of minutes in which some were written.
+        The type of named lines needs no more buckets than there are minutes in which such lines
+        were written.
         """
         minutes = {
             minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes
@@ -452,15 +463,15 @@ class Demo:
     def _wait_one_more_minute(
         self, closed_now: ReadClosing, until_s: float, report: JudgeReport
     ) -> bool:
-        """Wait until the next minute is closed, which contains lines that were delivered late.
+        """Wait until the buckets of one more minute are closed, because lines may arrive late.
 
         Args:
-            closed_now: function that reads the closing state.
-            until_s: time limit on the monotonic clock in seconds.
-            report: report of the judge with the missing lines.
+            closed_now: Function that reads the closing state by event type.
+            until_s: Time limit on the monotonic clock, in seconds.
+            report: Report of the judge with the missing lines.
 
         Returns:
-            True if the minute was closed, False if the time limit was reached.
+            True if the minute was closed; False if the time limit was reached first.
         """
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.report_progress(
@@ -489,24 +500,27 @@ def next_minute_ms(now_ms: int) -> int:
     """Return the end of the minute that contains a time.
 
     Args:
-        now_ms: time in Unix milliseconds.
+        now_ms: Time in Unix milliseconds.
 
     Returns:
-        Unix milliseconds; later than `now_ms`.
+        Unix milliseconds, later than `now_ms`.
     """
     length_ms = BUCKET_SECONDS * _MS
     return (now_ms // length_ms + 1) * length_ms
 
 
 def traffic_seconds(now_ms: int, buckets: int) -> float:
-    """Return how many seconds to write so that the lines fall into a number of minutes.
+    """Return how long to write log lines so that they span a given number of one-minute buckets.
 
-    The last ten seconds of the last minute are left for delivery. A first minute of which less than
-    15 seconds are left is not counted.
+    Writing ends ten seconds before the end of the last minute, so that the last lines can be
+    delivered in time. The current minute counts only if at least 15 seconds of it are left.
 
     Args:
-        now_ms: start of writing in Unix milliseconds.
-        buckets: number of minutes, at least 1.
+        now_ms: Start of writing, in Unix milliseconds.
+        buckets: Number of minutes, at least 1.
+
+    Returns:
+        Seconds from `now_ms` until writing ends.
     """
     rest_s = (next_minute_ms(now_ms) - now_ms) / _MS
     more = buckets - 1 if rest_s >= _FIRST_MINUTE_MIN_S else buckets
@@ -514,10 +528,13 @@ def traffic_seconds(now_ms: int, buckets: int) -> float:
 
 
 def lock_home(home: Path) -> AbstractContextManager[None]:
-    """Return a context manager that holds the lock of a demo home.
+    """Return a context manager that holds an exclusive lock on the folder of a demo.
+
+    Args:
+        home: Folder of the demo.
 
     Raises:
-        UsageError: on entry, if another demo holds the lock.
+        UsageError: On entry, if another demo holds the lock.
     """
 
     def refuse() -> None:

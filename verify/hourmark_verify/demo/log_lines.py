@@ -1,7 +1,8 @@
 """The lines that the demo writes, in RFC 5424 format: structured events, and lines of files.
 
-Structured events are of two types, 7 to 3; 3 percent are broken, in each of the ways that make a
-dead letter. Lines of a file become the MSG part, byte for byte.
+Structured events are of two types in the ratio 7 to 3. About 3 percent of them are broken, in one
+of several ways that lead to a dead letter. Each line of a file becomes the MSG part of an RFC 5424
+line, byte for byte.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def rfc5424_line(time_ms: int, app: str, event_type: str, message: bytes) -> byt
     """Return an RFC 5424 line without its line feed.
 
     Args:
-        time_ms: timestamp in Unix milliseconds.
+        time_ms: Timestamp in Unix milliseconds.
         app: APP-NAME.
         event_type: MSGID.
         message: MSG, copied byte for byte; it must not contain a line feed.
@@ -40,22 +41,27 @@ def rfc5424_line(time_ms: int, app: str, event_type: str, message: bytes) -> byt
 def line_renderer(
     app: str, event_type: str, message: bytes, shift_ms: int = 0
 ) -> Callable[[int], bytes]:
-    """Return a function that makes an RFC 5424 line for the time at which it is written.
+    """Return a function that renders an RFC 5424 line with the time at which the line is written.
 
     Args:
         app: APP-NAME.
         event_type: MSGID.
         message: MSG, copied byte for byte; it must not contain a line feed.
-        shift_ms: milliseconds to add to the time of writing for the timestamp.
+        shift_ms: Milliseconds to add to the time of writing, to obtain the timestamp of the line.
 
     Returns:
-        A function from Unix milliseconds to a line without its line feed.
+        Function that takes the time of writing in Unix milliseconds and returns the line without
+        its line feed.
     """
     return lambda time_ms: rfc5424_line(time_ms + shift_ms, app, event_type, message)
 
 
 def app_name(file_name: str) -> str:
-    """Return a valid RFC 5424 APP-NAME derived from a file name; "-" if it is empty."""
+    """Return a valid RFC 5424 APP-NAME made from a file name.
+
+    Characters other than visible ASCII are replaced by `_`, and the result has at most 48
+    characters. It is "-" if the file name is empty.
+    """
     return re.sub(r"[^!-~]+", "_", file_name)[:_APP_NAME_MAX] or "-"
 
 
@@ -71,14 +77,17 @@ Fields = dict[str, Any]
 
 
 def structured_lines(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[DueLine]:
-    """Yield `count` evenly spaced log lines, some of them broken.
+    """Yield evenly spaced log lines of two event types, about 3 percent of which are broken.
 
+    A broken line must become a dead letter: its JSON is truncated or invalid, a field is missing or
+    unknown, its event type is unknown, its time is years away, or it is not in RFC 5424 format.
     Equal seeds give equal lines except for their timestamps.
 
     Args:
-        count: number of lines.
-        seed: seed of the random generator.
-        broken_at_least_each: interval in lines at which a line is always broken, from the first.
+        count: Number of lines.
+        seed: Seed of the random generator.
+        broken_at_least_each: Interval in lines at which a line is always broken. The first line is
+            such a line.
     """
     chance = random.Random(seed)  # noqa: S311  # not used for secrets
     for number in range(count):
@@ -138,14 +147,14 @@ LINES_TYPE: Final = "lines"
 def named_lines(path: Path) -> Iterator[DueLine]:
     """Yield the lines of a file as RFC 5424 lines that are due at even intervals.
 
-    The file is read twice and never held in memory. An unterminated last line is included; lines
-    that are appended during the second reading are not.
+    The file is read twice and never held in memory. An unterminated last line is included. Lines
+    that are appended during the second reading are omitted.
 
     Args:
-        path: file to read.
+        path: File to read.
 
     Raises:
-        OSError: during iteration, if the file cannot be read.
+        OSError: During iteration, if the file cannot be read.
     """
     with path.open("rb") as file:
         count = sum(1 for _ in file)
@@ -160,11 +169,11 @@ def named_lines(path: Path) -> Iterator[DueLine]:
 def write_sample_file(path: Path) -> Path:
     """Write a sample file of 1,200 lines and return its path.
 
-    Most are ordinary log lines; one in twenty is unusual, such as an empty line, invalid UTF-8 or a
+    Most are ordinary log lines. One in twenty is unusual, such as an empty line, invalid UTF-8 or a
     line of 100,000 bytes. The last line has no line feed.
 
     Args:
-        path: file to write; its folder is created if it does not exist.
+        path: File to write; its folder is created if it does not exist.
     """
     odd = [
         b"",

@@ -18,15 +18,19 @@ from hourmark_verify.judge.sources import NO_TYPE
 
 
 def count_acknowledged(config: Config) -> Counter[str]:
-    """Return the number of acknowledged events by type, from the edge audit topic.
+    """Return the number of acknowledged events by type, from the edge cluster's audit topic.
 
-    A range that was sent twice is counted once.
+    Each audit record states how many events a delivery service acknowledged for one byte range of a
+    file. A byte range that was sent several times is counted once.
 
     Args:
-        config: configuration with the edge cluster.
+        config: Configuration with the edge cluster.
+
+    Returns:
+        Number of events by event type; empty if there are no audit records.
 
     Raises:
-        Unavailable: if the topic cannot be read.
+        Unavailable: The topic cannot be read.
     """
     values = (value for _, value in read_topic(config.kafka.edge, AUDIT, cluster_name="edge"))
     return count_promises(
@@ -35,7 +39,11 @@ def count_acknowledged(config: Config) -> Counter[str]:
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
-    """Return the number of promised events by type, counting each range id once."""
+    """Return the number of events that audit records promise, by event type.
+
+    An audit record promises the events that a delivery service acknowledged for one byte range. If
+    several records have the same range id, only the last one is counted.
+    """
     counts: Counter[str] = Counter()
     for record in {record.range_id: record for record in records}.values():
         for promise in record.promised:
@@ -49,15 +57,18 @@ GRADES: Final = ("proved", "timed_out", "forced")
 def as_json(
     report: JudgeReport, acknowledged: Mapping[str, int], config: Config, seconds: float
 ) -> dict[str, Any]:
-    """Return the result of the demo as a JSON-serializable object.
-
-    Findings other than lost and doubled events are counted as `altered`.
+    """Return the result of the demo as a JSON-serializable dict.
 
     Args:
-        report: report of the judge.
-        acknowledged: number of acknowledged events by type.
-        config: configuration that supplies the storage, Kafka and registry addresses.
-        seconds: duration of the demo in seconds.
+        report: Report of the judge.
+        acknowledged: Number of acknowledged events by event type.
+        config: Configuration with the addresses of storage, Kafka and the schema registry.
+        seconds: Duration of the demo in seconds.
+
+    Returns:
+        A dict with these keys: `types`, the counts of each event type; `lost`, `doubled` and
+        `altered`, the numbers of findings, where `altered` includes all other kinds;
+        `buckets_root`, `webhdfs`, `bootstrap` and `registry`, the addresses; `seconds`.
     """
     altered = sum(
         count
@@ -81,14 +92,17 @@ def as_json(
 
 
 def find_faults(report: JudgeReport, acknowledged: Mapping[str, int]) -> list[str]:
-    """Return the reasons why the demo fails.
+    """Return the reasons why the demo failed.
+
+    The demo fails if the judge has findings, if fewer events of a type are in buckets than were
+    acknowledged, or if nothing was compared.
 
     Args:
-        report: report of the judge.
-        acknowledged: number of acknowledged events by type.
+        report: Report of the judge.
+        acknowledged: Number of acknowledged events by event type.
 
     Returns:
-        One message per reason; an empty list if the demo succeeds.
+        One message per reason; an empty list if the demo succeeded.
     """
     found = [f"{count} {kind.value}" for kind, count in report.counts.items() if count]
     for name, count in sorted(acknowledged.items()):
@@ -101,7 +115,7 @@ def as_text(outcome: Mapping[str, Any]) -> str:
     """Return the result of the demo as a text table with one row per event type.
 
     Args:
-        outcome: object that `as_json` returned.
+        outcome: Dict returned by `as_json`.
     """
     header = (
         "type",

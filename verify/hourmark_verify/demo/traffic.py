@@ -1,6 +1,6 @@
 """Log files that grow and are rotated, and the thread that writes them on schedule.
 
-Each file records the size and digest of everything that was written to it, for the judge.
+For each file, the size and digest of the written content are recorded for the judge.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hourmark_verify.judge.expectations import WriterRecord
 
 
 class RecordedLog:
-    """A growing log file with rotation that records size and digest of all written content.
+    """A growing log file that can be rotated, with a record of the content written to each file.
 
-    Rotated files are named `path.1`, `path.2` and so on, in order of rotation. Records are computed
-    from the written bytes and never read back from the files.
+    A record holds the size and digest of the written bytes; nothing is read back from the files.
+    Rotated files are named `path.1`, `path.2` and so on, in order of rotation.
 
     Args:
-        path: path of the current file; its folder is created if it does not exist.
+        path: Path of the current file; its folder is created if it does not exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -37,7 +37,7 @@ class RecordedLog:
 
     @property
     def records(self) -> list[WriterRecord]:
-        """Records of the rotated files, oldest first, and of the current file."""
+        """Records of the rotated files, oldest first, and the record of the current file."""
         now = WriterRecord(
             path=str(self.path),
             bytes=self._bytes,
@@ -47,11 +47,11 @@ class RecordedLog:
         return [*self.rotated, now]
 
     def append(self, content: bytes | bytearray, broken: Iterable[int] = ()) -> None:
-        """Append content to the current file and flush it.
+        """Append content to the current file and flush the file.
 
         Args:
-            content: bytes to append.
-            broken: offsets within `content` of the lines that must become dead letters.
+            content: Bytes to append.
+            broken: Offsets within `content` of the lines that must become dead letters.
         """
         self._broken += [self._bytes + position for position in broken]
         self._bytes += len(content)
@@ -67,9 +67,9 @@ class RecordedLog:
         self._begin_file()
 
     def copy_and_truncate(self) -> None:
-        """Copy the current file, truncate it to zero bytes and continue in it.
+        """Copy the current file, truncate it to zero bytes, and continue to write to it.
 
-        This is logrotate's `copytruncate`. Do not write concurrently.
+        This is what logrotate's option `copytruncate` does. Do not call `append` concurrently.
         """
         self._file.close()
         self.rotated = self.records
@@ -97,9 +97,9 @@ class DueLine(NamedTuple):
     """A log line and the time at which it must be written.
 
     Attributes:
-        moment: due time as a fraction (0 to 1) of the time span.
-        render: function that returns the line, without line feed, for a time in Unix milliseconds.
-        broken: whether the line must become a dead letter.
+        moment: Due time as a fraction (0 to 1) of the time span.
+        render: Function that returns the line, without line feed, for a time in Unix milliseconds.
+        broken: Whether the line must become a dead letter.
     """
 
     moment: float
@@ -110,17 +110,17 @@ class DueLine(NamedTuple):
 class LiveLog:
     """A log file that receives each line when it is due, and is rotated once by rename.
 
-    The rotation from `path` to `path.1` takes place in the middle of the time span.
+    The file is renamed from `path` to `path.1` in the middle of the time span.
 
     Args:
-        path: path of the file.
-        event_type: type of all lines, or None for several types.
-        lines: lines in the order of their due times.
-        clock: source of time for the timestamps.
+        path: Path of the file.
+        event_type: Event type of all lines; None if the lines are of several types.
+        lines: Lines in the order of their due times.
+        clock: Source of time for the timestamps.
 
     Attributes:
-        written: number of lines written so far.
-        minutes: Unix minutes in which lines were written.
+        written: Number of lines written so far.
+        minutes: Minutes in which lines were written, as minutes since the Unix epoch.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class LiveLog:
 
     @property
     def records(self) -> list[WriterRecord]:
-        """Records of the rotated file, if any, and of the current file."""
+        """Records of the content written to the rotated file, if any, and to the current file."""
         return self._log.records
 
     @property
@@ -149,7 +149,7 @@ class LiveLog:
         """Write all lines that are due, and rotate the file at the middle of the time span.
 
         Args:
-            moment: elapsed fraction of the time span.
+            moment: Elapsed fraction of the time span, from 0 to 1.
         """
         pending, broken = bytearray(), list[int]()
         while self._next is not None and self._next.moment <= moment:
@@ -182,13 +182,13 @@ _TICK_SECONDS: Final = 0.05
 
 @dataclass
 class Traffic:
-    """A background thread that writes all live logs at their scheduled pace.
+    """A background thread that writes several log files at their scheduled pace.
 
     Attributes:
-        logs: logs to write; each is written to its end even if it falls behind schedule.
-        span_s: duration of the traffic in seconds.
-        clock: source of time.
-        failure: exception that ended the thread early, or None.
+        logs: Log files to write. Each is written to its end even if it falls behind schedule.
+        span_s: Duration of the traffic in seconds.
+        clock: Source of time.
+        failure: Exception that ended the thread early; None if there was none.
     """
 
     logs: Sequence[LiveLog]
@@ -207,14 +207,14 @@ class Traffic:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop writing and wait until the thread has ended."""
+        """Stop writing and wait until the thread has ended. Lines not yet due are not written."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def moment(self) -> float:
-        """Elapsed fraction of the time span; greater than 1 after its end."""
+        """Elapsed fraction of the time span; greater than 1 after the end of the span."""
         return (self.clock.monotonic_s() - self._began_s) / self.span_s
 
     @property
@@ -224,7 +224,11 @@ class Traffic:
 
     @property
     def done(self) -> bool:
-        """Whether the thread has ended. Raises the exception that ended it early, if any."""
+        """Whether the thread has ended, because all lines are written or `stop` was called.
+
+        Raises:
+            BaseException: The exception that ended the thread early, if any.
+        """
         if self.failure is not None:
             raise self.failure
         return not self._thread.is_alive()

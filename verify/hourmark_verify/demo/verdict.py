@@ -22,13 +22,16 @@ from hourmark_verify.judge.webhdfs import WebHdfsReader
 class JudgeInputs:
     """The sources and the time span of one demo run, as input for the judge.
 
+    The judge is the independent check that compares the closed buckets with the source files.
+
     Attributes:
-        logs: log files that the demo wrote.
-        server_sizes: size in bytes up to which each growing server log must be delivered.
-        host_id: id of the host that the logs are on.
-        rules: rules revisions that were in force.
-        span_ms: start and end of the run in Unix milliseconds.
-        posted: events that were sent to the API.
+        logs: Log files that the demo wrote.
+        server_sizes: By server log, the size in bytes up to which its lines must be delivered. The
+            file may have grown since.
+        host_id: Id of the host on which the logs are.
+        rules: Ids of the revisions of types and sources that were in force.
+        span_ms: Start and end of the run in Unix milliseconds.
+        posted: Events that were sent to the HTTP API.
     """
 
     logs: Sequence[LiveLog]
@@ -40,12 +43,12 @@ class JudgeInputs:
 
 
 def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expectations:
-    """Write the expectations file of the judge as JSON and return it parsed.
+    """Write the judge's expectations file as JSON, and return its content as an object.
 
     Args:
-        file: path of the file to write; an existing file is overwritten.
-        config: configuration of the running system.
-        inputs: sources and time span of the demo run.
+        file: Path of the file to write; an existing file is overwritten.
+        config: Configuration of the running system.
+        inputs: Sources and time span of the demo run.
     """
     types, sources, limits = configuration.declarations_for_judge(config.types.dir)
     written = [{"path": f"{log.path}*", **sources[log.path.parent.name]} for log in inputs.logs]
@@ -75,12 +78,16 @@ def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expec
 def judge_until_settled(
     expectations: Expectations, hdfs: WebHdfsReader, wait_for_more: Callable[[JudgeReport], bool]
 ) -> JudgeReport:
-    """Run the judge until no event is lost or waiting cannot help, and return the last report.
+    """Run the judge repeatedly until no event is missing or no more data can arrive.
 
     Args:
-        expectations: expectations to judge against.
+        expectations: Source files, event types and settings to verify against.
         hdfs: WebHDFS client for the buckets.
-        wait_for_more: callback that waits for more data and returns False if no more can arrive.
+        wait_for_more: Function that takes the report and waits for more data; it returns False if
+            no more data can arrive.
+
+    Returns:
+        The last report.
     """
     while True:
         report = verify_delivery(expectations, hdfs)

@@ -31,14 +31,14 @@ HdfsTree = Mapping[str, HdfsEntry]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StoredBucket:
-    """A closed bucket in HDFS: the events of one type and time interval.
+    """A closed bucket in HDFS, which holds the events of one type and time interval.
 
     Attributes:
-        type: event type.
-        path: folder, relative to the root of all buckets.
-        start_ms: start of the interval in Unix milliseconds, inclusive.
-        end_ms: end of the interval in Unix milliseconds, exclusive.
-        marker: parsed `_SUCCESS` file.
+        type: Event type.
+        path: Folder of the bucket, relative to the root of all buckets.
+        start_ms: Start of the interval in Unix milliseconds, inclusive.
+        end_ms: End of the interval in Unix milliseconds, exclusive.
+        marker: Parsed marker (the `_SUCCESS` file, which describes the bucket).
         blake2b: BLAKE2b-128 digest of the `_SUCCESS` file, in hexadecimal.
     """
 
@@ -55,10 +55,13 @@ class StoredBucket:
         return self.label(self.start_ms)
 
     def label(self, time_ms: int) -> str:
-        """Return the label of the interval that contains a time, at this bucket's length.
+        """Return the label of the bucket interval that contains a time, at this bucket's length.
 
         Args:
-            time_ms: time in Unix milliseconds.
+            time_ms: Time in Unix milliseconds.
+
+        Returns:
+            A label such as 2026-11-21T05 (hourly buckets) or 2026-11-21T05:07 (shorter buckets).
         """
         length_ms = self.end_ms - self.start_ms
         start = dt.datetime(1970, 1, 1) + dt.timedelta(
@@ -68,16 +71,19 @@ class StoredBucket:
 
 
 def read_tree(hdfs: WebHdfsReader, root: str) -> dict[str, HdfsEntry]:
-    """Return all HDFS entries below a root, by path relative to the root.
+    """Return all HDFS entries below a root folder, by path relative to the root.
 
-    Names at the top level that begin with `_` or `.` are skipped.
+    Entries at the top level whose names begin with `_` or `.` are skipped.
 
     Args:
         hdfs: WebHDFS client.
-        root: path of the root folder in HDFS.
+        root: Path of the root folder in HDFS.
 
     Returns:
         The entries; an empty dictionary if the root does not exist.
+
+    Raises:
+        httpx.HTTPError: HDFS cannot be read.
     """
     tree: dict[str, HdfsEntry] = {}
 
@@ -94,7 +100,7 @@ def read_tree(hdfs: WebHdfsReader, root: str) -> dict[str, HdfsEntry]:
 
 
 def bucket_paths(tree: HdfsTree) -> set[str]:
-    """Return the paths of all closed buckets, which are folders with a `_SUCCESS` file.
+    """Return the paths of all closed buckets, which are the folders with a `_SUCCESS` file.
 
     Args:
         tree: HDFS entries by path below the root, as returned by `read_tree`.
@@ -114,8 +120,8 @@ def group_by_bucket(tree: HdfsTree) -> dict[str, dict[str, HdfsEntry]]:
         tree: HDFS entries by path below the root, as returned by `read_tree`.
 
     Returns:
-        Bucket path to entries by path within the bucket; the key "" is the folder itself. Entries
-        outside buckets are omitted.
+        By path of the bucket, the entries by path within the bucket; the key "" is the folder of
+        the bucket. Entries outside buckets are omitted.
     """
     found: dict[str, dict[str, HdfsEntry]] = {bucket: {} for bucket in bucket_paths(tree)}
     for path, entry in tree.items():
@@ -132,14 +138,16 @@ def _path_prefixes(path: str) -> Iterator[str]:
 def find_changes(
     before: Mapping[str, Mapping[str, object]], now: Mapping[str, Mapping[str, object]]
 ) -> list[tuple[str, str]]:
-    """Return the differences between two states of the buckets.
+    """Return the differences between two states of the same buckets.
 
     Args:
-        before: earlier state, by bucket path and then by path within the bucket.
-        now: later state, in the same form; buckets that occur only here are ignored.
+        before: Earlier state: by path of the bucket and then by path within the bucket, any
+            comparable value, such as an HDFS entry.
+        now: Later state, in the same form. Buckets that exist only here are ignored.
 
     Returns:
-        (bucket path, description) for each difference; an empty list if nothing changed.
+        (bucket path, description) for each entry that was added, was changed or has vanished; an
+        empty list if nothing changed.
     """
     found = []
     for path, old in before.items():
@@ -158,16 +166,17 @@ def find_changes(
 
 
 def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
-    """Read the marker of a bucket folder and return the bucket.
+    """Read the marker (the `_SUCCESS` file) of a bucket folder, and return the bucket.
 
     Args:
         hdfs: WebHDFS client.
-        root: path of the root folder in HDFS.
-        path: path of the bucket folder, relative to the root.
+        root: Path of the root folder in HDFS.
+        path: Path of the bucket folder, relative to the root.
 
     Raises:
-        ValueError: if the path is not that of a bucket or the marker is invalid.
-        httpx.HTTPError: if the marker cannot be read.
+        ValueError: The path is not that of a bucket, the marker is invalid, or the bucket length in
+            the marker does not match the path.
+        httpx.HTTPError: The marker cannot be read.
     """
     match = _PATH.fullmatch(path)
     if match is None:
@@ -207,21 +216,24 @@ def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
 
     Args:
         hdfs: WebHDFS client.
-        root: path of the root folder in HDFS.
+        root: Path of the root folder in HDFS.
 
     Raises:
-        ValueError: during iteration, if a marker is invalid.
-        httpx.HTTPError: if HDFS cannot be read.
+        ValueError: During iteration, if a marker is invalid.
+        httpx.HTTPError: HDFS cannot be read.
     """
     return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))
 
 
 def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterator[str]:
-    """Return an iterator over the paths of files and folders that no marker lists.
+    """Yield the paths of files and folders that do not belong to any closed bucket.
+
+    Files of a bucket are those that its marker (the `_SUCCESS` file) lists, and the marker itself.
+    Empty folders on the path of a future bucket are not reported.
 
     Args:
-        tree: all entries below the root, by relative path.
-        buckets: closed buckets by relative path.
+        tree: HDFS entries by path below the root, as returned by `read_tree`.
+        buckets: Closed buckets by path below the root.
     """
     listed = {
         f"{path}/{name}"

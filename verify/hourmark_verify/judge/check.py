@@ -1,5 +1,7 @@
-"""The verification of a site: every event of every closed bucket is compared with its source line,
-then every source line is checked for a missing event.
+"""The verification of a site: all events in closed buckets are compared with all source lines.
+
+First, each event is compared with its source line. Then each source line without an event is
+reported as lost.
 """
 
 from __future__ import annotations
@@ -69,15 +71,19 @@ _ENVELOPE: Final = [
 
 
 def verify_delivery(expectations: Expectations, hdfs: WebHdfsReader) -> JudgeReport:
-    """Compare all source files with all closed buckets and return a report of the discrepancies.
+    """Compare all source files with all closed buckets, and return a report of the discrepancies.
 
     Args:
-        expectations: source files, event types and settings to verify against.
+        expectations: Source files, event types and settings to verify against.
         hdfs: WebHDFS client; the caller closes it.
 
+    Returns:
+        The report. Its property `passed` is True if at least one event was compared and there are
+        no discrepancies.
+
     Raises:
-        OSError: if a source file cannot be read.
-        httpx.HTTPError: if HDFS cannot be read.
+        OSError: A source file cannot be read.
+        httpx.HTTPError: HDFS cannot be read.
     """
     report = JudgeReport()
     sources = open_sources(expectations, report)
@@ -107,7 +113,7 @@ class _Verification:
     def run(self) -> None:
         """Check all closed buckets, including those that are closed during the check.
 
-        The tree is read again until it contains no bucket that was not checked.
+        The folder tree is read again until it contains no unchecked bucket.
         """
         seen: HdfsTree = {}
         while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(

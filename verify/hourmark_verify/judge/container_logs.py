@@ -17,14 +17,14 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d
 
 @dataclasses.dataclass(slots=True)
 class ContainerRecord:
-    """A line that a container wrote, which can consist of several lines of its log file.
+    """A line that a container wrote, possibly spread over several lines of the log file.
 
     Attributes:
-        start: byte offset of its first line.
-        time: timestamp of its first line; empty for a line that is not in CRI format.
-        stream: "stdout" or "stderr"; empty for a line that is not in CRI format.
-        spans: (start, end) byte offsets of its text in the file, end exclusive.
-        ended: whether its last part was read.
+        start: Byte offset of the first of these lines in the log file.
+        time: Timestamp of the first of these lines; "" if the line is not in CRI format.
+        stream: "stdout" or "stderr"; "" if the line is not in CRI format.
+        spans: Byte offsets (start, end) of each part of the text in the file; the end is exclusive.
+        ended: Whether the last part of the line was read.
     """
 
     start: int
@@ -35,7 +35,7 @@ class ContainerRecord:
 
     @property
     def time_ms(self) -> int | None:
-        """Time of the first line in Unix milliseconds; None if it is invalid or before 1970."""
+        """Time of the record in Unix milliseconds; None if it is invalid or before 1970."""
         found = syslog_headers.header_time_ms(self.time, "UTC", 0) if self.stream else None
         return found if found is not None and found >= 0 else None
 
@@ -43,14 +43,16 @@ class ContainerRecord:
 def join_partial_lines(
     lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]
 ) -> Iterator[ContainerRecord]:
-    """Join the lines of a container log to records.
+    """Join the lines of a container log in CRI format to the lines that the container wrote.
 
     Args:
         lines: (byte offset, content) of each line, in order; the content includes the line feed.
-        flushed: byte offsets over which lines are not joined, because the lines before were sent.
+        flushed: Byte offsets at which joining starts again. A partial line before such an offset is
+            not joined with later lines, because the tailer had already sent it.
 
     Yields:
-        Records in the order of their first lines. A line that is not in CRI format is a record.
+        Records in the order of their first lines. Each line that is not in CRI format is a record
+        of its own.
     """
     found: list[ContainerRecord] = []
     partial: dict[str, ContainerRecord] = {}

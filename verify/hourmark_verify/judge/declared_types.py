@@ -1,4 +1,4 @@
-"""Declared event types: the values that a message contains, and the event fields that they make."""
+"""Declared event types: how a message is split into values, and how values become event fields."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hourmark_verify.judge.values import (
 
 
 class DeclaredType:
-    """An event type with its declaration, which converts messages to event fields.
+    """A declared event type, which converts the messages of log lines to event fields.
 
     Args:
-        name: name of the type.
-        rule: declaration of the type.
-        tailer_fields: values that the tailer sets for fields that a message does not contain.
+        name: Name of the type.
+        rule: Declaration of the type.
+        tailer_fields: Values from the tailer's settings, by name, for fields that a message lacks.
     """
 
     def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
@@ -42,20 +42,26 @@ class DeclaredType:
         self._pattern = re.compile(rule.pattern.encode()) if rule.pattern is not None else None
 
     def has_fields(self, fields: list[Any]) -> bool:
-        """Return whether Avro fields, without logical types, are exactly the fields of this type."""
+        """Return whether a list of Avro fields equals the fields of this type.
+
+        Args:
+            fields: Avro fields without `logicalType` and `doc`, as `strip_annotations` returns
+                them.
+        """
         return bool(fields == self._plain)
 
     def fields_from_object(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Convert a JSON object to event fields.
+        """Convert a parsed JSON object to event fields.
 
         Args:
-            document: parsed JSON object.
+            document: The JSON object.
 
         Returns:
-            Values by field name; absent fields have the tailer's value or their default.
+            Values by field name. A field that the object lacks has the tailer's value or the
+            default of the field.
 
         Raises:
-            LineRejected: if a field is missing, unknown or has a wrong type.
+            LineRejected: A field is missing, unknown or of the wrong type.
         """
         defaults = {
             name: value for name, value in self._tailer_values().items() if name not in document
@@ -69,16 +75,19 @@ class DeclaredType:
         )
 
     def fields_from_texts(self, texts: dict[str, bytes | None]) -> dict[str, Any]:
-        """Convert texts to event fields.
+        """Convert the texts of a line, such as the groups of a pattern, to event fields.
 
         Args:
-            texts: raw bytes by field name, or None for a group that did not match.
+            texts: Raw bytes by field name. None stands for a group that took no part in the match,
+                and is treated as a missing text.
 
         Returns:
-            Values by field name; absent fields have the tailer's value, their default or null.
+            Values by field name. A field without a text has the tailer's value, its default or
+            null.
 
         Raises:
-            LineRejected: if a text cannot be converted, or an absent field has no default.
+            LineRejected: A text cannot be converted to the type of its field, or a field has no
+                text, no default and does not accept null.
         """
         fields = {}
         for field in self._fields:
@@ -97,8 +106,15 @@ class DeclaredType:
     def fields_from_message(self, message: bytes) -> dict[str, Any]:
         """Convert the MSG part of an RFC 5424 line to event fields.
 
+        Args:
+            message: MSG part: a JSON object if the type is declared with content `json`; otherwise,
+                the whole message is the value of one field.
+
+        Returns:
+            Values by field name.
+
         Raises:
-            LineRejected: if the message does not match the type.
+            LineRejected: The message does not match the type.
         """
         if self.rule.content == "json":
             return self.fields_from_object(payload_formats.parse_json_object(message))
@@ -113,20 +129,21 @@ class DeclaredType:
 
     @property
     def time_key(self) -> str | None:
-        """Name of the value that contains the event time, or None."""
+        """Name of the message value that contains the event time; None if there is none."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
     def parse_message(self, message: bytes) -> dict[str, Any]:
-        """Split a message into named values, in the format of this type.
+        """Split a message into named values, in the declared format of this type.
 
         Args:
-            message: message without its header.
+            message: Message without its header.
 
         Returns:
-            Values by name: parsed JSON values, or raw bytes for the other formats.
+            Values by name: parsed JSON values if the format is JSON, otherwise raw bytes. Texts
+            equal to the declared `null_text` are omitted.
 
         Raises:
-            LineRejected: if the message is not in the format of this type.
+            LineRejected: The message is not in the format of this type.
         """
         rule = self.rule
         if rule.content == "json":
@@ -159,17 +176,18 @@ class DeclaredType:
     def fields_from_values(
         self, values: dict[str, Any], header: ParsedHeader | None
     ) -> dict[str, Any]:
-        """Convert the values of a message and its header to event fields.
+        """Convert the values of a message and of its syslog header to event fields.
 
         Args:
-            values: values by name, as returned by `parse_message`.
-            header: syslog header of the line, or None.
+            values: Values by name, as returned by `parse_message`.
+            header: Syslog header of the line; None if the line has none.
 
         Returns:
             Values by field name.
 
         Raises:
-            LineRejected: if a field is missing, unknown or has a wrong type.
+            LineRejected: A value is missing, is of the wrong type, or belongs to no field although
+                the type refuses unknown fields.
         """
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}
@@ -215,16 +233,17 @@ class DeclaredType:
         """Return the value of one event field.
 
         Args:
-            field: Avro field.
-            values: values by name.
-            name: name of the value for this field.
-            nulls: whether an absent value makes null if the field accepts null.
+            field: The Avro field.
+            values: Values by name.
+            name: Name of the value for this field.
+            nulls: Whether the result is null if the value is absent and the field accepts null.
 
         Returns:
-            The converted value; if it is absent, the tailer's value, the default or null.
+            The converted value. If it is absent: the tailer's value, the default of the field, or
+            null.
 
         Raises:
-            LineRejected: if the value cannot be converted, or is absent without a default.
+            LineRejected: The value cannot be converted, or it is absent and there is no substitute.
         """
         if name not in values:
             if field["name"] in (defaults := self._tailer_values()):
@@ -247,7 +266,7 @@ class DeclaredType:
         return avro_from_json(field["type"], field.get("default"), self._named_types)
 
     def _tailer_values(self) -> dict[str, Any]:
-        """Return the tailer's values by field name, without those that the field cannot hold.
+        """Return the tailer's values by field name, except those that their field cannot hold.
 
         A map field with the name `labels` receives all values of the tailer.
         """
@@ -266,14 +285,15 @@ class DeclaredType:
         return fields
 
     def match_pattern(self, line: bytes) -> tuple[bytes | None, dict[str, Any]] | None:
-        """Match a line with the pattern of this type.
+        """Match a whole line with the pattern of this type.
 
         Args:
-            line: line without its line feed.
+            line: Line without its line feed.
 
         Returns:
-            (text of the group `time` or None, text by group name), or None if the line does not
-            match or the type has no pattern.
+            A pair: the text of the group `time` (None if there is none), and the texts by group
+            name, to which the whole line is added if the type has a field for it. None if the line
+            does not match or the type has no pattern.
         """
         match = self._pattern.fullmatch(line) if self._pattern is not None else None
         if match is None:

@@ -74,14 +74,14 @@ class HeaderTime(NamedTuple):
     """The time in a syslog header, split into its parts but not validated.
 
     Attributes:
-        year: year, or None if the header does not contain it.
-        month: 1 to 12; 0 for an invalid date; None for a Unix time.
-        day: day of the month.
-        clock: H:MM:SS or HH:MM:SS; for a Unix time, its seconds.
-        fraction: up to nine digits after the point; may be empty.
-        zone: time zone as written, or None.
-        has_t: whether a T separates date and time.
-        end: index after the time in the line.
+        year: Year; None if the header does not contain one.
+        month: Month from 1 to 12; 0 if the date is invalid; None if the time is a Unix time.
+        day: Day of the month.
+        clock: Time of day as H:MM:SS or HH:MM:SS. For a Unix time, its whole seconds.
+        fraction: Up to nine digits after the decimal point; may be empty.
+        zone: Time zone as written; None if the header does not contain one.
+        has_t: Whether date and time are separated by a T.
+        end: Index of the first character after the time in the line.
     """
 
     year: int | None
@@ -98,13 +98,14 @@ class DeviceHeader(NamedTuple):
     """The parts of a syslog header that a daemon or network device wrote.
 
     Attributes:
-        when: time, or None.
-        host: host name or address, or None.
-        program: program name or Cisco message name, or None.
-        pid: process id, or None.
-        message: text after the header.
-        level: priority (facility times 8 plus severity) given as words, or None.
-        data: (name, value) pairs that are treated like structured data.
+        when: Time; None if the header has none.
+        host: Host name or address; None if the header has none.
+        program: Program name or Cisco message name; None if the header has none.
+        pid: Process id; None if the header has none.
+        message: Text after the header.
+        level: Priority (8 times the facility plus the severity) if it is given in words, such as
+            `daemon.info`; otherwise None.
+        data: (name, value) pairs that are treated like RFC 5424 structured data.
     """
 
     when: HeaderTime | None
@@ -117,10 +118,13 @@ class DeviceHeader(NamedTuple):
 
 
 def zone_offset_s(zone: str) -> int | None:
-    """Return the UTC offset of a numeric time zone such as +01:00, UTC+2 or Z.
+    """Return the UTC offset of a time zone such as +01:00, UTC+2 or Z.
+
+    Args:
+        zone: Time zone as written in a header.
 
     Returns:
-        Seconds east of UTC, or None for any other text, such as a zone abbreviation.
+        Seconds east of UTC; None for any other text, such as the abbreviation CET.
     """
     if zone in ("Z", "UTC", "GMT", "UCT"):
         return 0
@@ -131,7 +135,11 @@ def zone_offset_s(zone: str) -> int | None:
 
 
 def abbreviation_offset_s(zone: str) -> int | None:
-    """Return the seconds east of UTC for a zone abbreviation such as CET, or None if it is unknown."""
+    """Return the UTC offset of a time zone abbreviation such as CET.
+
+    Returns:
+        Seconds east of UTC; None if the abbreviation is unknown.
+    """
     return _HOURS[zone] * 3600 if zone in _HOURS else None
 
 
@@ -139,12 +147,13 @@ def parse_time(text: str, at: int, after_priority: bool) -> HeaderTime | None:
     """Parse the time that starts at an index of a line.
 
     Args:
-        text: line.
-        at: index of the first character of the time.
-        after_priority: whether a priority precedes it; some formats are accepted only then.
+        text: The line.
+        at: Index of the first character of the time.
+        after_priority: Whether a priority such as `<13>` precedes the time. Some formats are
+            accepted only then.
 
     Returns:
-        The time, or None if no known format matches.
+        The time, not validated; None if it is in no known format.
     """
     rest = text[at:]
     iso = re.match(r"(\d{4})-(\d\d)-(\d\d)([T ])", rest, re.ASCII)
@@ -234,15 +243,16 @@ def _parse_clock(
 
 
 def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader | None:
-    """Parse the header of a line after its priority.
+    """Parse the part of a syslog header that follows the priority.
 
     Args:
-        text: line.
-        at: index after the priority, or 0 if there is none.
-        has_priority: whether the line starts with a priority; without one, fewer formats match.
+        text: The line.
+        at: Index of the first character after the priority; 0 if there is no priority.
+        has_priority: Whether the line starts with a priority such as `<13>`. Without one, fewer
+            formats are accepted.
 
     Returns:
-        The parts of the header, or None if no known format matches.
+        The parts of the header; None if the line is in no known format.
     """
     pairs = _parse_key_values(text[at:], has_priority)
     if pairs is not None:
@@ -270,14 +280,17 @@ def parse_device_header(text: str, at: int, has_priority: bool) -> DeviceHeader 
 def parse_after_time(
     text: str, at: int, when: HeaderTime | None, host: str | None, data: tuple[tuple[str, str], ...]
 ) -> DeviceHeader:
-    """Parse the rest of a header after its time: level, host, program and message.
+    """Parse the part of a syslog header that follows the time: level, host, program and message.
 
     Args:
-        text: line.
-        at: index after the time.
-        when: the time, or None.
-        host: host that is already known, or None.
-        data: pairs of structured data that are already known.
+        text: The line.
+        at: Index of the first character after the time.
+        when: The time; None if the header has none.
+        host: Host that is already known; None if none is.
+        data: (name, value) pairs of structured data that are already known.
+
+    Returns:
+        All parts of the header, including `when`.
     """
     level, at = _parse_level(text, _skip_spaces(text, at))
     forwarded = re.compile(r"Message forwarded from ([^\x00-\x20]{1,255}): +")

@@ -38,8 +38,8 @@ class _ExpectationModel(BaseModel):
 class FileExpectation(_ExpectationModel):
     """One or more source files with the same settings, as an entry of the expectations file.
 
-    The settings say which events the lines must become; most equal those of the tailer. Unknown keys
-    are errors.
+    The settings determine which events the lines must become. Most of them must equal the tailer's
+    settings for the files. Unknown keys are errors.
     """
 
     path: str = Field(
@@ -90,9 +90,11 @@ class FileExpectation(_ExpectationModel):
     host_id: OneOrMore = Field((), description="overrides the host id of all files")
 
     def range_settings(self) -> Iterator[str]:
-        """Yield the names and values of the optional settings that a range id includes.
+        """Yield the optional settings of this file that are part of the id of a byte range.
 
-        These are `record_start`, `fields` (as JSON sorted by name) and `format`, if they are set.
+        Yields:
+            Name and value alternately, for each setting that is set: `record_start`, `fields` (as
+            JSON with sorted names) and `format`.
         """
         if self.record_start is not None:
             yield from ("record_start", self.record_start)
@@ -105,14 +107,14 @@ class FileExpectation(_ExpectationModel):
             yield from ("format", "cri")
 
     def types_carried(self, types: Iterable[str]) -> list[str]:
-        """Return the types that lines of this file can have, in the order in which to try them.
+        """Return the event types that lines of this file can have, in the order of matching.
 
         Args:
-            types: names of all declared types.
+            types: Names of all declared types.
 
         Returns:
-            The declared types of this file; all of `types` for an RFC 5424 file without declared
-            types, and an empty list for another file without declared types.
+            The file's own types, without unknown names. If the file names no types: all of `types`
+            for an RFC 5424 file, otherwise an empty list.
         """
         if self.type is None:
             return list(types) if self.form == "rfc5424" else []
@@ -157,9 +159,9 @@ class TypeExpectation(_ExpectationModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the declaration sets only content, fields, pattern and time format.
+        """Whether the declaration sets only `content`, fields, pattern, time and time format.
 
-        False for the contents logfmt and tsv.
+        False if the content is `logfmt` or `tsv`.
         """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 
@@ -179,13 +181,13 @@ class TypeExpectation(_ExpectationModel):
 class WriterRecord(_ExpectationModel):
     """The size and digest of a source file, as recorded by the process that wrote it.
 
-    The record is matched with a file by content, because the file may have been renamed.
+    The judge matches records with files by content, because a file may have been renamed.
 
     Attributes:
-        path: path of the file when it was written.
-        bytes: size of the file.
-        blake2b: BLAKE2b-128 digest in hexadecimal.
-        broken: start offsets of all lines that must become dead letters.
+        path: Path of the file when it was written.
+        bytes: Size of the file in bytes.
+        blake2b: BLAKE2b-128 digest of the content, in hexadecimal.
+        broken: Start offsets of all lines that must become dead letters.
     """
 
     path: str
@@ -198,12 +200,12 @@ class ApiEvent(_ExpectationModel):
     """An acknowledged event of the HTTP API, as recorded by the client that sent it.
 
     Attributes:
-        type: event type.
-        client: name of the client.
-        event_id: id that the client assigned.
-        time_ms: event time in Unix milliseconds.
-        position: index in its batch.
-        fields: values by field name.
+        type: Event type.
+        client: Name of the client.
+        event_id: Id that the client assigned to the event.
+        time_ms: Event time in Unix milliseconds.
+        position: Index of the event in its batch.
+        fields: Values by field name.
     """
 
     type: str
@@ -215,19 +217,21 @@ class ApiEvent(_ExpectationModel):
 
 
 class DestroyedEvent(_ExpectationModel):
-    """An event that the delivery service wrote to Kafka and that Kafka lost before it was copied.
+    """An event that Kafka lost after the delivery service wrote it and before it was copied.
 
-    The test harness read the event from Kafka before it destroyed it.
+    A test destroys such events on purpose, and records them beforehand. The judge then checks that
+    the bucket of the event does not claim to be complete.
 
     Attributes:
-        type: event type.
-        event_id: event id, 32 hexadecimal digits.
-        time_ms: event time in Unix milliseconds.
-        file_id: id of its source file, or None for an event of the HTTP API.
-        generation: generation of its source file.
-        position: byte offset of its line in the source file.
-        written_ms: time at which the service wrote it, in Unix milliseconds. A bucket of its time
-            that was cut later must not have the grade proved.
+        type: Event type.
+        event_id: Event id, 32 hexadecimal digits.
+        time_ms: Event time in Unix milliseconds.
+        file_id: Id of the source file; None for an event of the HTTP API.
+        generation: Generation of the source file (how often it was truncated).
+        position: Byte offset of the event's line in the source file.
+        written_ms: Time at which the service wrote the event to Kafka, in Unix milliseconds. If the
+            cut of a bucket (when it was decided which records count) is later, the bucket must not
+            have the grade `proved`.
     """
 
     type: str
@@ -300,14 +304,14 @@ class Expectations(_ExpectationModel):
 
 
 def read_expectations(file: Path) -> Expectations:
-    """Read and validate an expectations file.
+    """Read and validate an expectations file, the input of the judge.
 
     Args:
-        file: path of the JSON file.
+        file: Path of the JSON file.
 
     Raises:
-        ValueError: if the content is not valid; the message lists the invalid fields.
-        OSError: if the file cannot be read.
+        ValueError: The content is invalid; the message lists the invalid fields.
+        OSError: The file cannot be read.
     """
     try:
         return Expectations.model_validate_json(file.read_bytes())

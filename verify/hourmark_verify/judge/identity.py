@@ -30,7 +30,7 @@ def birth_ns(descriptor: int) -> int:
     """Return the birth time of an open file in nanoseconds since the Unix epoch.
 
     Args:
-        descriptor: descriptor of the open file.
+        descriptor: Descriptor of the open file.
 
     Returns:
         The birth time, or 0 if the kernel or the file system does not supply it.
@@ -50,12 +50,15 @@ _LOW: Final = (1 << 62) - 1  # of the 74 bits, those after the variant
 
 
 def file_id(descriptor: int) -> str:
-    """Return the file id of an open file: 32 hexadecimal digits.
+    """Return the file id of an open file, which stays the same when the file is renamed.
 
-    The id is the BLAKE2b-128 digest of the device, inode and birth time in nanoseconds.
+    The id is the BLAKE2b-128 digest of device, inode and birth time.
 
     Args:
-        descriptor: descriptor of the open file.
+        descriptor: Descriptor of the open file.
+
+    Returns:
+        32 hexadecimal digits.
     """
     status = os.fstat(descriptor)
     digest = hashlib.blake2b(digest_size=16)
@@ -65,14 +68,14 @@ def file_id(descriptor: int) -> str:
 
 
 def line_digest(host_id: str, file: str, generation: int, offset: int, line: bytes) -> int:
-    """Return the 74-bit digest that the event id of a line contains after its timestamp.
+    """Return the 74-bit digest of a log line, which follows the timestamp in its event id.
 
     Args:
-        host_id: id of the host that the file is on.
-        file: file id, 32 hexadecimal digits.
-        generation: generation of the file.
-        offset: byte offset of the start of the line.
-        line: content of the line without its line feed.
+        host_id: Id of the host on which the file is.
+        file: File id, 32 hexadecimal digits.
+        generation: Generation of the file (how often it was truncated).
+        offset: Byte offset of the start of the line.
+        line: Content of the line without its line feed.
     """
     parts = (
         b"line",
@@ -86,23 +89,25 @@ def line_digest(host_id: str, file: str, generation: int, offset: int, line: byt
 
 
 def client_event_digest(event_type: str, client_id: str) -> int:
-    """Return the 74-bit digest for the id of an API event whose client assigned its own id.
+    """Return the 74-bit digest of an API event, which follows the timestamp in its event id.
+
+    The digest is defined for events whose client assigned an id.
 
     Args:
-        event_type: name of the event type.
-        client_id: event id that the client assigned.
+        event_type: Name of the event type.
+        client_id: Id that the client assigned to the event.
     """
     return _digest_74_bits((b"client", event_type.encode(), client_id.encode()))
 
 
 def range_id(fields: Iterable[object], content: bytes) -> bytes:
-    """Return the 8-byte id of a range.
+    """Return the 8-byte id of a byte range of a source file.
 
     Args:
-        fields: host id, file id, generation, start, end, observation time in milliseconds, rules
-            revision, zone, source, path, host and part, then the names and values of optional
-            settings, as `FileExpectation.range_settings` yields them.
-        content: bytes of the range.
+        fields: In this order: host id, file id, generation, start, end, observation time in
+            milliseconds, rules revision, time zone, source, path, host and part, then the names and
+            values of optional settings, as `FileExpectation.range_settings` yields them.
+        content: The bytes of the range.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)
@@ -123,10 +128,10 @@ def _digest(parts: Iterable[bytes], size: int) -> bytes:
 
 
 def event_id(time_ms: int, bits: int) -> bytes:
-    """Return the 16-byte event id: a version 8 UUID of a timestamp and a digest.
+    """Return the 16-byte event id, a version 8 UUID made of a timestamp and a digest.
 
     Args:
-        time_ms: event time in Unix milliseconds.
+        time_ms: Event time in Unix milliseconds.
         bits: 74-bit digest as returned by `line_digest` or `client_event_digest`.
     """
     return (

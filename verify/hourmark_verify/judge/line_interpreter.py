@@ -30,14 +30,16 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedEvent:
-    """The event or dead letter that a line must have become.
+    """The event or dead letter that a source line must have become.
 
     Attributes:
-        type: event type, or the dead letter type.
-        time_ms: event time in Unix milliseconds; None for the time of the range.
-        host: host of the event; None for the host of the range.
-        fields: values by field name.
-        detail: text that the detail of a dead letter must contain.
+        type: Event type, or the type of dead letters.
+        time_ms: Event time in Unix milliseconds. None if the line has no time; the event then has
+            the observation time of its byte range (when a delivery service first saw it).
+        host: Host of the event. None if the line names no host; the event then has the host of the
+            tailer.
+        fields: Values by field name.
+        detail: Text that the detail of a dead letter must contain; may be empty.
     """
 
     type: str
@@ -55,14 +57,14 @@ class ExpectedEvent:
 
 
 class LineInterpreter:
-    """An independent parser of source lines under one revision of the type declarations.
+    """An independent parser of source lines for one revision of the event type declarations.
 
     Args:
-        expectations: limits and parser version.
-        types: declarations of the revision, by type name.
+        expectations: Limits for event times, and the version of the parser.
+        types: Type declarations of the revision, by type name.
 
     Attributes:
-        types: types by name, without values that the tailer sets.
+        types: Event types by name, without values from the tailer's settings.
     """
 
     def __init__(self, expectations: Expectations, types: Mapping[str, TypeExpectation]) -> None:
@@ -90,12 +92,15 @@ class LineInterpreter:
     ) -> ExpectedEvent:
         """Return the event or dead letter that a source line must have become.
 
+        A line that matches no type, or that has an invalid time or field, must have become a dead
+        letter. This method does not raise for such lines.
+
         Args:
-            file: settings of the source file.
-            line: line, or piece of an over-long line, without its line feed.
-            part: "lines", or "chunk" or "last-chunk" for a piece.
-            observed: first and last possible time of delivery in Unix milliseconds.
-            container: container log record that the line is, or None for other files.
+            file: Settings of the source file.
+            line: Line, or piece of a line that exceeds the size limit, without its line feed.
+            part: "lines" for a whole line, "chunk" for a piece, "last-chunk" for the last piece.
+            observed: First and last possible time of delivery, in Unix milliseconds.
+            container: Record of the container log that has this line; None for other files.
         """
         self._default_ms = None if container is None else container.time_ms
         if container is not None:
@@ -221,7 +226,7 @@ class LineInterpreter:
         """Return the event or dead letter that an event of the HTTP API must have become.
 
         Args:
-            row: event as its client sent it.
+            row: The event as its client sent it.
         """
         try:
             if row.type not in self.types:
@@ -308,18 +313,19 @@ class LineInterpreter:
     def _check_time(
         self, time_ms: int | None, observed: tuple[int, int], declared: DeclaredType
     ) -> int | None:
-        """Return the event time of a line after checking that it is plausible.
+        """Check that the event time of a line is plausible, and return the time.
 
         Args:
-            time_ms: time in the line in Unix milliseconds, or None if it has none.
-            observed: first and last possible time of delivery in Unix milliseconds.
-            declared: type of the line.
+            time_ms: Time in the line, in Unix milliseconds; None if the line has none.
+            observed: First and last possible time of delivery, in Unix milliseconds.
+            declared: Event type of the line.
 
         Returns:
-            The time, the default time of the file, or None for the time of the range.
+            The time. If the line has none: the time of its container log record, or None if there
+            is no such record.
 
         Raises:
-            LineRejected: with reason `no_timestamp` if the type requires a time, or `future` or
+            LineRejected: With reason `no_timestamp` if the type requires a time, or `future` or
                 `too_late` if the time is outside the limits.
         """
         if time_ms is None:
@@ -367,12 +373,12 @@ def parse_time_ms(text: str, time_format: str) -> int | None:
     """Parse a complete timestamp and return Unix milliseconds, rounded down.
 
     Args:
-        text: timestamp.
+        text: The timestamp.
         time_format: "rfc3339", "unix" (seconds), "unix-ms", "unix-us", "unix-ns", or a `strptime`
-            format in UTC.
+            format; times in the latter are in UTC.
 
     Returns:
-        The time, or None if the text does not match the format.
+        The time; None if the text does not match the format.
     """
     if time_format == "rfc3339":
         return syslog_headers.header_time_ms(text, "UTC", 0) if text[:1].isdigit() else None

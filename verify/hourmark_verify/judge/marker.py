@@ -1,6 +1,6 @@
 """The marker of a closed bucket (`_SUCCESS`), implemented independently from the documentation.
 
-Validation is strict: unknown keys, missing keys and other types are errors.
+Validation is strict: unknown keys, missing keys and values of other types are errors.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class MarkerFile(_MarkerModel):
     """One Avro file of a bucket, as listed in the bucket's marker.
 
     Attributes:
-        name: file name in the bucket folder.
-        records: number of events.
-        bytes: size.
-        blake2b: BLAKE2b-128 digest in hexadecimal.
-        schema_id: id of the Avro schema in the schema registry.
-        schema_fingerprint: 16 hexadecimal digits of the schema's digest.
-        origin_hour: always null.
+        name: Name of the file in the bucket folder.
+        records: Number of events in the file, at least 1.
+        bytes: Size of the file in bytes.
+        blake2b: BLAKE2b-128 digest of the file, in hexadecimal.
+        schema_id: Id of the Avro schema in the schema registry.
+        schema_fingerprint: BLAKE2b-64 digest of the schema, 16 hexadecimal digits.
+        origin_hour: Always null.
     """
 
     name: str
@@ -41,13 +41,14 @@ class MarkerFile(_MarkerModel):
 
 
 class PartitionOffset(_MarkerModel):
-    """The position in a Kafka partition up to which records are in this or an earlier bucket.
+    """The offset in a Kafka partition up to which records are in a bucket or in an earlier one.
 
     Attributes:
-        topic: topic name.
-        topic_id: Kafka's id of the topic, which differs after the topic was recreated.
-        partition: partition number.
-        next: next offset to read.
+        topic: Name of the topic.
+        topic_id: Kafka's id of the topic, which differs after the topic was deleted and created
+            again.
+        partition: Partition number.
+        next: First offset that is in neither this bucket nor an earlier one.
     """
 
     topic: str = Field(min_length=1)
@@ -57,15 +58,19 @@ class PartitionOffset(_MarkerModel):
 
 
 class MarkerEvidence(_MarkerModel):
-    """The evidence for the grade of a bucket, as recorded in its marker.
+    """The evidence that a bucket is complete, as recorded in its marker.
+
+    An audit record promises a number of events for one byte range of a file. The evidence compares
+    these promises with the events.
 
     Attributes:
-        method: proof by sums, by a join of ids, or of an empty bucket.
-        cut_at_ms: time of the cut in Unix milliseconds.
-        audit_records: number of audit records that were compared.
-        promised: number of events that the audit records promise.
-        audit_next: next audit offset to read, by partition.
-        waived: descriptions of all conditions that were not met; empty for grade proved.
+        method: How the promises were compared: `sums` (by counts and sums of ids), `join` (by the
+            ids of each byte range) or `empty` (nothing was promised).
+        cut_at_ms: Time of the cut (the offsets up to which records count), in Unix milliseconds.
+        audit_records: Number of audit records that were compared.
+        promised: Number of events that these audit records promise.
+        audit_next: For each partition, the next offset of the audit topic to read.
+        waived: Descriptions of the conditions that were not met; empty if the grade is `proved`.
     """
 
     method: Literal["sums", "join", "empty"]
@@ -77,13 +82,16 @@ class MarkerEvidence(_MarkerModel):
 
 
 class OriginHourCounts(_MarkerModel):
-    """Counts for the events of one hour that a bucket contains, as recorded in its marker.
+    """The counts of the events in a bucket whose event times are in the same hour.
+
+    A bucket contains events of its own hour and late events of earlier hours. Its marker has one
+    such object per hour.
 
     Attributes:
-        rows: staged records, including duplicates.
-        events: events after removal of duplicates.
-        promised: events that audit records promise.
-        unaudited: events without an audit record.
+        rows: Records read from Kafka, including duplicates.
+        events: Events after duplicates were removed.
+        promised: Events that audit records promise.
+        unaudited: Events that no audit record promises.
     """
 
     rows: Count
@@ -93,11 +101,11 @@ class OriginHourCounts(_MarkerModel):
 
 
 class MarkerLink(_MarkerModel):
-    """The reference of a marker to the marker of the preceding bucket of the same type.
+    """A marker's reference to the marker of the preceding bucket of the same event type.
 
     Attributes:
-        hour: label of the preceding bucket.
-        blake2b: BLAKE2b-128 digest of the preceding marker file, in hexadecimal.
+        hour: Label of the preceding bucket.
+        blake2b: BLAKE2b-128 digest of the preceding `_SUCCESS` file, in hexadecimal.
     """
 
     hour: str
@@ -105,26 +113,38 @@ class MarkerLink(_MarkerModel):
 
 
 class Marker(_MarkerModel):
-    """The content of a bucket's `_SUCCESS` file.
+    """The content of a bucket's `_SUCCESS` file: the files of the bucket, its counts and its grade.
 
-    Validation is strict: a missing key, an unknown key or another type raises `ValidationError`.
+    Validation is strict: a missing key, an unknown key or a value of another type raises
+    `ValidationError`.
 
     Attributes:
-        type: event type.
-        hour: label of the bucket's interval.
-        previous: reference to the preceding bucket; None for the first bucket of the type.
-        grade: proved, timed_out or forced.
+        format: Version of the format.
+        type: Event type.
+        hour: Label of the bucket's interval, such as 2026-11-21T05.
+        bucket_seconds: Length of the interval.
+        previous: Reference to the preceding bucket; None for the first bucket of the type.
+        grade: Strength of the evidence: `proved` (complete), `timed_out` (a deadline passed) or
+            `forced` (an operator's decision).
+        evidence: The evidence for the grade.
         files: Avro files of the bucket.
-        events: number of events in all files.
-        late: number of events by earlier hour.
-        books: counts by the hour of the events.
-        id_sum: sum of the low 64 bits of all event ids, modulo 2**64, in hexadecimal.
-        checked: number of promised events whose values were proved by a checksum.
-        lost: bytes that were destroyed before they were read, by source.
-        unknown: number of occasions on which an unknown number of bytes was lost, by source.
-        unrepeatable: sources whose senders cannot send again.
-        offsets: positions in the Kafka partitions of the type.
-        software: version of the software, and the digest of the marker.
+        events: Number of events in all files.
+        late: Number of late events, by the hour of their event time.
+        books: Counts by the hour of the event time, including the bucket's own hour.
+        duplicates_removed: Number of duplicates that were removed.
+        unaudited: Number of events that no audit record promises.
+        checked: Number of promised events whose values were verified by a checksum.
+        lost: By source, the number of bytes that were destroyed before they were read.
+        unknown: By source, the number of incidents in which an unknown number of bytes was lost.
+        unrepeatable: Sources whose senders cannot send data again.
+        id_sum: Sum of the low 64 bits of all event ids, modulo 2**64, 16 hexadecimal digits.
+        offsets: Offsets in the Kafka partitions of the type, up to which records are in this bucket
+            or an earlier one.
+        ledger: Id of the ledger (the database of the ETL).
+        ledger_commit: Number of the ledger's commit.
+        attempt: Id of the attempt that wrote the bucket.
+        closed_at_ms: Time of closing in Unix milliseconds.
+        software: Version of the software, followed by a digest of this marker.
     """
 
     format: Literal[1]
@@ -155,13 +175,14 @@ class Marker(_MarkerModel):
 
 
 def has_valid_self_digest(written: bytes, software: str) -> bool:
-    """Return whether a marker matches the digest of itself in its `software` field.
+    """Return whether a marker is unchanged, according to the digest that it contains.
 
-    Markers whose `software` has at most 40 characters contain no digest and are accepted.
+    The digest is part of the field `software`, and is computed with zeros in its own place. A
+    `software` value of at most 40 characters contains no digest; the result is then True.
 
     Args:
-        written: content of the marker file.
-        software: value of the `software` field.
+        written: Content of the marker file.
+        software: Value of the field `software`.
     """
     if len(software) <= 40:
         return True

@@ -1,5 +1,7 @@
-"""Consistency checks of markers: with their bucket, with themselves, with earlier markers, and with
-events that Kafka is known to have lost.
+"""Consistency checks of the markers (`_SUCCESS` files) of closed buckets.
+
+A marker is compared with its bucket, with earlier markers, and with events that Kafka is known to
+have lost. Its own values are compared with each other.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from hourmark_verify.judge.report import FindingKind
 
 @dataclasses.dataclass
 class BucketContents:
-    """Totals over the events in the files of one bucket.
+    """Totals over the events in the files of one bucket, to compare with the bucket's marker.
 
     Attributes:
-        origins: number of events by the label of the hour of their event time.
-        tails: sum of the last 8 bytes of all event ids, as unsigned big-endian integers.
+        origins: Number of events by the label of the hour of their event time.
+        tails: Sum of the last 8 bytes of all event ids, read as unsigned big-endian integers.
     """
 
     origins: Counter[str] = dataclasses.field(default_factory=Counter)
@@ -32,9 +34,13 @@ class BucketContents:
 
 
 def schema_fingerprint(schema: Any) -> str:
-    """Return the fingerprint of an Avro schema: 16 hexadecimal digits.
+    """Return the fingerprint of an Avro schema as 16 hexadecimal digits.
 
-    It is the BLAKE2b-64 digest of the schema as JSON with sorted keys and without spaces.
+    The fingerprint is the BLAKE2b-64 digest of the schema as JSON with sorted keys and without
+    spaces.
+
+    Args:
+        schema: The schema as parsed JSON.
     """
     text = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -43,12 +49,12 @@ def schema_fingerprint(schema: Any) -> str:
 def find_contradictions(
     bucket: StoredBucket, contents: BucketContents, grades: Sequence[str]
 ) -> Iterator[str]:
-    """Yield a description of each contradiction between a marker and its bucket or within a marker.
+    """Yield a description of each contradiction between a bucket and its marker, or in the marker.
 
     Args:
-        bucket: closed bucket.
-        contents: totals over the events in its files.
-        grades: grades that the bucket may have.
+        bucket: Closed bucket with its marker (the `_SUCCESS` file).
+        contents: Totals over the events in the bucket's files.
+        grades: Grades that the bucket may have, such as `proved`.
     """
     marker, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
     summed = OriginHourCounts(
@@ -117,10 +123,17 @@ def find_contradictions(
 
 
 def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield bucket path and description where a bucket does not follow from the one before it.
+    """Yield the buckets whose markers are inconsistent with the preceding bucket of the type.
+
+    A marker must refer to the digest of the preceding marker, each bucket must start when the
+    preceding one ends, the commit number of a ledger (the database of the ETL) must not decrease,
+    and a ledger must not be used again after another one.
 
     Args:
-        buckets: all closed buckets of one type, sorted by time.
+        buckets: All closed buckets of one type, sorted by time.
+
+    Yields:
+        (bucket path, description) of each fault.
     """
     before = None
     for bucket in buckets:
@@ -149,13 +162,17 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
 
 
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield bucket path and description of each inconsistent Kafka offset in the markers.
+    """Yield the inconsistent Kafka offsets in the markers of a type.
 
-    Offsets are inconsistent if they are of another type's topic, if they decrease, or if their
-    topic was recreated and the evidence waives nothing.
+    Offsets are inconsistent if their topic is not a topic of the type, if they decrease, or if
+    their topic was created again although the marker waives no condition. Offsets of the audit
+    topic may decrease only if a condition is waived.
 
     Args:
-        buckets: all closed buckets of one type, sorted by time.
+        buckets: All closed buckets of one type, sorted by time.
+
+    Yields:
+        (bucket path, description) of each inconsistency.
     """
     for bucket in buckets:
         for topic in sorted({o.topic for o in bucket.marker.offsets}):
@@ -197,14 +214,17 @@ def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, s
 
 
 def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
-    """Yield bucket path and description where counts over all buckets of a type do not add up.
+    """Yield the buckets of a type at which the counts in the markers do not add up.
 
     The number of events must not exceed the number of Kafka records below the markers' offsets. If
-    all buckets are proved, each hour must have no more events than were promised or unaudited, and
-    no more promised events than rows.
+    all buckets have the grade `proved`, each hour must have at most as many events as were promised
+    or unaudited (not promised by any audit record), and at most as many promised events as records.
 
     Args:
-        buckets: all closed buckets of one type, sorted by time.
+        buckets: All closed buckets of one type, sorted by time.
+
+    Yields:
+        (bucket path, description) of each fault.
     """
     next_offset: Counter[tuple[str, int]] = Counter()
     events = 0
@@ -242,16 +262,16 @@ _CLOCK_SKEW_MS: Final = 5_000
 def find_destroyed_event_faults(
     destroyed: Sequence[DestroyedEvent], buckets: Sequence[StoredBucket]
 ) -> Iterator[tuple[FindingKind, str, str]]:
-    """Yield findings for buckets whose markers contradict a known loss of events.
+    """Yield the buckets and event types whose markers contradict a known loss of events.
 
-    The first bucket that ends after the event's time, and whose cut is later than the writing of
-    the event, must have missed it. If that bucket and all candidates before it have the grade
-    `proved`, the proof is false. Clocks may differ by five seconds. In addition, the counts in the
-    markers of a type must show at least as many missing events as were lost.
+    A bucket must not have the grade `proved` if a destroyed event should have been in it or in an
+    earlier bucket, and if the event was written before the bucket's cut (when it was decided which
+    records count). Clocks may differ by five seconds. In addition, the markers of a type must
+    account for at least as many missing events as were destroyed.
 
     Args:
-        destroyed: destroyed events that are in no bucket.
-        buckets: all closed buckets, in any order.
+        destroyed: Destroyed events that are in no bucket.
+        buckets: All closed buckets, in any order.
 
     Yields:
         (kind, bucket path or event type, description) of each finding.

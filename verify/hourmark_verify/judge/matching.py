@@ -29,21 +29,21 @@ from hourmark_verify.judge.values import equal_values
 
 
 class IdSet:
-    """A collection of 16-byte ids that finds duplicates."""
+    """A collection of 16-byte event ids that can list duplicates."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
 
     def add(self, event_id: bytes) -> None:
-        """Add an id of exactly 16 bytes."""
+        """Add an id, which must have exactly 16 bytes."""
         assert len(event_id) == 16
         self._ids += event_id
 
     def duplicates(self) -> Iterator[bytes]:
-        """Return an iterator over duplicate ids, in ascending order.
+        """Return an iterator over the duplicate ids, in ascending order.
 
-        An id that was added n times occurs n - 1 times. The stored ids are sorted in place; do not
-        call `add` afterwards.
+        An id that was added n times occurs n - 1 times. This method sorts the stored ids in place,
+        so `add` must not be called afterwards.
         """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()
@@ -67,15 +67,15 @@ _DETAIL_CHARS_MAX: Final = 500
 
 @dataclasses.dataclass
 class EventMatcher:
-    """One-pass comparison of bucket events with the source lines and API records they derive from.
+    """A comparison of the events in buckets with the source lines and API records they derive from.
 
-    Call `match_event` once for every event, then `mark_destroyed` for every destroyed event, then
-    `finish`. Discrepancies are added to `report`.
+    Call `match_event` once for each event, then `mark_destroyed` for each destroyed event, then
+    `finish`. Discrepancies are added to `report`. Not thread-safe.
 
     Attributes:
-        expectations: event types, API records and settings of the verification.
-        sources: open source files by (file id, generation).
-        report: report that receives findings and counts.
+        expectations: Event types, API records and settings of the verification.
+        sources: Open source files by (file id, generation).
+        report: Report that receives findings and counts.
     """
 
     expectations: Expectations
@@ -103,14 +103,17 @@ class EventMatcher:
         self._last_copy: dict[FileKey, SourceFile] = {}
 
     def interpreters_for(self, event_type: str, fields: list[Any]) -> list[LineInterpreter]:
-        """Return the line interpreters whose rules revision declares exactly these fields for a type.
+        """Return the line parsers whose type declarations match the schema of a bucket file.
+
+        There is one parser for each revision of the declarations.
 
         Args:
-            event_type: name of the event type.
-            fields: Avro fields of the type in the bucket file, without logical types.
+            event_type: Name of the event type.
+            fields: Avro fields of the type in the bucket file, without `logicalType` and `doc`.
 
         Returns:
-            Matching interpreters, newest revision first; all interpreters if no revision matches.
+            The parsers that declare exactly these fields, newest revision first. If there are none,
+            all parsers.
         """
         every = [self._newest, *self._earlier.values()]
         return [
@@ -120,16 +123,16 @@ class EventMatcher:
     def match_event(
         self, event_type: str, path: str, event: Event, interpreters: list[LineInterpreter]
     ) -> None:
-        """Match one event of a bucket file with its source line or API record.
+        """Compare one event of a bucket file with its source line or API record.
 
-        Mismatches are added to the report; the method does not raise for them.
+        Mismatches are added to the report as findings; no error is raised for them.
 
         Args:
-            event_type: event type of the bucket, or the dead letter type.
-            path: path of the bucket file that contains the event.
-            event: decoded event, by field name.
-            interpreters: non-empty result of `interpreters_for`; the event matches if it is what
-                any of them makes of the line.
+            event_type: Event type of the bucket, or the type of dead letters.
+            path: Path of the bucket file that contains the event.
+            event: The decoded event, by field name.
+            interpreters: Result of `interpreters_for`. The event is correct if at least one of
+                these parsers derives the same event from the line.
         """
         position = event["position"]
         if event["file"] is None:
@@ -187,9 +190,13 @@ class EventMatcher:
         return self._report_altered(source.name, position, path, faults)
 
     def _find_source(self, event: Event) -> SourceFile | None:
-        """Return the source file that an event was read from, or None if it is unknown.
+        """Return the source file from which an event was read.
 
-        An event of a copied file may name any of the copies, so the digest in its id decides.
+        An event of a file that rotation copies may name any of the copies. The copy is then found
+        by the digest in the event id.
+
+        Returns:
+            The file; None if it is unknown.
         """
         place = _file_key(event)
         source = self.sources.get(place)
@@ -209,16 +216,16 @@ class EventMatcher:
         return source
 
     def mark_destroyed(self, row: DestroyedEvent) -> bool:
-        """Mark the line or API record of a destroyed event as not lost.
+        """Record that an event was destroyed, so that its absence is not reported as a loss.
 
-        Call this after the last `match_event`. If no line or API record matches, a finding is added
-        to the report.
+        Call this method after the last `match_event`. If no line or API record matches the event, a
+        finding is added to the report.
 
         Args:
-            row: the destroyed event.
+            row: The destroyed event.
 
         Returns:
-            True if the event is in no bucket and was not marked before, otherwise False.
+            True if the event is in no bucket and was not marked before; otherwise False.
         """
         recorded_id = bytes.fromhex(row.event_id)
         if event_id(row.time_ms, digest_in_event_id(recorded_id)) != recorded_id:
@@ -256,9 +263,9 @@ class EventMatcher:
         return False
 
     def finish(self) -> None:
-        """Report duplicate ids and lost lines, and count lines by file and type.
+        """Add duplicate ids and missing lines to the report, and count lines by file and type.
 
-        Call this once, after the last `match_event` and `mark_destroyed`.
+        Call this method once, after the last `match_event` and `mark_destroyed`.
         """
         for duplicate in self._ids.duplicates():
             self.report.add(
@@ -467,11 +474,13 @@ def _file_key(event: Event) -> FileKey:
 def _find_host_id(
     source: SourceFile, line: SourceLine, event: Event
 ) -> tuple[str | None, int | None]:
-    """Return the host id of a file that an event id was computed with, and the digest in that id.
+    """Return the host id from which an event's id was computed, and the digest of the event's line.
+
+    A file may have several host ids; the digest in the event id determines which one was used.
 
     Returns:
-        (host id, 74-bit digest); those of the file's last host id if none matches, and (None, None)
-        if the file has no host ids.
+        (host id, 74-bit digest). If no host id matches, the last host id of the file and the digest
+        for it. If the file has no host ids, (None, None).
     """
     host_id = bits = None
     for host_id in source.host_ids:

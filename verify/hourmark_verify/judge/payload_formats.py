@@ -24,14 +24,14 @@ def parse_tsv(message: bytes, names: list[str]) -> dict[str, bytes]:
     """Split a message into tab-separated columns.
 
     Args:
-        message: message; a carriage return at its end is ignored.
-        names: name of each column; columns with the name "-" are skipped.
+        message: The message; a carriage return at its end is ignored.
+        names: Name of each column. Columns with the name "-" are skipped.
 
     Returns:
-        Column text by name.
+        Text of each column by name.
 
     Raises:
-        LineRejected: with reason `bad_columns` if the number of columns differs.
+        LineRejected: With reason `bad_columns` if the message has another number of columns.
     """
     texts = message.removesuffix(b"\r").split(b"\t")
     if len(texts) != len(names):
@@ -43,14 +43,14 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
     """Parse a message of the form `key=value key="value"`.
 
     Args:
-        message: message; a carriage return at its end is ignored.
+        message: The message; a carriage return at its end is ignored.
 
     Returns:
-        Unquoted value by key, as bytes; `true` for a key without a value. For a repeated key, the
-        last value.
+        Unquoted value by key. A key without a value has the value `true`. If a key is repeated, the
+        last value is returned.
 
     Raises:
-        LineRejected: with reason `bad_logfmt` if the syntax is wrong or no key has a value, or
+        LineRejected: With reason `bad_logfmt` if the syntax is wrong or no key has a value, or
             `not_utf8` if a key is not UTF-8.
     """
     text = message.decode("latin-1").removesuffix("\r")
@@ -77,16 +77,18 @@ def parse_logfmt(message: bytes) -> dict[str, bytes]:
 
 
 def unknown_value_text(value: Any) -> str:
-    """Return the text for a value whose name is not a field of the type.
+    """Convert a value that belongs to no declared field to text.
+
+    Such values can be stored together in one field of the event.
 
     Args:
-        value: raw bytes or a parsed JSON value.
+        value: Raw bytes or a parsed JSON value.
 
     Returns:
-        The decoded bytes, the string itself, or another value as compact JSON.
+        Bytes decoded as UTF-8; a string as it is; any other value as compact JSON.
 
     Raises:
-        LineRejected: with reason `not_utf8` if bytes are not UTF-8.
+        LineRejected: With reason `not_utf8` if bytes are not UTF-8.
     """
     if isinstance(value, bytes):
         try:
@@ -104,12 +106,12 @@ def parse_json_object(payload: bytes) -> dict[str, Any]:
     """Parse a payload that must be a JSON object.
 
     Args:
-        payload: JSON text in UTF-8; a byte order mark is ignored.
+        payload: JSON text in UTF-8; a byte order mark at its start is ignored.
 
     Raises:
-        LineRejected: with reason `not_utf8`, or `bad_json` if the payload is not a JSON object,
-            contains a number that is not finite or half of a surrogate pair, or nests arrays and
-            objects more than 64 levels deep.
+        LineRejected: With reason `not_utf8` if the payload is not UTF-8. With reason `bad_json` if
+            it is not a JSON object, contains a number that is not finite or half of a surrogate
+            pair, or nests arrays and objects more than 64 levels deep.
     """
     payload = payload.removeprefix(BOM)
     depth = deepest = 0
@@ -164,15 +166,15 @@ def _parse_value(text: str, at: int) -> tuple[str, int]:
 
 
 def _append_escape(text: str, at: int, out: bytearray) -> int:
-    """Append the bytes of an escape sequence to `out` and return the index of its end.
+    """Append the bytes of an escape sequence to `out` and return the index after the sequence.
 
     Args:
-        text: message, one character for each byte.
-        at: index after the backslash.
-        out: receives the bytes in UTF-8.
+        text: The message, one character for each byte.
+        at: Index of the first character after the backslash.
+        out: Buffer to which the bytes are appended, in UTF-8.
 
     Raises:
-        LineRejected: with reason `bad_logfmt` if the escape sequence is not valid.
+        LineRejected: With reason `bad_logfmt` if the escape sequence is invalid.
     """
     kind = text[at : at + 1]
     if kind in _SHORT and kind:

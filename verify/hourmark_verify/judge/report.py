@@ -13,16 +13,17 @@ class FindingKind(enum.StrEnum):
     """The kinds of findings that a verification can report.
 
     Attributes:
-        LOST: a terminated, non-blank source line without an event or a dead letter.
-        DOUBLED: a second event with the same source line or the same id.
-        ALTERED: an event that differs from what its source line must become.
-        UNEXPECTED: an event without a source line, such as one of an unlisted file.
-        MISPLACED: an event in a bucket of another time interval.
-        MANIFEST: a marker that contradicts its bucket, itself or an earlier marker.
-        UNLISTED: a file or folder that no marker lists.
-        CHANGED: a bucket that was modified after it was closed.
-        FALSE_PROOF: a bucket with the grade `proved` although it lacks a known event.
-        SOURCE: a source file that differs from what its writer recorded.
+        LOST: A terminated, non-blank source line without an event or a dead letter.
+        DOUBLED: A second event with the same source line or the same id.
+        ALTERED: An event that differs from what its source line must become.
+        UNEXPECTED: An event without a source line, such as an event of an unlisted file.
+        MISPLACED: An event in the bucket of another time interval.
+        MANIFEST: A marker (`_SUCCESS` file) that contradicts its bucket, itself or an earlier
+            marker.
+        UNLISTED: A file or folder that no marker lists.
+        CHANGED: A bucket that was modified after it was closed.
+        FALSE_PROOF: A bucket with the grade `proved` that lacks an event known to be destroyed.
+        SOURCE: A source file that is missing or differs from what its writer recorded.
     """
 
     LOST = "lost"
@@ -42,10 +43,10 @@ class JudgeFinding:
     """One discrepancy in a source file or a bucket.
 
     Attributes:
-        kind: kind of the discrepancy.
-        path: path of the source file or bucket.
-        position: byte offset in the source file; None for a bucket.
-        detail: description for the user.
+        kind: Kind of the discrepancy.
+        path: Path of the source file or the bucket.
+        position: Byte offset in the source file; None for a bucket.
+        detail: Description for the user.
     """
 
     kind: FindingKind
@@ -60,18 +61,19 @@ class JudgeFinding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TypeCount:
-    """Event counts of one event type.
+    """The numbers of source lines, events and buckets of one event type.
 
     Attributes:
-        expected: source lines of this type.
-        in_buckets: events in closed buckets, including late events.
-        late: events in closed buckets that arrived after their hour was closed.
-        dead_letters: source lines of this type that became dead letters.
-        lost: source lines of this type without an event or a dead letter.
-        duplicates_removed: duplicates removed when buckets were closed.
-        buckets: closed buckets.
-        buckets_with_events: closed buckets that contain at least one file.
-        grades: number of buckets by grade.
+        expected: Source lines of this type.
+        in_buckets: Events in closed buckets, including late events.
+        late: Events in the closed buckets of a later hour, because they arrived after their own
+            hour was closed.
+        dead_letters: Source lines of this type that became dead letters.
+        lost: Source lines of this type without an event or a dead letter.
+        duplicates_removed: Duplicates that were removed when buckets were closed.
+        buckets: Closed buckets.
+        buckets_with_events: Closed buckets that contain at least one file.
+        grades: Number of buckets by grade.
     """
 
     expected: int = 0
@@ -87,16 +89,16 @@ class TypeCount:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FileCount:
-    """Line counts of one source file.
+    """The numbers of lines of one source file, by what was found in HDFS for them.
 
     Attributes:
-        path: path of the file.
-        lines: lines that must be in HDFS, or be blank.
-        in_buckets: lines whose event is in a closed bucket.
-        dead_letters: lines that became dead letters.
-        blanks: blank lines, which make no event.
-        destroyed: lines whose event Kafka lost, as listed in the expectations.
-        lost: lines without an event or a dead letter.
+        path: Path of the file.
+        lines: Lines that must be in HDFS, including blank ones.
+        in_buckets: Lines whose event is in a closed bucket.
+        dead_letters: Lines that became dead letters.
+        blanks: Blank lines, for which no event is expected.
+        destroyed: Lines whose event Kafka lost, as listed in the expectations.
+        lost: Lines without an event or a dead letter.
     """
 
     path: str
@@ -113,15 +115,17 @@ class JudgeReport:
     """The result of a verification: counts, and the first findings of each kind.
 
     Attributes:
-        digests_checked: whether all host ids were known, so that event ids could be verified.
-        types: counts by event type.
-        files: counts by source file.
-        counts: number of findings by kind, 0 for kinds without findings.
-        findings: the first findings of each kind, sorted by kind.
-        destroyed: events that Kafka lost and that are in no bucket.
-        beyond: events of lines after the expected size of their file, which are optional.
-        posted: API events that were found.
-        others: events of files that the expectations do not list.
+        digests_checked: Whether all host ids were known, so that the digests in event ids were
+            verified.
+        types: Counts by event type.
+        files: Counts of each source file.
+        counts: Number of findings by kind, 0 for kinds without findings.
+        findings: At most 20 findings of each kind, sorted by kind.
+        destroyed: Number of events that Kafka lost and that are in no bucket.
+        beyond: Number of events whose lines are after the expected size of their file. Such events
+            are optional.
+        posted: Number of API events that were found.
+        others: Number of events of files that the expectations do not list.
     """
 
     digests_checked: bool = False
@@ -137,13 +141,13 @@ class JudgeReport:
     others: int = 0
 
     def add(self, kind: FindingKind, path: str, detail: str, position: int | None = None) -> None:
-        """Count a finding, and store it unless 20 of its kind are already stored.
+        """Count a finding, and store it unless 20 findings of its kind are already stored.
 
         Args:
-            kind: kind of the finding.
-            path: path of the source file or bucket.
-            detail: description for the user.
-            position: byte offset in the source file; None for a bucket.
+            kind: Kind of the finding.
+            path: Path of the source file or the bucket.
+            detail: Description for the user.
+            position: Byte offset in the source file; None for a bucket.
         """
         self.counts[kind] += 1
         if self.counts[kind] <= STORED_FINDINGS_MAX:
@@ -151,12 +155,15 @@ class JudgeReport:
             self.findings.sort(key=lambda finding: [*FindingKind].index(finding.kind))
 
     def type_count(self, event_type: str) -> TypeCount:
-        """Return the mutable counts of an event type, created with zeros on first use."""
+        """Return the counts of an event type, which the caller may modify.
+
+        On first use, all counts are 0.
+        """
         return self.types.setdefault(event_type, TypeCount())
 
     @property
     def compared(self) -> int:
-        """Number of events and dead letters that were compared with their expected values."""
+        """Number of events and dead letters that were matched with a line or an API record."""
         return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
 
     @property
@@ -165,7 +172,12 @@ class JudgeReport:
         return self.compared > 0 and not any(self.counts.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the report as a JSON-serializable dictionary."""
+        """Return the report as a JSON-serializable dictionary.
+
+        Returns:
+            The key `content` with the value of `passed`, the key `compared`, one key per kind of
+            finding with its count, and the other attributes under their names.
+        """
         fields = dataclasses.asdict(self)
         return {
             "content": self.passed,
@@ -175,7 +187,7 @@ class JudgeReport:
         }
 
     def as_text(self) -> str:
-        """Return the report as a text table, followed by the findings and the totals."""
+        """Return the report as text: a table of event types, the findings, and the totals."""
         header = ("type", "expected", "in buckets", "late", "dead letters", "lost", "buckets")
         rows = [
             (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets)

@@ -25,10 +25,10 @@ class Rfc5424Parts(NamedTuple):
     """The parts of an RFC 5424 line that the judge needs.
 
     Attributes:
-        time: TIMESTAMP as text, not validated; "-" if absent.
-        host: HOSTNAME.
-        msgid: MSGID.
-        message: MSG, after the space that ends the header.
+        time: TIMESTAMP as text, not validated; "-" if the line has none.
+        host: HOSTNAME; "-" if the line has none.
+        msgid: MSGID; "-" if the line has none.
+        message: MSG, which follows the space that ends the header; may be empty.
     """
 
     time: str
@@ -47,7 +47,7 @@ def split_rfc5424(line: bytes) -> Rfc5424Parts | None:
     """Split a line into the parts of RFC 5424.
 
     Args:
-        line: line without its line feed.
+        line: Line without its line feed.
 
     Returns:
         The parts, or None if the line does not conform to RFC 5424 section 6.
@@ -63,10 +63,10 @@ def rfc3339_us(text: str) -> int | None:
     """Parse an RFC 3339 timestamp with at most six fractional digits.
 
     Args:
-        text: timestamp with time zone, such as 2026-11-21T05:07:09.25Z.
+        text: Timestamp with a time zone, such as 2026-11-21T05:07:09.25Z.
 
     Returns:
-        Unix microseconds, negative before 1970, or None if the text is not such a timestamp.
+        Unix microseconds, negative before 1970. None if the text is not such a timestamp.
     """
     match = _TIME.fullmatch(text)
     if match is None:

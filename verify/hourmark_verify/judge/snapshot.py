@@ -17,16 +17,19 @@ Snapshot = dict[str, dict[str, list[object]]]
 def take_snapshot(hdfs: WebHdfsReader, root: str) -> Snapshot:
     """Return the ids, modification times and digests of all entries of all closed buckets.
 
+    All files of the buckets are downloaded to compute their digests.
+
     Args:
         hdfs: WebHDFS client.
-        root: root of the buckets, as a path or as hdfs://host:port/path.
+        root: Root of the buckets, as a path or as hdfs://host:port/path.
 
     Returns:
-        Bucket path to path within the bucket to [HDFS file id, modification time in Unix
-        milliseconds, hexadecimal BLAKE2b-128 digest]; the digest of a folder is "".
+        By path of the bucket and then by path within the bucket, a list of three values: HDFS file
+        id, modification time in Unix milliseconds, and BLAKE2b-128 digest in hexadecimal ("" for a
+        folder). Empty if no bucket is closed.
 
     Raises:
-        httpx.HTTPError: if HDFS cannot be read.
+        httpx.HTTPError: HDFS cannot be read.
     """
     base = hdfs_path(root)
     return {
@@ -47,16 +50,17 @@ def compare_snapshot(
 ) -> None:
     """Report every bucket that changed since a snapshot was taken.
 
-    Buckets that were closed later are ignored. An empty snapshot is reported as a finding.
+    Buckets that were closed after the snapshot are ignored. If the snapshot is empty, this is
+    reported as a finding.
 
     Args:
         hdfs: WebHDFS client.
-        root: root of the buckets, as a path or as hdfs://host:port/path.
-        snapshot: result of `take_snapshot`.
-        report: report that receives the findings.
+        root: Root of the buckets, as a path or as hdfs://host:port/path.
+        snapshot: Result of `take_snapshot`.
+        report: Report that receives the findings.
 
     Raises:
-        httpx.HTTPError: if HDFS cannot be read.
+        httpx.HTTPError: HDFS cannot be read.
     """
     if not snapshot:
         report.add(

@@ -26,11 +26,11 @@ from hourmark_verify.judge.report import FindingKind, JudgeReport
 
 
 class RecordStartMatcher:
-    """A predicate that decides whether a line starts a multi-line record.
+    """A predicate that decides whether a line is the first line of a multi-line record.
 
     Args:
-        record_start: regular expression that is searched in the first line of each record.
-        flushed: byte offsets at which a record starts whatever the line contains.
+        record_start: Regular expression that is searched in the line.
+        flushed: Byte offsets at which a record starts whatever the line contains.
     """
 
     def __init__(self, record_start: str, flushed: list[int]) -> None:
@@ -38,25 +38,26 @@ class RecordStartMatcher:
         self._flushed = frozenset(flushed)
 
     def __call__(self, start: int, line: bytes) -> bool:
-        """Return whether the line starts a record.
+        """Return whether a line is the first line of a record.
 
         Args:
-            start: byte offset of the line in its file.
-            line: content of the line; a trailing line feed is ignored.
+            start: Byte offset of the line in its file.
+            line: Content of the line; a trailing line feed is ignored.
         """
         return start in self._flushed or self._pattern.search(line.removesuffix(b"\n")) is not None
 
 
 def split_record(start: int, size: int, size_max: int) -> Iterator[tuple[int, bool]]:
-    """Yield the start offset of each piece of a record and whether the piece is the last.
+    """Yield the pieces into which a record is split if it exceeds the maximum size.
 
     Args:
-        start: byte offset of the record in its file.
-        size: size of the record in bytes, including its last line feed.
-        size_max: maximum size of a piece in bytes, excluding the line feed.
+        start: Byte offset of the record in its file.
+        size: Size of the record in bytes, including its last line feed.
+        size_max: Maximum size of a piece in bytes, without the line feed.
 
     Yields:
-        (offset, is_last); a record that fits within the limit yields exactly one pair.
+        (offset, is_last) for each piece: its byte offset in the file, and whether it is the last
+        piece. A record that is not split yields one pair.
     """
     if size <= size_max + 1:
         yield start, True
@@ -70,14 +71,14 @@ NO_TYPE = "(none)"  # the type of lines that name no declared type
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A line or multi-line record of a source file, or a piece of an over-long one.
+    """A line or multi-line record of a source file, or a piece of one that exceeds the size limit.
 
     Attributes:
-        index: number of the line in its file, counting pieces as lines.
-        start: byte offset in the file.
-        content: bytes without the final line feed.
-        part: "lines"; for a piece of an over-long line "chunk" or, for the last, "last-chunk".
-        container: the container log record that the line is, or None for other files.
+        index: Number of the line in its file, from 0. Each piece counts as a line.
+        start: Byte offset of the line in the file.
+        content: Content without the final line feed.
+        part: "lines" for a whole line, "chunk" for a piece, "last-chunk" for the last piece.
+        container: Record of the container log that has this line; None for other files.
     """
 
     index: int
@@ -88,27 +89,28 @@ class SourceLine:
 
     @property
     def blank(self) -> bool:
-        """Whether the line consists only of CR and LF characters, or of none."""
+        """Whether this is a whole line that is empty or has only CR and LF characters."""
         return self.part == "lines" and not self.content.strip(b"\r\n")
 
 
 class SourceFile:
     """One open source file, with an index of its lines.
 
-    The file stays open, so that a rename does not matter. Its lines are indexed on construction,
-    and again when `line_at` is called with an offset past the indexed part.
+    The file stays open, so that a rename has no effect. Its lines are indexed on construction. New
+    lines are indexed when `line_at` is called with an offset after the indexed part.
 
     Attributes:
-        name: path of the file when it was opened.
-        expectation: settings of the file.
-        hosts: hosts that its events may have; empty if hosts are not checked.
-        host_ids: ids of these hosts; empty if ids are not checked.
-        record: the writer's record of the file, or None.
-        id: file id, 32 hexadecimal digits.
-        starts: byte offset of each line.
-        found_in: for each line, 1 + the index of the bucket file that has its event, or 0 if no
-            event was found.
-        required_lines: number of lines, from the first, that must be in HDFS.
+        name: Path of the file when it was opened.
+        expectation: Settings of the file.
+        hosts: Hosts that the file's events may have; empty if hosts are not checked.
+        host_ids: Ids of these hosts; empty if ids are not checked.
+        record: Size and digest that the writer of the file recorded; None if no record matches the
+            file.
+        id: File id, 32 hexadecimal digits.
+        starts: Byte offset of each line.
+        found_in: For each line, 1 plus the index of the bucket file that contains the line's event;
+            0 if no event was found.
+        required_lines: Number of lines, from the first, that must be in HDFS.
     """
 
     def __init__(
@@ -143,13 +145,16 @@ class SourceFile:
         self._file.close()
 
     def line_at(self, position: int) -> SourceLine | None:
-        """Return the line, or piece of an over-long line, that contains a byte offset.
+        """Return the line that contains a byte offset.
+
+        If the line exceeds the size limit, only the piece of it that contains the offset is
+        returned.
 
         Args:
-            position: byte offset in the file.
+            position: Byte offset in the file.
 
         Returns:
-            The line, or None if no complete line or piece contains the offset.
+            The line or piece; None if no complete line or piece contains the offset.
         """
         if position >= self._end:
             self._index_new_lines()  # logs grow
@@ -165,10 +170,13 @@ class SourceFile:
         )
 
     def part_of_line(self, index: int) -> str:
-        """Return how the header of a range names the line at an index.
+        """Return whether a line is a whole line or a piece of a line that exceeds the size limit.
+
+        Args:
+            index: Number of the line or piece in the file, from 0.
 
         Returns:
-            "lines", or for a piece of an over-long line "chunk" or, for its last, "last-chunk".
+            "lines" for a whole line, "chunk" for a piece, "last-chunk" for the last piece.
         """
         start, end = self.starts[index], self._end_of(index)
         if self._record_start is not None:
@@ -179,25 +187,43 @@ class SourceFile:
         return "lines" if start == 0 or self.read(start - 1, start) == b"\n" else "last-chunk"
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes from offset `start` to `end` (exclusive), or fewer at end of file."""
+        """Return the bytes of the file from an offset to another one.
+
+        Args:
+            start: First byte offset.
+            end: Byte offset after the last byte.
+
+        Returns:
+            `end - start` bytes, or fewer if the file ends earlier.
+        """
         return os.pread(self._file.fileno(), end - start, start)
 
     def type_of_line(self, index: int) -> str:
-        """Return the event type that a line names, or `NO_TYPE` if it names no declared type."""
+        """Return the event type under which a line is counted.
+
+        This is the type that an RFC 5424 line names in its MSGID. In files of other formats, it is
+        the first type in the settings of the file.
+
+        Args:
+            index: Number of the line in the file, from 0.
+
+        Returns:
+            Name of a declared type; `NO_TYPE` if there is none.
+        """
         return self._types[self._type_codes[index]]
 
     def matches_path(self, path: str) -> bool:
-        """Return whether the tailer may have read this file under a path.
+        """Return whether the tailer may have read this file under a given path.
 
         Args:
-            path: path as an event reports it.
+            path: Path of the source file as recorded in an event.
         """
         return path == self.name or fnmatchcase(
             path, self.expectation.read_as or self.expectation.path
         )
 
     def digest(self) -> tuple[int, str]:
-        """Return the size in bytes and the hexadecimal BLAKE2b-128 digest of the file."""
+        """Return the size of the file in bytes, and its BLAKE2b-128 digest in hexadecimal."""
         self._file.seek(0)
         digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         return self._file.tell(), digest.hexdigest()
@@ -261,7 +287,7 @@ class SourceFile:
 
 
 class ContainerFile(SourceFile):
-    """A container log in CRI format, whose records can consist of several lines that are not adjacent."""
+    """A container log in CRI format, whose records may consist of several non-adjacent lines."""
 
     def _index_new_lines(self) -> None:
         # all of it again: a record whose last line was partial may have grown
@@ -281,13 +307,13 @@ class ContainerFile(SourceFile):
         self._end = sum(len(line) for _, line in lines)
 
     def line_at(self, position: int) -> SourceLine | None:
-        """Return the record whose first line contains a byte offset.
+        """Return the last record that starts at or before a byte offset.
 
         Args:
-            position: byte offset in the file.
+            position: Byte offset in the file.
 
         Returns:
-            The record, or None if no terminated line contains the offset.
+            The record; None if no terminated line contains the offset.
         """
         if position >= self._end:
             self._index_new_lines()
@@ -306,17 +332,18 @@ def open_sources(
 ) -> dict[tuple[str, int], SourceFile]:
     """Open and index all source files.
 
-    Files that are missing, or that differ from their writer's record, are added to the report.
+    Files that are missing, and files that differ from the record of their writer, are reported as
+    findings.
 
     Args:
-        expectations: expectations with the paths or globs of the files.
-        report: report that receives the findings.
+        expectations: Expectations with the paths or globs of the files.
+        report: Report that receives the findings.
 
     Returns:
         Open files by (file id, generation); the caller closes them.
 
     Raises:
-        OSError: if a file cannot be read.
+        OSError: A file cannot be read.
     """
     types = [NO_TYPE, *sorted({*expectations.types}.union(*expectations.earlier.values()))]
     assert len(types) <= 256, "a type is kept in a byte"
@@ -342,10 +369,13 @@ def open_sources(
 def _unmatched_records(
     records: list[WriterRecord], files: Iterable[SourceFile]
 ) -> Iterator[tuple[str, str]]:
-    """Yield path and description of each writer's record without a file, and of each file without
-    a record.
+    """Yield the writers' records that match no file, and the files that match no writer's record.
 
-    Files and records are matched by size and digest, because files may have been renamed.
+    A writer's record holds the size and digest of a file. Files are matched by these values,
+    because they may have been renamed. The matching record is stored in `SourceFile.record`.
+
+    Yields:
+        (path, description) of each record or file.
     """
     by_content = defaultdict(list)
     for record in records:

@@ -40,12 +40,14 @@ class ParsedHeader(NamedTuple):
     """The parts of a syslog header.
 
     Attributes:
-        time: time as text; empty if `when` has it, None if the header has no time.
-        host: host, or None.
-        parts: parts that are present, such as `facility`, `program` and `msgid`, by name.
-        data: structured data values by "SD-ID PARAM-NAME".
-        message: text after the header.
-        when: time, split into its parts, if only parser 3 can read it; otherwise None.
+        time: Time as text. None if the header has no time; "" if the time is in `when`.
+        host: Host; None if the header has none.
+        parts: Other parts by name, such as `facility`, `program` and `msgid`. Absent parts are
+            omitted.
+        data: RFC 5424 structured data: values by "SD-ID PARAM-NAME".
+        message: Text after the header.
+        when: Time split into its parts, if only version 3 of the parser can read it; otherwise
+            None.
     """
 
     time: str | None
@@ -60,12 +62,13 @@ def parse_header(line: bytes, *, accept_older: bool, parser: int = 3) -> ParsedH
     """Parse the syslog header of a line.
 
     Args:
-        line: line without its line feed.
-        accept_older: whether to accept the formats before RFC 5424 too.
-        parser: parser version, 1 to 3; version 3 accepts more formats than 1 and 2.
+        line: Line without its line feed.
+        accept_older: Whether to accept formats other than RFC 5424, such as RFC 3164.
+        parser: Version of the parser, 1 to 3. Version 3 accepts more of these formats.
 
     Returns:
-        The header, or None if the line has no header in an accepted format.
+        The header, in which each character stands for one byte; None if the line has no header in
+        an accepted format.
     """
     text = line.decode("latin-1")
     priority, rest = _parse_priority(text)
@@ -199,16 +202,18 @@ def _parse_leading_structured_data(tail: str) -> tuple[dict[str, str], str]:
 
 
 def header_time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -> int | None:
-    """Return the time of a header in Unix milliseconds, rounded down.
+    """Convert the time of a syslog header to Unix milliseconds, rounded down.
 
     Args:
-        text: time as in `ParsedHeader.time`, in RFC 3339 or RFC 3164 format.
-        zone: IANA time zone for a time without one.
-        latest_ms: a time without a year gets the latest year in which it is not after this time.
-        strict: whether to allow six fractional digits, as RFC 5424 does, instead of nine.
+        text: Time as in `ParsedHeader.time`, in RFC 3339 or RFC 3164 format.
+        zone: IANA name of the time zone of an RFC 3164 time, which states none.
+        latest_ms: Latest possible time. If the header states no year, the year is the latest one
+            for which the time is not after `latest_ms`.
+        strict: Whether to reject more than six fractional digits, as RFC 5424 requires. Otherwise,
+            up to nine are accepted.
 
     Returns:
-        The time, or None if it is not valid.
+        Unix milliseconds; None if the time is invalid.
     """
     if text[0].isdigit() or " " not in text:  # a month name is followed by a space
         whole, point, rest = text.partition(".")
@@ -228,15 +233,16 @@ def header_time_ms(text: str, zone: str, latest_ms: int, strict: bool = False) -
 
 
 def resolve_time_ms(when: HeaderTime, zone: str, latest_ms: int) -> int | None:
-    """Return the time of a header in a format of parser 3, in Unix milliseconds.
+    """Convert the parts of a header time to Unix milliseconds.
 
     Args:
-        when: time, split into its parts.
-        zone: IANA time zone for a time without one.
-        latest_ms: a time without a year gets the latest year in which it is not after this time.
+        when: Time, split into its parts.
+        zone: IANA name of the time zone to use if `when` states none.
+        latest_ms: Latest possible time. If `when` states no year, the year is the latest one for
+            which the time is not after `latest_ms`.
 
     Returns:
-        The time, or None if there is no such date or time of day.
+        Unix milliseconds; None if there is no such date or time of day.
     """
     ms = int(when.fraction[:3].ljust(3, "0"))
     if when.month is None:
@@ -300,17 +306,19 @@ def _possible_local_times(when: HeaderTime, latest_ms: int) -> list[dt.datetime]
 def _latest_not_after(
     times: list[dt.datetime], zone: dt.tzinfo, latest_ms: int, ms: int, named: str | None
 ) -> int | None:
-    """Return the latest of several local times that is not after a limit, else the earliest.
+    """Return the latest of several local times that is not after a limit.
 
     Args:
-        times: local times, latest first.
-        zone: their time zone.
-        latest_ms: limit in Unix milliseconds.
-        ms: milliseconds to add to the result.
-        named: if set, only times at which the zone has this abbreviation are considered.
+        times: Local times, latest first.
+        zone: Time zone of the local times.
+        latest_ms: Limit in Unix milliseconds.
+        ms: Milliseconds to add to the result.
+        named: If set, a zone abbreviation such as CEST; times at which the zone has another
+            abbreviation are skipped.
 
     Returns:
-        Unix milliseconds, or None if `named` excludes all times.
+        Unix milliseconds. If all times are after the limit, the earliest of them. None if `named`
+        excludes all times.
     """
     found: int | None = None
     for local in times:
@@ -477,9 +485,9 @@ def _has_shape(text: str, form: str) -> bool:
     """Return whether a text has the shape of a template, character by character.
 
     Args:
-        text: text to compare.
-        form: template: 0 stands for a digit, A for an upper case letter, a for a lower case letter,
-            and all other characters for themselves.
+        text: Text to compare.
+        form: Template, in which 0 stands for a digit, A for an upper-case letter, a for a
+            lower-case letter, and every other character for itself.
     """
     kinds = {"0": string.digits, "A": string.ascii_uppercase, "a": string.ascii_lowercase}
     return len(text) == len(form) and all(

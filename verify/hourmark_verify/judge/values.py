@@ -22,12 +22,12 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 
 
 class LineRejected(Exception):
-    """A line or value that does not match its type, so that the line becomes a dead letter.
+    """The error raised when a line must become a dead letter, because it does not match its type.
 
     Attributes:
-        reason: expected reason of the dead letter.
-        detail: text that the detail of the dead letter must contain; may be empty.
-        claimed_type: expected claimed type of the dead letter, or None.
+        reason: Reason that the dead letter must have.
+        detail: Text that the detail of the dead letter must contain; may be empty.
+        claimed_type: Event type that the dead letter must name; None if it must name none.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ NamedTypes = Mapping[str, Any]  # named types of a schema, by full name
 
 
 def strip_annotations(schema: Any) -> Any:
-    """Return a copy of an Avro schema without `logicalType` and `doc` keys."""
+    """Return a copy of an Avro schema without `logicalType` and `doc` keys at any level."""
     if isinstance(schema, dict):
         return {
             key: strip_annotations(value)
@@ -52,7 +52,10 @@ def strip_annotations(schema: Any) -> Any:
 
 
 def equal_values(a: object, b: object) -> bool:
-    """Return whether two values are equal in value and type, including the sign of zero."""
+    """Return whether two values are equal in value and type, at all levels.
+
+    Floats must have the same sign of zero, and NaN equals NaN.
+    """
     if type(a) is not type(b):
         return False
     if isinstance(a, dict) and isinstance(b, dict):
@@ -65,13 +68,18 @@ def equal_values(a: object, b: object) -> bool:
 def avro_from_json(schema: Any, value: Any, named_types: NamedTypes) -> Any:
     """Convert a JSON value to the value that Avro stores for it.
 
+    Logical types are not applied: a timestamp becomes an integer, a decimal becomes bytes.
+
     Args:
-        schema: Avro schema of the value.
-        value: parsed JSON value.
-        named_types: named types that the schema refers to, by name.
+        schema: Avro schema of the value. If it is a union, the first matching branch is used.
+        value: Parsed JSON value.
+        named_types: Named types that the schema refers to, by full name.
+
+    Returns:
+        The value as a Python object: int, float, bool, str, bytes, list, dict or None.
 
     Raises:
-        LineRejected: if the value does not match the schema.
+        LineRejected: The value does not match the schema.
     """
     if isinstance(schema, list):
         return _first_accepted(lambda branch: avro_from_json(branch, value, named_types), schema)
@@ -108,16 +116,17 @@ def record_from_json(
     """Convert a JSON object to the values of an Avro record.
 
     Args:
-        fields: Avro fields; the object must contain no others.
-        value: parsed JSON object.
-        named_types: named types that the schema refers to, by name.
+        fields: Avro fields of the record. The object must contain no other fields.
+        value: Parsed JSON object.
+        named_types: Named types that the schema refers to, by full name.
 
     Returns:
-        Values by field name, with the default for absent fields.
+        Values by field name. An absent field has its default.
 
     Raises:
-        LineRejected: with reason `missing_field` if a field without default is absent,
-            `wrong_field` if a value has a wrong type, or `unknown_field` for another field.
+        LineRejected: With reason `missing_field` if a field without default is absent,
+            `wrong_field` if a value has the wrong type, or `unknown_field` if the object contains
+            another field.
     """
     converted = {}
     for field in fields:
@@ -138,13 +147,20 @@ def record_from_json(
 def avro_from_text(schema: Any, text: bytes, named_types: NamedTypes) -> Any:
     """Convert the text of a field to the value that Avro stores for it.
 
+    Supported types are strings, enums, bytes, numbers, booleans, and unions of these. A timestamp
+    field also accepts text in RFC 3339 format.
+
     Args:
-        schema: Avro schema of the value.
-        text: raw bytes of the field.
-        named_types: named types that the schema refers to, by name.
+        schema: Avro schema of the value. If it is a union, the first matching branch other than
+            null is used.
+        text: Raw bytes of the field. Except for type bytes, they must be UTF-8.
+        named_types: Named types that the schema refers to, by full name.
+
+    Returns:
+        The value as a Python object: int, float, bool, str or bytes.
 
     Raises:
-        LineRejected: if the text cannot be converted.
+        LineRejected: The text cannot be converted, with reason `not_utf8` or `wrong_field`.
     """
     if isinstance(schema, list):
         return _first_accepted(

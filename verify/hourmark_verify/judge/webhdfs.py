@@ -15,13 +15,13 @@ _IN_MEMORY_BYTES = 8 << 20  # larger files are stored in a temporary file
 
 
 class HdfsEntry(NamedTuple):
-    """One file or folder in a folder listing.
+    """One file or folder in the listing of an HDFS folder.
 
     Attributes:
-        name: name without the path.
-        folder: whether the entry is a folder.
-        id: HDFS file id, which differs for a replaced file of the same name.
-        modified_ms: modification time in Unix milliseconds.
+        name: Name without the path.
+        folder: Whether the entry is a folder.
+        id: HDFS file id. A file that is replaced by another one of the same name has another id.
+        modified_ms: Modification time in Unix milliseconds.
     """
 
     name: str
@@ -31,11 +31,11 @@ class HdfsEntry(NamedTuple):
 
 
 class DownloadedFile(NamedTuple):
-    """The content of a file, positioned at its start; the caller closes it.
+    """The content of an HDFS file, positioned at its start, with its size and digest.
 
     Attributes:
-        content: binary stream.
-        size: size in bytes.
+        content: Binary stream, which the caller closes.
+        size: Size in bytes.
         blake2b: BLAKE2b-128 digest of the content, in hexadecimal.
     """
 
@@ -48,7 +48,7 @@ class WebHdfsReader:
     """A read-only WebHDFS client. Failed requests raise `httpx.HTTPError`.
 
     Args:
-        address: address of the NameNode, such as http://127.0.0.1:9870.
+        address: Address of the NameNode, such as http://127.0.0.1:9870.
         user: HDFS user name for all requests.
     """
 
@@ -68,13 +68,13 @@ class WebHdfsReader:
         """Return the entries of a folder, sorted by name.
 
         Args:
-            folder: absolute path in HDFS.
+            folder: Absolute path in HDFS.
 
         Returns:
             The entries; an empty list if the path is a file or does not exist.
 
         Raises:
-            httpx.HTTPError: if the request fails.
+            httpx.HTTPError: The request fails.
         """
         response = self._client.get(self._url(folder), params=self._params("LISTSTATUS"))
         if response.status_code == httpx.codes.NOT_FOUND:
@@ -95,11 +95,13 @@ class WebHdfsReader:
     def open(self, file: str) -> DownloadedFile:
         """Download a file and return its content, size and digest.
 
+        Files of more than 8 MiB are stored in a temporary file.
+
         Args:
-            file: absolute path in HDFS.
+            file: Absolute path in HDFS.
 
         Raises:
-            httpx.HTTPError: if the request fails or the file does not exist.
+            httpx.HTTPError: The request failed, or the file does not exist.
         """
         digest = hashlib.blake2b(digest_size=16)
         with ExitStack() as on_error:
@@ -126,6 +128,10 @@ class WebHdfsReader:
 
 
 def hdfs_path(root: str) -> str:
-    """Return the path part of a root, given as a path or as hdfs://host:port/path."""
+    """Return the HDFS path of a root folder, with a leading slash and without a trailing one.
+
+    Args:
+        root: Path of the folder, or URL such as hdfs://host:port/path.
+    """
     path = urlsplit(root).path if "://" in root else root
     return "/" + path.strip("/")
