@@ -46,7 +46,7 @@ from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
-from hourmark_etl.ledger.overview import closed_manifest
+from hourmark_etl.ledger.maintenance.overview import closed_manifest
 from hourmark_etl.operators.bucket import closed_bucket_rows
 
 _HOUR_S: Final = 3600

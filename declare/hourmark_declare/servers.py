@@ -15,7 +15,7 @@ from hourmark.rules.revision import Record, Rules, RulesBook
 from hourmark.rules.rules_topic import publish_rules, read_rules
 from hourmark_declare.apply import ApplyTargets
 from hourmark_declare.topics import central_topics, edge_topics
-from hourmark_etl.ledger.existing import open_or_create_ledger
+from hourmark_etl.ledger.maintenance.existing import open_or_create_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 
 

@@ -34,6 +34,7 @@ from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import SparkRunner
+from hourmark_etl.execution.session import spark_session, submitted_settings
 from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.engines import check_driver_placement
 from hourmark_etl.ledger.heartbeat import Heartbeat
@@ -42,7 +43,6 @@ from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.offset_records import OffsetRecorder
-from hourmark_etl.spark import spark_session, submitted_settings
 from hourmark_etl.staging.consumer import Consumer, Consumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available

@@ -21,8 +21,8 @@ from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.ledger.batches import type_shards
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
-from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontier_rows import check_bucket_length
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.markers import check_older_copy
 from hourmark_etl.recovery.offset_records import import_recorded_gaps

@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.daemon import manager
 
-from hourmark_etl.worker_reuse import freeze_loaded_modules
+from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 
 _TASKS: Final = "pyspark.worker"
 # Staging and closing, as tasks do it; pandas, because Arrow asks for it before it makes a column of

@@ -32,7 +32,7 @@ from hourmark.rules.line_rule import LineRule
 from hourmark.rules.revision import PARSER, ParserVersion, Rules, TypeVersion
 from hourmark_delivery_service.parsing.parser_check import FOLDER, check_parser
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.downgrading import downgrade_ledger
+from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger
 from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]

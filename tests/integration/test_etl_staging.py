@@ -24,7 +24,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.set_aside import unreviewed_records
+from hourmark_etl.ledger.staged.set_aside import unreviewed_records
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 

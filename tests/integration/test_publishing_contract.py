@@ -20,9 +20,9 @@ from hourmark.records.manifest import MARKER, Manifest
 from hourmark_etl.buckets.reader import NotClosed, find_manifest, read_manifest
 from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.model import StagedGroup
 from hourmark_etl.storage import NotFound, Storage, StorageError
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 HOUR = hour_at(0)
 BUCKET = HOUR.bucket_path("click")

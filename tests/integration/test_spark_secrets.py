@@ -16,8 +16,8 @@ from pyspark.sql.datasource import InputPartition
 from tests.support.documents import ROOT
 
 from hourmark.config.loading import Config
+from hourmark_etl.execution.session import spark_session
 from hourmark_etl.ledger.database import Lease
-from hourmark_etl.spark import spark_session
 from hourmark_etl.staging.plan import PlannedBatch
 from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name

@@ -27,10 +27,10 @@ from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.partitions_reader import PartitionError
 from hourmark_etl.errors import BadRecord, EtlStop, StaleDriver
+from hourmark_etl.execution.session import spark_session
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import EVENTS
-from hourmark_etl.spark import spark_session
 from hourmark_etl.staging.consumer import PAUSE_S_MAX, Consumer
 from hourmark_etl.staging.pieces import StagedNote, StagedPiece
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan

@@ -228,7 +228,7 @@ import os, sys
 sys.path.insert(0, "/usr/lib/hourmark-etl")
 os.environ["PYTHONPATH"] = "/usr/lib/hourmark-etl"
 from hourmark.config.loading import Config
-from hourmark_etl.spark import spark_session
+from hourmark_etl.execution.session import spark_session
 def doubled(batches):
     import fastavro, hourmark_etl.arrow, pyarrow.compute as pc
     for batch in batches:

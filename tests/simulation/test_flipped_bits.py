@@ -42,7 +42,7 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ledger import frontiers
-from hourmark_etl.ledger.listings import listed_groups
+from hourmark_etl.ledger.staged.listings import listed_groups
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import compute_digest

@@ -26,7 +26,7 @@ from hourmark.avro.datum_check import DatumVerdict
 from hourmark.records.audit import AuditRecord
 from hourmark.records.event_id import EventId, LineIds
 from hourmark.records.manifest import Manifest
-from hourmark_etl import datums
+from hourmark_etl import arrow
 from hourmark_etl.closing import publishing, sealing
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
@@ -191,7 +191,7 @@ def checksums_ignored(patch: pytest.MonkeyPatch) -> None:
 
 def ids_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Staging does not compare the event id in a value with the one in its key."""
-    real = datums.datum_verdicts
+    real = arrow.datum_verdicts
 
     def verdicts(*of: Any) -> npt.NDArray[np.uint8]:
         found = real(*of)

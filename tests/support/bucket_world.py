@@ -28,12 +28,12 @@ from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
-from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.bucket_rows import put_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Frontier, HourState, StagedGroup
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import LocalDisk, Storage
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 FIRST = Hour(1_800_000_000)
 SCHEMAS = {

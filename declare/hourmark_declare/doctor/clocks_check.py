@@ -21,8 +21,8 @@ from hourmark_declare.doctor.check_result import (
     passed_result,
     skipped_result,
 )
-from hourmark_etl.ledger.database_status import read_database_status
 from hourmark_etl.ledger.engines import sqlite_file
+from hourmark_etl.ledger.maintenance.database_status import read_database_status
 
 CHECK: Final = "clocks"
 APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops closing

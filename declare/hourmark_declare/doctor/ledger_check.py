@@ -15,8 +15,8 @@ from hourmark_declare.doctor.ledger_evaluation import (
     evaluate_postgresql,
     evaluate_privileges,
 )
-from hourmark_etl.ledger.database_status import read_database_status
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.database_status import read_database_status
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 
 def check_ledger(config: Config) -> Iterator[DoctorCheckResult]:

@@ -18,7 +18,7 @@ from hourmark_declare.doctor.check_result import (
     skipped_result,
 )
 from hourmark_declare.registry_repair import RegistryClient
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.rules import LedgerRules
 
 CHECK: Final = "registry"

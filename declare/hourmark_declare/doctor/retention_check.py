@@ -23,8 +23,8 @@ from hourmark_declare.doctor.check_result import (
     passed_result,
     skipped_result,
 )
-from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.ledger.overview import fixed_hours
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.overview import fixed_hours
 
 CHECK: Final = "retention"
 _PART: Final = 0.5  # share of the retention after which a finding leaves time to resolve it

@@ -31,17 +31,17 @@ from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes
-from hourmark_etl.folders import STAGING_FOLDER
-from hourmark_etl.ledger import staged_files as ledger
 from hourmark_etl.ledger.bucket_rows import pack_days
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.offset_gaps import all_gaps, has_lost_end
-from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.ledger.set_aside import delete_old_set_aside_rows
-from hourmark_etl.ledger.staged_files import UnneededFile
+from hourmark_etl.ledger.staged import staged_files as ledger
+from hourmark_etl.ledger.staged.set_aside import delete_old_set_aside_rows
+from hourmark_etl.ledger.staged.staged_files import UnneededFile
 from hourmark_etl.model import EARLIEST_MS, HourState
 from hourmark_etl.storage import Storage, delete_all, list_if_exists
+from hourmark_etl.storage.folders import STAGING_FOLDER
 from hourmark_etl.storage.paths import SCRATCH
 
 EVERY_SECONDS: Final = 60.0

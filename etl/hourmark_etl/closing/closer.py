@@ -39,7 +39,6 @@ from hourmark_etl.closing.publishing import (
 from hourmark_etl.closing.reporting import BlockerWriter, closed_lines
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
-from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import (
     conflict_texts,
@@ -48,11 +47,11 @@ from hourmark_etl.ledger.conflicts import (
     reset_if_damaged,
 )
 from hourmark_etl.ledger.database import CLOSER
+from hourmark_etl.ledger.hosts.sites import check_sites
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.read_errors import read_errors
-from hourmark_etl.ledger.sites import check_sites
-from hourmark_etl.ledger.staged_files import (
+from hourmark_etl.ledger.staged.staged_files import (
     format_spans,
     give_up_file,
     read_ledger_file,
@@ -60,6 +59,7 @@ from hourmark_etl.ledger.staged_files import (
 )
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 from hourmark_etl.topics import CentralTopics
 
 CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror

@@ -52,15 +52,15 @@ from hourmark_etl.closing.write.containers import WrittenFile, WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import DamagedRow, ForeignLedger
-from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import PublishedHour
-from hourmark_etl.ledger.listings import listed_groups, sum_groups
-from hourmark_etl.ledger.overview import closed_marker
+from hourmark_etl.ledger.maintenance.overview import closed_marker
 from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
-from hourmark_etl.ledger.set_aside import listed_set_aside
+from hourmark_etl.ledger.staged.listings import listed_groups, sum_groups
+from hourmark_etl.ledger.staged.set_aside import listed_set_aside
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 _SET_ASIDE_MAX: Final = 50  # entries of `Manifest.set_aside_records`
 _HELP = (

@@ -17,8 +17,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark_etl.task_failures import TaskFailure
-from hourmark_etl.worker_reuse import freeze_loaded_modules
+from hourmark_etl.execution.task_failures import TaskFailure
+from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 
 _CAUSE_MAX: Final = 1500
 _Item = TypeVar("_Item")

@@ -44,17 +44,17 @@ from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import Conflict, conflict_texts, conflicts, conflicts_holding
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.host_losses import (
+from hourmark_etl.ledger.hosts.host_losses import (
     HostLoss,
     find_unrepeatable_sources,
     losses,
     sum_losses_in_hour,
 )
-from hourmark_etl.ledger.listings import listed_schema_ids
+from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
+from hourmark_etl.ledger.staged.listings import listed_schema_ids
 from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition
 
 _LOG = logging.getLogger(__name__)

@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.lookups import bucket_key, read_index_runs
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.storage import AccessDenied, ContentLost, Storage, list_if_exists
+from hourmark_etl.storage.folders import INDEX_FOLDER
 
 Bucket = tuple[str, int]  # type, hour (start, Unix seconds)
 _NAME: Final = re.compile(r"\d{8}T\d{6}-(?P<attempt>[^-]+)-[^-]+-(?P<digest>[0-9a-f]+)\.ids")

@@ -18,6 +18,7 @@ from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, update_rows, with_digest
+from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
 from hourmark_etl.ledger.read_errors import (
     ReadError,
@@ -25,8 +26,7 @@ from hourmark_etl.ledger.read_errors import (
     delete_read_error,
     put_errors,
 )
-from hourmark_etl.ledger.reporters import put_reports
-from hourmark_etl.ledger.set_aside import put_set_aside
+from hourmark_etl.ledger.staged.set_aside import put_set_aside
 from hourmark_etl.model import (
     DEFAULT_SHARD,
     FIRST_SITE,

@@ -36,8 +36,8 @@ from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.backups import back_up
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
+from hourmark_etl.ledger.maintenance.backups import back_up
 
 CLOSER: Final = "closer"  # the name of the lease of closing
 _NAMES_AT_ONCE: Final = 500  # in one IN list, far below every database's limit of variables

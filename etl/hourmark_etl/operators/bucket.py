@@ -28,7 +28,7 @@ from hourmark_etl.buckets.reader import (
     read_manifest,
 )
 from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, make_damaged_bucket_error
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.bucket_text import (
     format_bucket_report,
     format_events,

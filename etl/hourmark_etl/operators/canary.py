@@ -28,8 +28,8 @@ from hourmark.process.alarms import Alarm, AlarmLog
 from hourmark.process.stopping import stop_on_signals
 from hourmark_etl.ledger.batches import positions_of_topic
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -21,8 +21,8 @@ from hourmark.rollback.version import VERSIONS
 from hourmark.rules.rules_topic import read_rules
 from hourmark_etl.ledger import migrations
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.rollback import permanent_obstacles
 from hourmark_etl.options import print_lines
 from hourmark_etl.storage import open_storage

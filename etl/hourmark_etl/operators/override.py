@@ -22,11 +22,12 @@ from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.humanize import format_duration
-from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.hosts.reporters import reporters
+from hourmark_etl.ledger.maintenance import overview
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import (
     Blocker,
     blockers,
@@ -36,8 +37,7 @@ from hourmark_etl.ledger.overrides import (
     put_override,
     put_overrides,
 )
-from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.ledger.set_aside import unreviewed_records
+from hourmark_etl.ledger.staged.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import (
     Explanation,

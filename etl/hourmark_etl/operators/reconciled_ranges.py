@@ -20,7 +20,7 @@ from hourmark_etl.closing.proof.evidence import (
 from hourmark_etl.closing.proof.promises import UnmetPromise, compare_ranges
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.listings import groups_in_hour, promises_between
+from hourmark_etl.ledger.staged.listings import groups_in_hour, promises_between
 from hourmark_etl.model import NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.storage import Storage
 

@@ -18,7 +18,7 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontier_rows import decode_offsets
-from hourmark_etl.ledger.listings import FileDifference, file_differences
+from hourmark_etl.ledger.staged.listings import FileDifference, file_differences
 from hourmark_etl.operators.reconciliation import BucketCounts, PromisedCounts, TypeFacts
 
 

@@ -22,7 +22,7 @@ from hourmark.rollback.version import OlderVersion
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
-from hourmark_etl.ledger.sites import known_further_sites
+from hourmark_etl.ledger.hosts.sites import known_further_sites
 
 _SITES: Final = 5  # the schema revision that introduced further sites
 _DAYS: Final = 6  # the schema revision that packs rows of older buckets

@@ -13,8 +13,8 @@ from hourmark.config.loading import Config, config_option
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
-from hourmark_etl.ledger.existing import open_existing_ledger
-from hourmark_etl.ledger.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.ledger.staged.set_aside import SetAsideRow, mark_reviewed, set_aside_rows
 from hourmark_etl.options import print_lines
 
 _OFFSETS_SHOWN: Final = 5

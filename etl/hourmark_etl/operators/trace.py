@@ -14,7 +14,7 @@ from hourmark.config.groups import KafkaSettings
 from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, print_json, to_json_value
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.dead_letter_selection import parse_time_ms
 from hourmark_etl.operators.tracing.kafka_search import RECORDS_MAX, KafkaSearch
 from hourmark_etl.operators.tracing.query import (

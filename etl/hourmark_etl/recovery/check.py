@@ -29,8 +29,8 @@ from hourmark_etl.ledger.bucket_rows import (
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed_hour, frontiers
-from hourmark_etl.ledger.listings import file_differences
-from hourmark_etl.ledger.staged_files import select_needed
+from hourmark_etl.ledger.staged.listings import file_differences
+from hourmark_etl.ledger.staged.staged_files import select_needed
 from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import ContentLost, NotFound, Storage, list_if_exists, map_concurrently

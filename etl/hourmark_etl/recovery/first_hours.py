@@ -14,10 +14,10 @@ from typing import Final, Literal
 from pydantic import BaseModel
 
 from hourmark.errors import Finding
-from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.storage import ContentLost, Storage, list_if_exists
+from hourmark_etl.storage.folders import LEDGER_FOLDER
 
 _LOG: Final = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.batches import truncated_gap
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
-from hourmark_etl.ledger.staged_files import folders_and_epochs
+from hourmark_etl.ledger.staged.staged_files import folders_and_epochs
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
 from hourmark_etl.storage import Storage

@@ -25,13 +25,13 @@ from sqlalchemy import select
 from hourmark.clock import Clock
 from hourmark.errors import Finding, Unavailable
 from hourmark.kafka.topic_names import AUDIT
-from hourmark_etl.folders import LEDGER_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
 from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, list_if_exists
+from hourmark_etl.storage.folders import LEDGER_FOLDER
 
 EVERY_SECONDS: Final = 60.0
 _NAME: Final = re.compile(r"offsets-(?P<ledger>[0-9a-f-]+)-(?P<digest>[0-9a-f]{32})\.json")

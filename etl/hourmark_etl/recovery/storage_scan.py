@@ -15,11 +15,11 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest, PreviousMarker
 from hourmark_etl.buckets.reader import BadMarker, decode_manifest, list_hours, read_marker
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.folders import STAGING_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.model import EARLIEST_MS, AuditOffsets, OffsetSpan, StagedBatch
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage, list_if_exists, map_concurrently
+from hourmark_etl.storage.folders import STAGING_FOLDER, UNAUDITED_FOLDER
 
 Key = tuple[str, int]  # topic id, partition
 _UNAUDITED_NAME: Final = re.compile(

@@ -34,17 +34,17 @@ from hourmark.errors import HourmarkError, Unavailable
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark.records.host_reports import HostReport
 from hourmark_etl.errors import DataLoss
+from hourmark_etl.execution.session import task_attempts_max
+from hourmark_etl.execution.task_failures import typed_error
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.hosts.reporters import decode_report
 from hourmark_etl.ledger.read_errors import ReadError
-from hourmark_etl.ledger.reporters import decode_report
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
-from hourmark_etl.spark import task_attempts_max
 from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name
 from hourmark_etl.staging.spark_errors import classify_spark_error, query_error_text
 from hourmark_etl.staging.stage import TaskResult
-from hourmark_etl.task_failures import typed_error
 from hourmark_etl.topics import CentralTopics
 
 STOP_S: Final = 10.0  # time that a running batch gets to end

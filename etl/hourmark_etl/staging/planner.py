@@ -26,7 +26,8 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_addresses
 from hourmark.kafka.topic_names import AUDIT
-from hourmark_etl.folders import STAGING_FOLDER
+from hourmark_etl.execution.task_failures import TaskFailure, guard_task, raise_failures
+from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
@@ -43,9 +44,8 @@ from hourmark_etl.staging.plan import (
 )
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
-from hourmark_etl.task_failures import TaskFailure, guard_task, raise_failures
+from hourmark_etl.storage.folders import STAGING_FOLDER
 from hourmark_etl.topics import CentralTopics, resolve_positions
-from hourmark_etl.worker_reuse import freeze_loaded_modules
 
 _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions

@@ -24,12 +24,12 @@ from hourmark_etl.arrow import (
     KeyColumns,
     UInt8s,
     binary_buffers,
+    datum_verdicts,
     key_columns,
     schema_ids,
     to_single_array,
     value_lengths,
 )
-from hourmark_etl.datums import datum_verdicts
 from hourmark_etl.model import OffsetSpan, SetAside
 from hourmark_etl.staging.pieces import StagePlan
 

@@ -16,8 +16,8 @@ from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.set_aside import set_aside_offsets
-from hourmark_etl.ledger.staged_files import (
+from hourmark_etl.ledger.staged.set_aside import set_aside_offsets
+from hourmark_etl.ledger.staged.staged_files import (
     LedgerFile,
     format_spans,
     read_ledger_file,

@@ -1,7 +1,7 @@
 """Classifies errors that Spark and the JVM raise, which are available only as text.
 
 Errors of Python code do not come here: tasks and the planning of batches return theirs as values
-(`hourmark_etl.task_failures`), and the driver's own are exceptions. Text remains for
+(`hourmark_etl.execution.task_failures`), and the driver's own are exceptions. Text remains for
 
 - a Python process that was lost, and with it anything it could have returned;
 - an executor that was lost, or the exclusion of all executors;
@@ -16,7 +16,7 @@ import re
 from typing import Final
 
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark_etl.task_failures import stopped_staging, unreachable_server
+from hourmark_etl.execution.task_failures import stopped_staging, unreachable_server
 
 _LOST_WORKER: Final = (
     "Python worker exited unexpectedly",

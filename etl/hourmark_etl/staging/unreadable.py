@@ -10,7 +10,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.ledger import batches as ledger
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.model import OffsetSpan

@@ -14,8 +14,8 @@ from hourmark.commands.component_status import LOOPBACK, ComponentState, Compone
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark_etl.ledger.database import CLOSER
-from hourmark_etl.ledger.existing import open_existing_ledger
 from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from hourmark_etl.closing.cut.readiness import LatestReports
-from hourmark_etl.ledger.overview import FixedHours
+from hourmark_etl.ledger.maintenance.overview import FixedHours
 from hourmark_etl.model import Frontier, HourState, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.metrics import OLDEST_SHOWN, BatchCounts, GaugeValues
 

@@ -24,14 +24,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from hourmark.clock import Clock
 from hourmark.errors import Unavailable
 from hourmark_etl.humanize import format_count, format_duration
-from hourmark_etl.ledger import overview
 from hourmark_etl.ledger.conflicts import conflicts
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.hosts.reporters import reporters
+from hourmark_etl.ledger.maintenance import overview
 from hourmark_etl.ledger.overrides import blockers, overrides
 from hourmark_etl.ledger.read_errors import read_errors
-from hourmark_etl.ledger.reporters import reporters
-from hourmark_etl.ledger.set_aside import unreviewed_records
+from hourmark_etl.ledger.staged.set_aside import unreviewed_records
 from hourmark_etl.model import Frontier, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,

@@ -37,7 +37,7 @@ from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import last_checks
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
-from hourmark_etl.ledger.staged_files import LedgerFile
+from hourmark_etl.ledger.staged.staged_files import LedgerFile
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.consumer import build_batch, collect_read_errors

@@ -25,13 +25,13 @@ from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.writing import SealedHour
-from hourmark_etl.folders import ATTEMPTS_FOLDER
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas
 from hourmark_etl.model import FIRST_SITE
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.stage import stage_table
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
 N = {"name": "n", "type": "long"}
 

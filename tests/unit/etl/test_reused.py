@@ -14,7 +14,7 @@ zipimport._read_directory = lambda archive: read.append(archive) or original(arc
 sys.path.insert(0, {archive!r})
 import packed.inner
 """
-SPARED = "from hourmark_etl.worker_reuse import freeze_loaded_modules\nfreeze_loaded_modules()\n"
+SPARED = "from hourmark_etl.execution.worker_reuse import freeze_loaded_modules\nfreeze_loaded_modules()\n"
 
 
 def said_by(tmp_path: Path, code: str) -> list[str]:

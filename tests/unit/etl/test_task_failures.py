@@ -23,11 +23,16 @@ from hourmark_etl.errors import (
     TopicReplaced,
     Unreadable,
 )
+from hourmark_etl.execution.task_failures import (
+    TaskFailure,
+    guard_task,
+    raise_failures,
+    typed_error,
+)
 from hourmark_etl.staging.pieces import StagedPiece
 from hourmark_etl.staging.planner import pack_result, unpack_results
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.storage import NoSpace, SafeMode
-from hourmark_etl.task_failures import TaskFailure, guard_task, raise_failures, typed_error
 
 AT: Final = Partition("events.click", 3)
 RESULT: Final = TaskResult(StagedPiece(), ())

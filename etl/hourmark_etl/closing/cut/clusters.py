@@ -20,8 +20,8 @@ from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topic
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_topic_ids, hold_short_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
+from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
-from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import FIRST_SITE, ReportedSource, StagingPosition
 from hourmark_etl.topics import SiteCluster
 

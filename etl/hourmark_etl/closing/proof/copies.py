@@ -34,7 +34,7 @@ from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.listings import listed_groups
+from hourmark_etl.ledger.staged.listings import listed_groups
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
 

@@ -98,7 +98,7 @@ from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
-from hourmark_etl.ledger.listings import (
+from hourmark_etl.ledger.staged.listings import (
     RoundSums,
     counting_promises,
     listed_groups,

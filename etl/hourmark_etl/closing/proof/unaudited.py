@@ -28,14 +28,14 @@ from hourmark_etl.closing.proof.evidence import (
 )
 from hourmark_etl.closing.proof.promises import KEY
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.folders import UNAUDITED_FOLDER
 from hourmark_etl.ledger import closed as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.listings import promises_between
+from hourmark_etl.ledger.staged.listings import promises_between
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import AlreadyExists, Storage, delete_all, list_if_exists
+from hourmark_etl.storage.folders import UNAUDITED_FOLDER
 
 UNAUDITED: Final = "unaudited"  # the kind of such a file, in its note
 FILES_AT_ONCE: Final = 16  # read by one call of `UnauditedCleaner.clean`

@@ -13,12 +13,12 @@ from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.write.containers import WrittenHour
-from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.index_files import format_timestamp, published_index_path
 from hourmark_etl.ledger import closed
 from hourmark_etl.ledger.closed import IdRun
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage, StorageError, delete_all, list_if_exists
+from hourmark_etl.storage.folders import INDEX_FOLDER
 
 _UNNAMED_MS: Final = 86_400_000  # a file of this age that the ledger does not refer to is unused
 _LOG = logging.getLogger(__name__)

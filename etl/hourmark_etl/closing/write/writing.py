@@ -34,7 +34,17 @@ import pyarrow as pa
 from hourmark.avro.datum_check import DatumVerdict, event_program
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
-from hourmark_etl.arrow import Bools, Int32s, Int64s, UInt8s, UInt64s, binary_buffers, run_starts
+from hourmark_etl.arrow import (
+    Bools,
+    Int32s,
+    Int64s,
+    UInt8s,
+    UInt64s,
+    binary_buffers,
+    datum_verdicts,
+    describe_verdict,
+    run_starts,
+)
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import (
     Listing,
@@ -46,10 +56,9 @@ from hourmark_etl.closing.units import (
     verify_read_rows,
 )
 from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, WrittenFile, WrittenHour
-from hourmark_etl.datums import datum_verdicts, describe_verdict
 from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_contained_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket
-from hourmark_etl.ledger.listings import sum_group
+from hourmark_etl.ledger.staged.listings import sum_group
 from hourmark_etl.model import StagedGroup, Sums, from_row
 from hourmark_etl.storage import Storage
 

@@ -27,8 +27,8 @@ from hourmark_etl.ledger.batches import positions_of_topic
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
-from hourmark_etl.ledger.listings import groups_with_listing
-from hourmark_etl.ledger.reporters import reporters
+from hourmark_etl.ledger.hosts.reporters import reporters
+from hourmark_etl.ledger.staged.listings import groups_with_listing
 from hourmark_etl.model import ReportedSource, StagedGroup
 from hourmark_etl.operators.dead_letter_reader import PrintMessage, ReadProgress
 from hourmark_etl.operators.tracing.kafka_search import decode_envelope

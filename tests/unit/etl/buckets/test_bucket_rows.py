@@ -28,9 +28,9 @@ from hourmark_etl.ledger.bucket_rows import (
 from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
-from hourmark_etl.ledger.downgrading import downgrade_ledger
 from hourmark_etl.ledger.frontiers import closed_types
-from hourmark_etl.ledger.overview import closed_manifest
+from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger
+from hourmark_etl.ledger.maintenance.overview import closed_manifest
 from hourmark_etl.recovery.check import check_late_hours
 
 FIRST_DAY_S = 1_800_000_000 // DAY_S * DAY_S

@@ -19,13 +19,13 @@ from hourmark.config.groups import EtlSettings
 from hourmark.config.loading import Config
 from hourmark_etl.closing.cleanup import Cleaner, CleanupCounts
 from hourmark_etl.errors import StaleDriver
-from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import truncated_gap
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import EARLIEST_MS, StagingPosition
 from hourmark_etl.storage import AccessDenied, LocalDisk, StorageError
+from hourmark_etl.storage.folders import INDEX_FOLDER
 from hourmark_etl.storage.paths import SCRATCH
 
 HOUR_MS = 3_600_000

@@ -40,8 +40,8 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import Proof
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.writing import SealedHour
+from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.overrides import blockers, overrides, put_override
-from hourmark_etl.ledger.reporters import reporters
 from hourmark_etl.model import AuditOffsets, Frontier, HourState
 from hourmark_etl.storage import SafeMode
 

@@ -20,8 +20,13 @@ from hourmark_etl.closing.cut.readiness import (
     readiness,
 )
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import HostLoss, sum_losses_in_hour
-from hourmark_etl.ledger.reporters import RENAMED_AFTER_MS, decode_report, put_reports, reporters
+from hourmark_etl.ledger.hosts.host_losses import HostLoss, sum_losses_in_hour
+from hourmark_etl.ledger.hosts.reporters import (
+    RENAMED_AFTER_MS,
+    decode_report,
+    put_reports,
+    reporters,
+)
 
 SERVICE = "5" * 32
 DEADLINE_MS = 3_600_000

@@ -30,11 +30,11 @@ from hourmark.errors import Unavailable
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import MARKER
 from hourmark_etl.closing.cut.cut import Waiting
-from hourmark_etl.folders import ATTEMPTS_FOLDER, UNAUDITED_FOLDER
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Lease
 from hourmark_etl.recovery.check import check_ledger
 from hourmark_etl.storage import AccessDenied, BadBlocks, StorageError
+from hourmark_etl.storage.folders import ATTEMPTS_FOLDER, UNAUDITED_FOLDER
 
 
 def polls(world: World, at: Hour | None = None) -> None:

@@ -23,7 +23,7 @@ from hourmark_etl.closing.cut.readiness import (
     readiness_by_type,
 )
 from hourmark_etl.closing.cut.readiness import readiness as readiness_of
-from hourmark_etl.ledger.reporters import decode_report
+from hourmark_etl.ledger.hosts.reporters import decode_report
 from hourmark_etl.model import Frontier, HourState, ReportedSource
 
 DEADLINE_MS = 1000 * DEADLINE_S

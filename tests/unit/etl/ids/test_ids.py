@@ -36,11 +36,11 @@ from hourmark.errors import Finding
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter
 from hourmark_etl.closing.write import writing
 from hourmark_etl.closing.write.containers import ContainerSet
-from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ids.lookups import IdQuery, Ids, find_contained_ids
 from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
 from hourmark_etl.storage import BadBlocks, LocalDisk, NotFound, Storage, StorageError
+from hourmark_etl.storage.folders import INDEX_FOLDER
 
 
 @pytest.fixture

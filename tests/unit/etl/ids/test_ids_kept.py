@@ -11,9 +11,9 @@ from tests.support.asked_ids import asked, bucket_of, small_blocks
 from tests.support.bucket_world import FIRST, World, an_id, hour_at, some_ids
 
 from hourmark_etl.closing.write.id_indexes import clean_indexes, publish_indexes
-from hourmark_etl.folders import INDEX_FOLDER
 from hourmark_etl.ids.index_files import list_index_files, read_bucket_runs
 from hourmark_etl.storage import AccessDenied, BadBlocks, LocalDisk, NotFound, StorageError
+from hourmark_etl.storage.folders import INDEX_FOLDER
 
 HOUR_MS = 3_600_000
 

@@ -35,8 +35,8 @@ from hourmark_etl.errors import StaleDriver, TopicReplaced
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontier_rows import check_bucket_length
-from hourmark_etl.ledger.listings import promises_between
-from hourmark_etl.ledger.reporters import reporters
+from hourmark_etl.ledger.hosts.reporters import reporters
+from hourmark_etl.ledger.staged.listings import promises_between
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,

@@ -18,10 +18,10 @@ from tests.support.postgres import Postgres
 from hourmark.errors import Finding, Unavailable, UsageError
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.backups import open_with_copy
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.ledger.engines import open_engine
+from hourmark_etl.ledger.maintenance.backups import open_with_copy
+from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.operators import ledger as commands
 
 OLD = 2

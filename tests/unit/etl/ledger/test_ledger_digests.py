@@ -31,11 +31,12 @@ from hourmark.errors import HourmarkError
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.publishing import Publisher
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.ledger import batches, digests, listings, tables
+from hourmark_etl.ledger import batches, digests, tables
 from hourmark_etl.ledger import frontiers as frontiers_module
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import frontiers
+from hourmark_etl.ledger.staged import listings
 from hourmark_etl.model import HourState
 
 DIGESTED: Final = (

@@ -28,8 +28,8 @@ from hourmark_etl.errors import EtlStop, OlderLedger, StaleDriver
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.digests import check_digest
-from hourmark_etl.ledger.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.ledger.engines import open_engine
+from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger, restore_copy
 from hourmark_etl.operators.ledger import ledger
 
 OLD = 2

@@ -18,7 +18,7 @@ from hourmark.rollback.obstacle import NothingToCheck
 from hourmark.rollback.version import VERSIONS
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.downgrading import downgrade_ledger
+from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger
 from hourmark_etl.operators.rollback import obstacles
 
 OLDER = VERSIONS["0.2.0"]

@@ -12,8 +12,12 @@ from tests.support.records import END, host_report
 from hourmark.records.host_reports import SourceReport
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.host_losses import find_unrepeatable_sources, losses, sum_losses_in_hour
-from hourmark_etl.ledger.reporters import decode_report, put_reports, reporters
+from hourmark_etl.ledger.hosts.host_losses import (
+    find_unrepeatable_sources,
+    losses,
+    sum_losses_in_hour,
+)
+from hourmark_etl.ledger.hosts.reporters import decode_report, put_reports, reporters
 
 HOUR_S = 3600
 FIRST = Hour(END // 1000 - HOUR_S, HOUR_S)

@@ -25,7 +25,7 @@ from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.avro_container import ContainerWriter
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.tracing.results import ByEventId, ByFilePosition, ByRangePosition
 from hourmark_etl.operators.tracing.storage_search import StorageSearch
 

@@ -18,7 +18,7 @@ from hourmark_declare.servers import open_targets
 from hourmark_etl.cli import etl
 from hourmark_etl.driver import run as run_job
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.operators.audit import audit
 from hourmark_etl.operators.bucket import bucket
 from hourmark_etl.operators.ledger import ledger

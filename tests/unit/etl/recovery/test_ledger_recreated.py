@@ -24,8 +24,8 @@ from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import begin_positions
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.overrides import put_override
-from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.recovery.rebuild import rebuild
 from hourmark_etl.recovery.rebuild_result import RebuildResult

@@ -16,7 +16,7 @@ from tests.support.simulator.world import World
 from hourmark.errors import UsageError
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.set_aside import (
+from hourmark_etl.ledger.staged.set_aside import (
     KEPT_MS,
     assign_set_aside_to_buckets,
     delete_old_set_aside_rows,

@@ -16,7 +16,7 @@ from tests.support.records import END, host_report
 from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.reporters import decode_report, put_reports, reporters
+from hourmark_etl.ledger.hosts.reporters import decode_report, put_reports, reporters
 from hourmark_etl.staging.pieces import ReportRecord
 from hourmark_etl.staging.stage import drop_repeated_reports
 

@@ -28,7 +28,7 @@ from hourmark.records.host_reports import HostReport, SourceReport
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark_etl.errors import BadRecord
-from hourmark_etl.ledger.reporters import decode_report
+from hourmark_etl.ledger.hosts.reporters import decode_report
 from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, OffsetSpan
 from hourmark_etl.staging.files import EVENT_SCHEMA
 from hourmark_etl.staging.pieces import StagedPiece, StagePlan

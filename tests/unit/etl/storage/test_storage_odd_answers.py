@@ -13,6 +13,7 @@ import pytest
 from tests.support.fake_hdfs import FakeHdfs, Handler, Trouble, do, done_but_lost, lost
 
 from hourmark.errors import Unavailable
+from hourmark_etl.execution.task_failures import TaskFailure
 from hourmark_etl.storage import (
     AlreadyExists,
     BadBlocks,
@@ -24,7 +25,6 @@ from hourmark_etl.storage import (
     WebHdfs,
     webhdfs_http,
 )
-from hourmark_etl.task_failures import TaskFailure
 
 FOLDER = "/root/folder"
 HTML = b"<html>please log in</html>"

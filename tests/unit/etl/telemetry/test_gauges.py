@@ -25,7 +25,7 @@ from tests.support.rules import ledger_of_click
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.overview import FixedHours, fixed_hours
+from hourmark_etl.ledger.maintenance.overview import FixedHours, fixed_hours
 from hourmark_etl.model import AUDIT, HourState, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,

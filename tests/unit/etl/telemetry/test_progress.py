@@ -16,8 +16,8 @@ from tests.support.rules import ledger_of_click
 from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.batches import begin_positions, commit_batch
 from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.overrides import put_blockers
-from hourmark_etl.ledger.reporters import put_reports
 from hourmark_etl.model import ClosingPhase
 from hourmark_etl.telemetry.metrics import CounterTotals, EtlMetrics
 from hourmark_etl.telemetry.progress import (

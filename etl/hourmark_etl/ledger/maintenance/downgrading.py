@@ -18,9 +18,14 @@ from sqlalchemy import Connection, Engine, insert, select, update
 
 from hourmark.errors import Finding
 from hourmark_etl.ledger import migrations, tables
-from hourmark_etl.ledger.backups import back_up, copy_revision, open_with_copy, restore_rows
 from hourmark_etl.ledger.database import translate_database_errors
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
+from hourmark_etl.ledger.maintenance.backups import (
+    back_up,
+    copy_revision,
+    open_with_copy,
+    restore_rows,
+)
 from hourmark_etl.model import HourState
 
 _COMMIT: Final = tables.meta.c.key == "commit"

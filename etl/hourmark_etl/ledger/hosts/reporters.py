@@ -13,7 +13,7 @@ from sqlalchemy import Connection, select
 from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, replace_rows, select_by_names
-from hourmark_etl.ledger.host_losses import HostLossRow, compute_added_losses, put_losses
+from hourmark_etl.ledger.hosts.host_losses import HostLossRow, compute_added_losses, put_losses
 from hourmark_etl.model import ReportedSource, replace_nul
 
 _LOG = logging.getLogger(__name__)

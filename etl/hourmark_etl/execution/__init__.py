@@ -1,0 +1,1 @@
+"""How Spark runs the ETL's tasks: session, reuse of workers, failures as values."""

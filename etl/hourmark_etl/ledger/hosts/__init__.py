@@ -1,0 +1,1 @@
+"""What hosts have reported: their sources, losses and sites."""

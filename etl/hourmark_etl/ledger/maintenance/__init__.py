@@ -1,0 +1,1 @@
+"""Creation, backup, status and downgrade of the ledger's database."""
