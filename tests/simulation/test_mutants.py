@@ -95,7 +95,7 @@ def no_cross_bucket(patch: pytest.MonkeyPatch) -> None:
     def held(storage: Storage, asked: Sequence[IdQuery]) -> list[npt.NDArray[np.bool_]]:
         return [np.zeros(len(of.ids), bool) for of in asked]
 
-    patch.setattr("hourmark_etl.closing.write.writing.find_held_ids", held)
+    patch.setattr("hourmark_etl.closing.write.writing.find_contained_ids", held)
 
 
 def mirror_gap(patch: pytest.MonkeyPatch) -> None:
