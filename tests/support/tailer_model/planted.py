@@ -298,7 +298,7 @@ def takes_what_is_older_for_unchanged() -> None:
     _put("hourmark_producer.watch.scanner.FileScanner._observe", observe_newer)
 
 
-@fault("settle", "reload", "settle")
+@fault("settle", "reload", *3 * ["settle", "append"], "settle")
 def ends_where_it_should_begin_anew() -> None:
     """SIGHUP is as SIGTERM."""
     _put("hourmark_producer.reloading.ReloadHandler.is_restart_requested", False)
