@@ -103,6 +103,8 @@ def redact_setting(value: Any, name: str = "") -> Any:
         return [redact_setting(inner, name) for inner in value]
     if not isinstance(value, str) or re.match("/(?!/)", value):  # a path, or a class path
         return value
+    if "@" in value.partition("?")[2] and _ASSIGNED_VALUE.search(value):
+        return HIDDEN  # an option's value contains `@`, or a password `?`: which part is which?
     without_user = _URL_CUT_OFF.sub(rf"\1{HIDDEN}", _URL_USER.sub(rf"\1{HIDDEN}@", value))
     without_options = _OPTIONS.sub(rf"\1{HIDDEN}", without_user)
     return HIDDEN if _ASSIGNED_VALUE.search(without_options) else without_options

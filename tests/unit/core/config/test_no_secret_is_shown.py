@@ -233,6 +233,13 @@ def plantings(draw: st.DrawFn) -> tuple[Leaf, object]:
 
 @given(planted=plantings(), arguments=st.sampled_from(QUICK))
 @example(
+    planted=(
+        of("kafka.edge.bootstrap"),
+        f"http://127.0.0.1:1/path?user=hourmark&password={LEFT}@{RIGHT}",
+    ),
+    arguments=("config", "show"),
+)
+@example(
     planted=(of("registry.url"), f"http://hourmark:{LEFT}/{RIGHT}@127.0.0.1:1/"), arguments=QUICK[0]
 )
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
