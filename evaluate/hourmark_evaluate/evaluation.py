@@ -292,12 +292,16 @@ def _topics_deleted_on_exit(environment: TrialEnvironment) -> Iterator[None]:
 def _delete_topics(environment: TrialEnvironment, waited_s: float) -> list[str]:
     """Delete the topics of this run in both clusters.
 
+    The caller repeats the call until the result is empty, because MirrorMaker 2 may create a deleted
+    topic of the central cluster again.
+
     Args:
         environment: The clusters and the identifier of the run.
-        waited_s: Seconds since the first call.
+        waited_s: Seconds since the caller's first call. Once enough time has passed, topics are no
+            longer expected to be created again.
 
     Returns:
-        Descriptions of topics that remain or may appear again; empty if none.
+        Descriptions of topics that remain or may be created again; empty if there are none.
     """
     failed = [
         name

@@ -56,7 +56,11 @@ def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the common and combined log format of Apache and nginx. The lines are not inspected."""
+    """Yield a declaration for access logs in the common or combined format of Apache and nginx.
+
+    The sampled lines are not inspected, because one declaration fits all such logs; the caller tries
+    it on the lines.
+    """
     line = {
         "payload": "pattern",
         "pattern": _ACCESS,

@@ -102,7 +102,10 @@ def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoC
 def _one_record(
     read: ReadBytes, limits: RangeLimits, starts: Starts, size_max: int, ends: Part, *, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the rest of the current record, or a chunk of it if the record is too long.
+    """Return a range with the rest of the current multi-line record, or with a chunk of it.
+
+    A record that is longer than `size_max` is sent in chunks. `NoCompleteLine` is returned if the
+    file does not contain the end of the record yet.
 
     Args:
         read: Function that reads bytes relative to the current position.

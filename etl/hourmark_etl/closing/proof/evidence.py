@@ -71,10 +71,12 @@ class AuditPath(NamedTuple):
 
 
 class PromisesItem(NamedTuple):
-    """The input of a proof task that reads staged files of audit records.
+    """The input of a Spark task that reads what audit records promise for each byte range.
+
+    An audit record states how many records a delivery service has sent for a byte range of a file.
 
     Attributes:
-        files: The files to read.
+        files: Staged files of audit records.
     """
 
     files: tuple[AuditPath, ...]
