@@ -65,7 +65,6 @@ class ReadContext:
     zone: str
     host: str
     record_start: str = ""
-    """of the tailer's source; empty: each line is a record"""
 
 
 def select_source(declared: Declarations, source: str | None, event_type: str | None) -> Source:

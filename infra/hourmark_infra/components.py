@@ -104,7 +104,7 @@ class Components:
         stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """Stop all daemons that run with this home directory, in parallel, whoever started them."""
+        """Stop all daemons that run with this home directory, in parallel, even if another process started them."""
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 

@@ -2,7 +2,7 @@
 
 Spark converts an exception of a Python process to text, and the driver's reaction depends on the
 exception's class and fields. A task therefore returns a `TaskFailure` as its result, which Spark
-counts as success: whoever collects results must pass them through `raise_failures` before it uses
+counts as success. The driver must pass all results of a job through `unpack_results` before it uses
 any of them. Errors that a retry on another executor may avoid are raised until Spark's last attempt
 (docs/decisions/2026-11-28-task-failures-are-values.md).
 """
@@ -100,10 +100,10 @@ def guard_task(
 
     Args:
         results: Function that starts the task and returns an iterator over its results.
-        attempts_max: Number of times that Spark attempts a task; see `spark.task_attempts_max`.
+        attempts_max: Number of times that Spark attempts a task; see `session.task_attempts_max`.
 
     Yields:
-        The results. If the task fails for good, the last value is a `TaskFailure`.
+        The results. If no attempt succeeds, the last value is a `TaskFailure`.
 
     Raises:
         Exception: The task's own exception, if Spark will attempt the task again and another

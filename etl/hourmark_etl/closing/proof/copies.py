@@ -9,7 +9,7 @@ contains are a conflict of the hour that lists them: an override closes it as `f
 manifest names the range.
 
 The check is skipped for ranges that a bucket was closed without, as recorded in its manifest
-(`lacked_since`), because the late rows may be the missing ones.
+(`Manifest.lacks`), because the late rows may be the missing ones.
 
 Lookups happen only if such rows exist, and only groups of their hours are read.
 """

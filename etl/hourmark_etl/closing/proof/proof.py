@@ -15,7 +15,7 @@ A proof by sums is never wrong in practice. Let m(x) be how often the id x is ne
 duplicate record counts twice), r(x) how often it is newly listed, and M(R) and Q(R) the number of
 promised events and listed rows of range R. Equal sums mean that the sum of m(x) - r(x) is 0, and
 that the sum of (m(x) - r(x)) · tail(x) + weight · (M(R) - Q(R)) · R is 0 modulo 2^64. Tails and
-range ids are digests, which nobody can choose. Unless all these differences are 0, this is one
+range ids are digests, which no sender can choose. Unless all these differences are 0, this is one
 linear equation between such numbers, which holds by chance once in about 2^60 proofs. So every
 promised id is listed equally often. A loss that a duplicate compensates in number, or a duplicate
 audit record without duplicate rows, makes the sums differ; then the join decides. And every listed
