@@ -192,8 +192,9 @@ def save_account(
 
     It takes effect when it is passed to `Checkpoint.commit`.
 
-    The statement does not replace a row with a higher count of settled shrinks (decreases in size
-    that are accounted for).
+    The scan thread may save a position that it read before the sender thread saved a newer one. The
+    statement therefore does not replace a row with a higher count of settled shrinks (decreases in
+    size that are accounted for), and keeps `doubted` of a row with the same count.
 
     Args:
         file_id: Id of the file.
@@ -204,8 +205,9 @@ def save_account(
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,?,?) ON CONFLICT (file_id) DO UPDATE SET "
         "generation=excluded.generation, "
-        "settled=excluded.settled, doubted=excluded.doubted, high=excluded.high, "
-        "shrinks=excluded.shrinks, head=excluded.head "
+        "settled=excluded.settled, doubted=CASE WHEN accounts.settled = excluded.settled "
+        "THEN MAX(accounts.doubted, excluded.doubted) ELSE excluded.doubted END, "
+        "high=excluded.high, shrinks=excluded.shrinks, head=excluded.head "
         "WHERE accounts.settled <= excluded.settled"
     )
     shrinks = json.dumps([(*sizes, head.hex()) for *sizes, head in account.shrinks])

@@ -4,6 +4,7 @@ and never 0.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
+from hourmark_producer.checkpoint.database import save_account
 from hourmark_producer.counters import Loss
 from hourmark_producer.files.examination import Examination, examine
 from hourmark_producer.files.tracked_file import FilePosition
@@ -128,6 +130,20 @@ def test_lines_that_are_all_alike_are_unknown_as_no_truncation_could_be_told(
         recorder.wait_text(beat * 200)
     host.drain(beat)
     assert said(recorder) == (0, 1), "said once"
+
+
+def test_a_scan_that_saves_an_older_position_does_not_undo_that_it_was_said(
+    host: Host, recorder: Recorder
+) -> None:
+    beat = b"heartbeat ok\n"
+    host.drain(beat * 100)
+    with host.tailer() as (_, checkpoint):
+        (before,) = checkpoint.files()
+    host.drain(beat * 50)
+    with host.tailer() as (_, checkpoint):
+        older = dataclasses.replace(before.progress.position, doubted=False)
+        checkpoint.commit([save_account(before.file_id, older)])
+    assert host.drain(beat).unknown_losses == 1, "said once"
 
 
 def test_bytes_known_before_a_stop_and_truncated_meanwhile_are_lost(
