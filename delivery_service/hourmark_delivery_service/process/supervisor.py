@@ -84,6 +84,8 @@ class WorkerSupervisor:
         status_table: Table in shared memory in which each worker writes its status.
         clock: Source of monotonic time.
         worker_main: Main function of a worker process.
+        serves_s: Seconds within which a new worker must serve before `replace` gives up.
+        hangs_s: Seconds without a heartbeat after which a worker is killed.
     """
 
     def __init__(
@@ -94,18 +96,10 @@ class WorkerSupervisor:
         clock: Clock,
         worker_main: WorkerMain,
         serves_s: float = SERVES_S,
+        hangs_s: float = HANGS_S,
     ) -> None:
-        """Create a supervisor without workers; `check_workers` starts them.
-
-        Args:
-            config: Configuration of the service.
-            listener: Listening socket that the workers share.
-            status_table: Table in shared memory where the workers publish their status.
-            clock: Source of the monotonic time.
-            worker_main: Main function of a worker.
-            serves_s: Seconds within which a new worker must serve before `replace` gives up.
-        """
-        self._serves_s = serves_s
+        """Create a supervisor without workers; `check_workers` starts them."""
+        self._serves_s, self._hangs_s = serves_s, hangs_s
         self._config = config
         self._listener = listener
         self._claims = status_table
@@ -206,11 +200,11 @@ class WorkerSupervisor:
             child.heartbeats, child.heard_s = heartbeats, now_s
         if child.process.exitcode is not None:
             self._ended(child, now_s)
-        elif child.heartbeats and now_s - child.heard_s > HANGS_S:
+        elif child.heartbeats and now_s - child.heard_s > self._hangs_s:
             _LOG.error(
                 "worker pid=%d sent no heartbeat for %.0f s; it is killed and restarted",
                 child.process.pid,
-                HANGS_S,
+                self._hangs_s,
             )
             child.process.kill()
 

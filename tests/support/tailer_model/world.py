@@ -394,9 +394,8 @@ input = "syslog+udp://127.0.0.1:{self.port}"
                 ):
                     self._was_looked_at()
                     return True
-            if self._pid is not None and self._spawner.ended(self._pid) is not None:
-                self._pid = None
-                self._listens_no_more()
+            self.notice_an_end()
+            if self._pid is None:
                 return False
             time.sleep(0.01)
         return False
