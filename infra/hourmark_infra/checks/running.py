@@ -79,36 +79,36 @@ def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Chec
     Returns:
         0 if all checks passed, 1 if a check failed, or 128 plus the number of the received signal.
     """
-    with _Told().listening() as told:
+    with _SignalForwarder().installed() as forwarder:
         with ThreadPoolExecutor(max(len(lanes), 1)) as pool:
             failed = [
                 name
-                for names in pool.map(lambda lane: _failed(lane, root, told), lanes)
+                for names in pool.map(lambda lane: _failed(lane, root, forwarder), lanes)
                 for name in names
             ]
-        failed += _failed(last, root, told)
-        if told.number is not None:
+        failed += _failed(last, root, forwarder)
+        if forwarder.signal_number is not None:
             click.echo(
-                f"ended by {signal.Signals(told.number).name}, with all that the checks "
+                f"ended by {signal.Signals(forwarder.signal_number).name}, with all that the checks "
                 "had started",
                 err=True,
             )
-            return 128 + told.number
+            return 128 + forwarder.signal_number
     click.echo(f"FAILED: {', '.join(failed)}" if failed else "all checks passed", err=True)
     return 1 if failed else 0
 
 
 @dataclass
-class _Told:
+class _SignalForwarder:
     # The signal that this process received, and the running checks that must receive it.
-    # `saying` keeps the output of one check together.
+    # `print_lock` keeps the output of one check together.
 
-    number: int | None = None
-    running: list[subprocess.Popen[bytes]] = field(default_factory=list)
-    saying: threading.Lock = field(default_factory=threading.Lock)
+    signal_number: int | None = None
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    print_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @contextlib.contextmanager
-    def listening(self) -> Iterator[_Told]:
+    def installed(self) -> Iterator[_SignalForwarder]:
         before = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
         try:
             yield self
@@ -117,13 +117,13 @@ class _Told:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
-        self.number = self.number or number
+        self.signal_number = self.signal_number or number
         # os.write, because a signal handler may interrupt a running print.
         os.write(sys.stderr.fileno(), b"ending: what the checks started is taken down first\n")
-        self.pass_on()
+        self.terminate_all()
 
-    def pass_on(self) -> None:
-        for process in list(self.running):
+    def terminate_all(self) -> None:
+        for process in list(self.processes):
             process.terminate()
 
 
@@ -140,12 +140,16 @@ def environment() -> dict[str, str]:
     return {"PYTHONPYCACHEPREFIX": str(Path(sys.prefix) / "bytecode"), **inherited}
 
 
-def _failed(lane: Sequence[Check], root: Path, told: _Told) -> list[str]:
+def _failed(lane: Sequence[Check], root: Path, forwarder: _SignalForwarder) -> list[str]:
     # After a signal, no further check is started.
-    return [check.name for check in lane if told.number is None and not _passes(check, root, told)]
+    return [
+        check.name
+        for check in lane
+        if forwarder.signal_number is None and not _passes(check, root, forwarder)
+    ]
 
 
-def _passes(check: Check, root: Path, told: _Told) -> bool:
+def _passes(check: Check, root: Path, forwarder: _SignalForwarder) -> bool:
     clock = SystemClock()
     began = clock.monotonic_s()
     output = None if check.output is Output.AS_IT_COMES else subprocess.PIPE
@@ -158,13 +162,13 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
         env=environment(),
         start_new_session=True,
     ) as process:
-        told.running.append(process)
-        said = _to_its_end(process, told)
-        told.running.remove(process)
+        forwarder.processes.append(process)
+        captured = _to_its_end(process, forwarder)
+        forwarder.processes.remove(process)
     passed = process.returncode == 0
-    with told.saying:
+    with forwarder.print_lock:
         if not passed or check.output is Output.AT_ITS_END:
-            sys.stdout.buffer.write(said)
+            sys.stdout.buffer.write(captured)
             sys.stdout.flush()
         click.echo(
             f"{check.name:<22} {'passed' if passed else 'FAILED'}  "
@@ -174,10 +178,10 @@ def _passes(check: Check, root: Path, told: _Told) -> bool:
     return passed
 
 
-def _to_its_end(process: subprocess.Popen[bytes], told: _Told) -> bytes:
+def _to_its_end(process: subprocess.Popen[bytes], forwarder: _SignalForwarder) -> bytes:
     # Returns the captured output. After a signal, SIGTERM is sent repeatedly until the process exits.
     while True:
-        if told.number is not None:
-            told.pass_on()
+        if forwarder.signal_number is not None:
+            forwarder.terminate_all()
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=AGAIN_SECONDS)[0] or b""
