@@ -240,6 +240,7 @@ def kept(request: pytest.FixtureRequest) -> zipfile.ZipFile:
     return zipfile.ZipFile(KEPT / f"{request.param}.zip")
 
 
+@pytest.mark.slow
 def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(
     kept: zipfile.ZipFile, tmp_path: Path
 ) -> None:

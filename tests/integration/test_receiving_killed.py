@@ -90,6 +90,7 @@ def on_disk(spools: Path) -> set[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_lines_that_were_on_disk_at_a_kill_are_delivered_once(tmp_path: Path) -> None:
     seed = int(os.environ.get("HOURMARK_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"HOURMARK_SEED={seed}")

@@ -38,6 +38,7 @@ def source(name: str, path: Path) -> str:
     return f'[[tailer.sources]]\nname = "{name}"\npaths = ["{path}"]\n'
 
 
+@pytest.mark.slow
 def test_the_configuration_is_taken_again_where_it_is_in_order(
     tmp_path: Path, recorder: Recorder
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(
         tail.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "refused", ["url", "port", "certificate", "state_dir", "state_dir_unusable", "second_state_dir"]
 )

@@ -235,6 +235,7 @@ def staging(
     made.database.close()
 
 
+@pytest.mark.slow
 def test_results_are_committed_once_if_every_task_succeeds_in_the_end(staging: Staging) -> None:
     assert staging.run(succeed, fail_twice) is None
     assert (staging.committed, staging.next_offset) == ([4], 20)

@@ -299,6 +299,7 @@ def closed_with(moment: Moment, kind: str, path: str, bit: int | None) -> str:
         world.end()
 
 
+@pytest.mark.slow
 def test_the_checker_finds_an_index_that_believes_itself(
     moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_servers_end_with_it(
         assert not Path(f"{tmp_path}/test_servers.py.later").exists(), "no other check was begun"
 
 
+@pytest.mark.slow
 def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
     tmp_path: Path,
 ) -> None:

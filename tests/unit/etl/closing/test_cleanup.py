@@ -59,6 +59,7 @@ def named(life: Life) -> list[str]:
         return sorted(connection.execute(select(tables.staged_files.c.path)).scalars())
 
 
+@pytest.mark.slow
 def test_event_files_go_once_their_buckets_are_closed_and_not_before(
     life: Life, cleaner: Cleaner
 ) -> None:

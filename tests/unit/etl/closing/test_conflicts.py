@@ -215,6 +215,7 @@ def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
     assert (hours_held(world), frontiers(world)["click"]) == ({"click": [1]}, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", range(1, 30))
 def test_a_closer_that_is_killed_anywhere_finds_it_all_the_same(world: World, point: int) -> None:
     def kill() -> None:
@@ -284,6 +285,7 @@ DAMAGE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_row_releases_nothing_and_is_found_anew_by_the_next_cut(
     world: World, damage: str

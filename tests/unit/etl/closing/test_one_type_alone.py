@@ -88,6 +88,7 @@ def test_rows_without_a_record_that_storage_has_lost_hold_nobody_who_does_not_ne
     assert hours_of(world) == (hour(2), hour(2))
 
 
+@pytest.mark.slow
 def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> None:
     send(world, ["click", "view"])
     real = world.storage.read
@@ -172,6 +173,7 @@ def leaderless(lease: Lease, path: str) -> str:
     raise Unavailable(f"the central Kafka cluster told no offset of a partition ({path}, {lease})")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["events", "audit"])
 @pytest.mark.parametrize("overridden", [False, True])
 def test_a_staged_file_that_cannot_be_staged_again_for_now_holds_the_types_that_need_it(

@@ -159,6 +159,7 @@ QUIET = settings(
 )
 
 
+@pytest.mark.slow
 @given(histories(), BACKS, st.sampled_from([1, 1_000_000]))
 @QUIET
 def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
@@ -172,6 +173,7 @@ def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
     )
 
 
+@pytest.mark.slow
 @given(histories(faults=False), BACKS, st.sampled_from([8, 1 << 20]))
 @QUIET
 def test_without_loss_unaudited_is_exact_by_sums_too_and_units_do_not_matter(
@@ -395,6 +397,7 @@ def test_unaudited_that_cannot_be_read_for_now_stays(
     assert at.storage.exists(path) and path in [f.path for f in unaudited_files(at.database)]
 
 
+@pytest.mark.slow
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
     database = ledger_of_click(ledger_url, FIRST)
     at = Site(MemoryStorage(), database)

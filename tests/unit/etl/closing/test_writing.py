@@ -72,6 +72,7 @@ def ids_of(events: Iterable[object]) -> list[bytes]:
     return [event["event_id"] for event in events if isinstance(event, dict)]
 
 
+@pytest.mark.slow
 @given(
     st.lists(batches, min_size=1, max_size=5),
     st.lists(st.sampled_from(["kept", "lost", "damaged"]), min_size=5, max_size=5),
@@ -391,6 +392,7 @@ def another_schema(table: pa.Table, counts: Counts) -> tuple[pa.Table, Counts]:
     return table.set_column(at, "schema_id", pa.array([2] * len(table), pa.int32())), counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [rows_lost, a_row_for_its_neighbour, another_schema])
 @pytest.mark.parametrize("unit_bytes_max", [128 << 20, 1 << 20], ids=["whole", "slots"])
 def test_other_rows_than_are_listed_make_their_file_unreadable(

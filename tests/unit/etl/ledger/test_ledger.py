@@ -284,6 +284,7 @@ def test_a_types_shard_is_as_declared(config: Config, database: Database) -> Non
     assert opened(database).shard == "big"
 
 
+@pytest.mark.slow
 def test_every_change_counts_the_commit_number_up(database: Database) -> None:
     uuid, before = database.identity()
     database.acquire("closer")

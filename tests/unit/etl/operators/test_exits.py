@@ -53,6 +53,7 @@ def closed_first_hour(world: World) -> int:
     return start_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["gone", "damaged"])
 def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_the_ledgers_copy(
     world: World, fault: str

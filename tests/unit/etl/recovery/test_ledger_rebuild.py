@@ -175,6 +175,7 @@ def lose(life: Life, path: str, how: str) -> None:
         life.storage.damage(path)  # type: ignore[attr-defined]  # the one in memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["as it was", "damaged", "gone"])
 def test_a_marker_says_nothing_of_later_hours_below_its_offset(
     life: Life, target: Database, how: str
@@ -342,6 +343,7 @@ def close_one(life: Life) -> None:
     life.close("click")
 
 
+@pytest.mark.slow
 def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(
     life: Life, target: Database
 ) -> None:

@@ -61,6 +61,7 @@ def filled(life: Life, made: Database) -> RebuildResult:
     )
 
 
+@pytest.mark.slow
 def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(
     life: Life, tmp_path: Path
 ) -> None:
@@ -110,6 +111,7 @@ HELD: dict[str, Callable[[Life, Database, str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HELD)
 def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(
     life: Life, tmp_path: Path, what: str

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 
+import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
@@ -159,6 +160,7 @@ def test_a_source_of_another_name_takes_over_what_is_to_be_read_and_no_more(host
     is_all(found["web"], 7 * LINE)
 
 
+@pytest.mark.slow
 def test_they_balance_at_every_moment_under_load(host: Host, recorder: Recorder) -> None:
     host.settings |= {
         "range_bytes": 1024,

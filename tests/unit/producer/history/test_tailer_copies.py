@@ -356,6 +356,7 @@ def test_a_copy_in_the_making_that_has_its_first_line_alone(
     assert list(recorder.contents().values()) == [whole]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("excluded", [True, False])
 @pytest.mark.parametrize("has_log_begun_anew", [True, False])
 def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_excluded(

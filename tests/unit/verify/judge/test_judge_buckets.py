@@ -90,6 +90,7 @@ def test_a_bucket_closed_after_the_snapshot_is_no_change(world: World) -> None:
     assert run(world, "--snapshot", str(taken))["content"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["rewritten", "vanished", "added", "marker"])
 def test_a_bucket_changed_after_closing_is_named(world: World, change: str) -> None:
     world.write()
