@@ -161,6 +161,7 @@ input = "syslog+udp://127.0.0.1:{udp_port}"
     assert not [path for path in spools.glob("*/*") if path.suffix], "all is removed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_what_is_given_as_standard_input_is_delivered_and_the_command_ends(
     tmp_path: Path, kind: str

@@ -164,6 +164,7 @@ def test_killed_between_every_two_requests_a_range_is_the_same_or_never_again(
     )
 
 
+@pytest.mark.slow
 def test_terminated_it_exits_0_and_says_no_goodbye(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

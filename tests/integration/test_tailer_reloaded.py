@@ -108,6 +108,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(
     tmp_path: Path, recorder: Recorder
 ) -> None:
@@ -177,6 +178,7 @@ def test_what_a_start_refuses_is_not_taken(
     assert len({one.range.host_id for one in recorder.stored}) == 1
 
 
+@pytest.mark.slow
 def test_a_sighup_while_the_program_loads_does_not_end_it(
     tmp_path: Path, recorder: Recorder
 ) -> None:

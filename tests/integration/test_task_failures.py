@@ -242,6 +242,7 @@ def test_results_are_committed_once_if_every_task_succeeds_in_the_end(staging: S
     assert len([*staging.attempts.glob("1-*")]) == ATTEMPTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "kind", "fields", "attempts"),
     [
@@ -274,6 +275,7 @@ def test_a_failed_task_arrives_as_its_typed_error_and_nothing_of_the_batch_is_co
     assert len([*staging.attempts.glob("1-*")]) == attempts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "script", "kind"),
     [("planning", lose_the_lease, StaleDriver), ("tasking", fail_a_partition, PartitionError)],

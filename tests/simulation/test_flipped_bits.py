@@ -246,6 +246,7 @@ def tried(path: str, size: int, bits: int, outcome: Callable[[int | None], str])
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", representative([*PLACES]))
 @pytest.mark.parametrize(
     "bits",

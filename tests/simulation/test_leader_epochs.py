@@ -151,6 +151,7 @@ def test_nothing_is_proved_by_a_rebuilt_ledger_where_promises_may_be_lost(
         assert grade(world, "click", hour(1)) == "forced"
 
 
+@pytest.mark.slow
 def test_a_rebuild_after_elections_needs_no_override_once_a_later_promise_was_staged(
     world: World,
 ) -> None:

@@ -139,6 +139,7 @@ def test_a_second_rebuild_knows_what_only_the_first_one_found(world: World) -> N
     forced_and_then_proved(world)
 
 
+@pytest.mark.slow
 def test_a_cut_does_not_wait_for_events_that_their_log_has_lost(world: World) -> None:
     writes(world, "view")
     grows(world, 4)
@@ -276,6 +277,7 @@ def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> Non
     forced_and_then_proved(world)
 
 
+@pytest.mark.slow
 def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(
     world: World,
 ) -> None:

@@ -258,6 +258,7 @@ def test_a_planted_fault_is_found(
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", representative([*STORIES]))
 def test_the_same_story_holds_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
     seen = played(STORIES[name][1], ledgers, template)

@@ -191,6 +191,7 @@ def row(result: TaskResult | TaskFailure) -> Row:
     return Row(**values)
 
 
+@pytest.mark.slow
 def test_results_with_a_failure_among_them_cannot_be_unpacked() -> None:
     assert unpack_results([row(RESULT), row(RESULT)]) == [RESULT, RESULT]
     assert unpack_results([]) == []

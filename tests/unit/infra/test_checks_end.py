@@ -143,6 +143,7 @@ def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
         kill_servers(tmp_path)
 
 
+@pytest.mark.slow
 def test_servers_of_a_session_that_was_killed_are_ended_by_the_next(tmp_path: Path) -> None:
     with checks(tmp_path) as run:
         servers = servers_below(tmp_path)

@@ -64,6 +64,7 @@ def test_who_waits_for_ever_is_not_told() -> None:
         standstill.check(0, lambda: 10)
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_exit_code_0_then_1(host: Host, recorder: Recorder) -> None:
     host.append(lines(10))
     config = host.configured(host.logs.parent)

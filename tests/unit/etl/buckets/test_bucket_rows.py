@@ -110,6 +110,7 @@ def everything(ledger: Database) -> dict[str, object]:
         }
 
 
+@pytest.mark.slow
 def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     before = everything(ledger)
     counts = [pack(ledger) for _ in range(6)]
@@ -124,6 +125,7 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_the_way_back_and_up_again_keeps_every_row_and_finds_late_events(
     ledger: Database, ledger_url: str, is_packed: bool

@@ -214,6 +214,7 @@ def test_a_cut_that_leaves_a_site_out_is_noticed(
         one_behind(world, 1)
 
 
+@pytest.mark.slow
 def test_a_site_that_does_not_answer_keeps_every_type_open(world: World) -> None:
     send_at(world, 0)
     until(world, FIRST_HOUR)

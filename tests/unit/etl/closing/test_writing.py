@@ -155,6 +155,7 @@ def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(world: W
     assert set(words) == {"none", "other"}
 
 
+@pytest.mark.slow
 def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(
     tmp_path: Path,
 ) -> None:
@@ -299,6 +300,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", OTHERS)
 @pytest.mark.parametrize("events", [1, 2, 5000])
 def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_not_published(

@@ -260,6 +260,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     assert asked(storage, read, ids) == expected if own else True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "read"), [(BadBlocks, ["type-3"]), (StorageError, [f"type-{n}" for n in range(3, 9)])]
 )

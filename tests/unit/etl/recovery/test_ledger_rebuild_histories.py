@@ -160,6 +160,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_noticed(
     fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

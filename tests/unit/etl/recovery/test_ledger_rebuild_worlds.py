@@ -148,6 +148,7 @@ def held_open(world: World) -> None:
     retention_passes(world, *TOPICS)
 
 
+@pytest.mark.slow
 def test_an_hour_that_was_held_open_for_longer_than_retention_closes_whole(world: World) -> None:
     held_open(world)
     world.ledgers.keep_checks(0)
@@ -172,6 +173,7 @@ def test_unaudited_and_the_promises_it_waits_for_are_found_again(world: World) -
     assert set(grades(world)) == {"proved"}
 
 
+@pytest.mark.slow
 def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: World) -> None:
     held_open(world)
     open_from = frontier(world).hour
@@ -341,6 +343,7 @@ def test_what_may_never_have_been_copied_holds_its_types_until_an_override(
     }
 
 
+@pytest.mark.slow
 def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) -> None:
     live(world, 2)
     send(world, ["click"])

@@ -143,6 +143,7 @@ def test_bytes_that_vanish_unread_are_lost(host: Host, recorder: Recorder) -> No
     is_all(kept(host)["app"], 100 * LINE, lost=100 * LINE - RANGE)
 
 
+@pytest.mark.slow
 def test_a_copy_is_skipped(host: Host) -> None:
     with host.running(lines(100)) as tailer:
         wait_for(lambda: tailer.balances()["app"].acknowledged == 100 * LINE, "all is acknowledged")

@@ -275,6 +275,7 @@ def test_two_files_never_take_their_rest_from_one(host: Host, recorder: Recorder
     assert summary.unknown_losses == 1
 
 
+@pytest.mark.slow
 def test_killed_while_the_rest_is_read(host: Host, recorder: Recorder) -> None:
     host.drain(lines(100))
     host.append(lines(5000, 100))

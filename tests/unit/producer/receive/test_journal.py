@@ -86,6 +86,7 @@ def test_what_is_no_entry_is_refused(said: bytes) -> None:
         entry_to_line(said)
 
 
+@pytest.mark.slow
 def test_the_journal_is_read_from_its_start_and_followed(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -298,6 +299,7 @@ def test_entries_behind_one_that_was_vacuumed_are_all_read_and_loss_is_unknown(
     assert recorder.last.unknown_losses == 1, "it is reported once"
 
 
+@pytest.mark.slow
 def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
     host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +339,7 @@ def test_a_journal_that_was_made_again_is_read_whatever_its_clock(
     assert recorder.last.unknown_losses == 1
 
 
+@pytest.mark.slow
 def test_a_journal_that_was_made_again_and_is_empty_yet_is_followed(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_small_file_that_no_service_takes_holds_up_no_other(
     assert Counter(one.range.path for one in recorder.stored).most_common(1)[0][1] == 1
 
 
+@pytest.mark.slow
 def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(
     many: Host, recorder: Recorder
 ) -> None:

@@ -34,6 +34,7 @@ def test_a_file_that_the_marker_does_not_list_is_named_and_does_not_count(world:
     assert findings(run(world), "unlisted") == [("unlisted", "part-00009.avro", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
