@@ -43,7 +43,7 @@ from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.offset_records import OffsetRecorder
-from hourmark_etl.staging.consumer import Consumer, Consumers
+from hourmark_etl.staging.consumer import Consumer, ShardConsumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
 from hourmark_etl.telemetry.metrics import EtlMetrics
@@ -112,7 +112,7 @@ class Driver:
             self._clock,
             self._progress.record_batch,
         )
-        self._consumers = Consumers(make, self._database, shards)
+        self._consumers = ShardConsumers(make, self._database, shards)
         exit_stack.callback(self._consumers.stop)
 
     def stop(self) -> None:

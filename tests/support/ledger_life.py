@@ -129,7 +129,9 @@ class Life:
         OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
-        batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
+        batches.insert_new_positions(
+            self.database, self._lease, [known.get(p.topic, p) for p in begun]
+        )
 
     def send(self, event_type: str, range_id: RangeId, ids: Iterable[EventId]) -> None:
         """Events of a range."""
@@ -276,7 +278,7 @@ class Life:
         ).with_own_digest()
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
-            frontiers.close_all(
+            frontiers.record_closed_hours(
                 self.database,
                 self.closer,
                 [frontiers.PublishedHour(self.frontier(event_type), made)],
@@ -288,7 +290,7 @@ class Life:
         frontier = self.frontier(event_type)
         if frontier.seal is not None:
             content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
-            frontiers.close_all(
+            frontiers.record_closed_hours(
                 self.database,
                 self.closer,
                 [frontiers.PublishedHour(frontier, Manifest.decode(content))],

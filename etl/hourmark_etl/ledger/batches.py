@@ -22,9 +22,9 @@ from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
 from hourmark_etl.ledger.read_errors import (
     ReadError,
-    clear_passed_errors,
+    delete_passed_read_errors,
     delete_read_error,
-    put_errors,
+    put_read_errors,
 )
 from hourmark_etl.ledger.staged.set_aside import put_set_aside
 from hourmark_etl.model import (
@@ -60,7 +60,7 @@ def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
     return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
-def positions_of_topic(database: Database, partition: Partition) -> list[StagingPosition]:
+def read_partition_positions(database: Database, partition: Partition) -> list[StagingPosition]:
     """Return the staging positions of a partition, for every topic that ever had the topic's name.
 
     A topic that was deleted and recreated has one position per topic id.
@@ -89,7 +89,7 @@ def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
     return from_columns(StagingPosition, row)
 
 
-def put_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
+def insert_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
     """Insert the staging positions of partitions that the ledger does not have yet.
 
     Args:
@@ -111,7 +111,9 @@ def _change_positions(
     return len(found)
 
 
-def begin_positions(database: Database, lease: Lease, wanted: Collection[StagingPosition]) -> None:
+def insert_new_positions(
+    database: Database, lease: Lease, wanted: Collection[StagingPosition]
+) -> None:
     """Insert the staging positions of new partitions; known partitions are left unchanged.
 
     Args:
@@ -151,10 +153,10 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
                     "have an operator decide"
                 )
             if not any(k.partition == p.partition for k in known):
-                put_positions(connection, [p])
+                insert_positions(connection, [p])
 
 
-def skip_expired(
+def skip_expired_offsets(
     database: Database,
     lease: Lease,
     to_edge_topic: Callable[[str], str],
@@ -182,7 +184,10 @@ def skip_expired(
             _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
-                [expired_gap(to_edge_topic(p.topic), p, start) for p, start in passed.items()],
+                [
+                    create_retention_gap(to_edge_topic(p.topic), p, start)
+                    for p, start in passed.items()
+                ],
             )
 
 
@@ -214,7 +219,7 @@ def restart_truncated_logs(
     """
     again = {p: start for p, start in starts.items() if to_edge_topic(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
-    hold_short_audit_logs(database, lease, held)
+    record_truncated_audit_logs(database, lease, held)
     if known := [p for p in held if p.leader_epoch is not None]:
         with database.transaction(
             lease
@@ -236,7 +241,7 @@ def restart_truncated_logs(
     with database.transaction(lease) as connection:
         _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
         gaps = [
-            truncated_gap(to_edge_topic(p.topic), p)
+            create_truncation_gap(to_edge_topic(p.topic), p)
             for p in again
             if to_edge_topic(p.topic) not in CONTROL
         ]
@@ -249,7 +254,7 @@ def restart_truncated_logs(
         )
 
 
-def hold_short_audit_logs(
+def record_truncated_audit_logs(
     database: Database, lease: Lease, truncated_positions: Collection[StagingPosition]
 ) -> None:
     """Store an open gap for each audit partition whose log ends before the offset it was staged to.
@@ -266,12 +271,14 @@ def hold_short_audit_logs(
         StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     known = open_gaps(database)
-    if gaps := [gap for p in truncated_positions if (gap := truncated_gap(AUDIT, p)) not in known]:
+    if gaps := [
+        gap for p in truncated_positions if (gap := create_truncation_gap(AUDIT, p)) not in known
+    ]:
         with database.transaction(lease) as connection:
             put_gaps(connection, gaps)
 
 
-def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
+def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
     """Create an open gap for a log that ends before the offset up to which it was staged.
 
     Args:
@@ -285,7 +292,7 @@ def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
-def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
+def create_retention_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
     """Create an open gap for offsets that retention deleted before they were staged.
 
     Args:
@@ -339,7 +346,7 @@ def shards(database: Database) -> frozenset[str]:
     return frozenset({DEFAULT_SHARD, *found})
 
 
-def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
+def assign_topics_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
     """Assign the partitions of topics to other shards (sets of topics that one consumer stages).
 
     Only the consumer that stages the topics may call this, between two batches.
@@ -441,16 +448,16 @@ def commit_batch(
             "a batch cannot end before it begins"
         )
         _compare_and_set(connection, moved, keep_epochs=True)
-        put_staged(connection, batch)
+        insert_staged_files(connection, batch)
         put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
-        clear_passed_errors(
+        delete_passed_read_errors(
             connection, {end.topic_partition: end.next_offset for end in batch.ends}
         )
-        return put_errors(connection, unread)
+        return put_read_errors(connection, unread)
 
 
-def put_staged(connection: Connection, batch: StagedBatch) -> None:
+def insert_staged_files(connection: Connection, batch: StagedBatch) -> None:
     """Insert the files and groups of a staged batch in the caller's transaction.
 
     The groups are not assigned to buckets. The batch's positions, set-aside records and reports are

@@ -75,7 +75,7 @@ def make_damaged_bucket_error(event_type: str, hour_s: int) -> DamagedRow:
     return DamagedRow(_BUCKETS.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
-def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
+def insert_closed_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
     """Insert the rows of closed buckets, and index the hours that their late events belong to.
 
     Args:
@@ -316,7 +316,7 @@ def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
     return found
 
 
-def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
+def pack_old_bucket_rows(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
     """Save space by packing the bucket rows of each day into a single row, at least 8 days later.
 
     A day stays unpacked while staged files still have rows assigned to one of its hours, or while
@@ -399,10 +399,10 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
             Manifest.decode(row.manifest.encode())
     except ValueError:
         return None
-    return encode_day(event_type, day_s, rows)
+    return encode_packed_day(event_type, day_s, rows)
 
 
-def encode_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
+def encode_packed_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
     """Return the row of the table `bucket_days` that packs the bucket rows of one type and day.
 
     Args:

@@ -29,7 +29,7 @@ from hourmark_etl.ledger.bucket_rows import (
     read_bucket_manifests,
 )
 from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
-from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_further_sites
+from hourmark_etl.ledger.frontier_rows import decode_audit_offsets, encode_further_sites
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, IncompleteRanges, from_columns
 
 # In sentences of version 0.3.0: range ids, and the words of those that stand for ranges without a
@@ -39,7 +39,7 @@ _MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged 
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class IdRun:
+class IdIndexSegment:
     """A contiguous part of an id index file, which contains sorted event ids of one closed bucket.
 
     Attributes:
@@ -70,7 +70,7 @@ class ClosedBucket:
     hour_s: int
     origin_hours: tuple[Hour, ...]
     events: int
-    index: tuple[IdRun, ...]
+    index: tuple[IdIndexSegment, ...]
     files: tuple[tuple[str, str], ...]
 
     @property
@@ -130,20 +130,20 @@ def closed_buckets(
 
 def _runs(
     connection: Connection, buckets: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], list[IdRun]]:
+) -> dict[tuple[str, int], list[IdIndexSegment]]:
     indexes = tables.id_indexes.c
-    runs = defaultdict[tuple[str, int], list[IdRun]](list)
+    runs = defaultdict[tuple[str, int], list[IdIndexSegment]](list)
     query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
     for one in iterate_pair_tables(buckets):
         own = query.join(one, and_(indexes.type == one.c.type, indexes.hour == one.c.at))
         for event_type, hour, *run in connection.execute(
             own.order_by(indexes.path, indexes.first_row)
         ):
-            _append(runs[event_type, hour], IdRun(*run))
+            _append(runs[event_type, hour], IdIndexSegment(*run))
     return runs
 
 
-def _append(runs: list[IdRun], run: IdRun) -> None:
+def _append(runs: list[IdIndexSegment], run: IdIndexSegment) -> None:
     # A run ends with a container, perhaps within a block of the index: adjacent runs are merged.
     before = (
         runs.pop()
@@ -151,7 +151,9 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
         else None
     )
     runs.append(
-        run if before is None else IdRun(run.path, before.first_row, before.rows + run.rows)
+        run
+        if before is None
+        else IdIndexSegment(run.path, before.first_row, before.rows + run.rows)
     )
 
 
@@ -217,8 +219,11 @@ def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFi
         raise make_damaged_bucket_error(event_type, hour_s) from error
 
 
-def replace_index_runs(
-    database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
+def replace_index_segments(
+    database: Database,
+    lease: Lease,
+    runs: Collection[tuple[str, int, IdIndexSegment]],
+    bytes_each: int,
 ) -> None:
     """Replace the index runs (locations of event ids) of closed buckets, in a new transaction.
 
@@ -233,11 +238,11 @@ def replace_index_runs(
     """
     if runs:
         with database.transaction(lease) as connection:
-            put_runs(connection, runs, bytes_each)
+            put_index_segments(connection, runs, bytes_each)
 
 
-def put_runs(
-    connection: Connection, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
+def put_index_segments(
+    connection: Connection, runs: Collection[tuple[str, int, IdIndexSegment]], bytes_each: int
 ) -> None:
     """Replace the index runs (locations of sorted event ids) of closed buckets.
 
@@ -258,7 +263,7 @@ def put_runs(
     replace_rows(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
-def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
+def trim_id_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
     """Delete old index runs (locations of sorted event ids), by age and by total size.
 
     Runs of whole hours are deleted. The size limit deletes the oldest hours first.
@@ -291,7 +296,7 @@ def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) 
         return connection.execute(delete(table).where(table.c.hour < limit)).rowcount
 
 
-def index_paths(database: Database) -> set[str]:
+def read_index_paths(database: Database) -> set[str]:
     """Return the paths of all index files in the ledger, relative to the storage root."""
     return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
@@ -336,14 +341,14 @@ def unaudited_files(database: Database) -> list[UnauditedFileRow]:
         from_columns(
             UnauditedFileRow,
             row,
-            audit_next=decode_offsets(row["audit_next"], row["audit_further"]),
-            settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
+            audit_next=decode_audit_offsets(row["audit_next"], row["audit_further"]),
+            settled_next=decode_audit_offsets(row["settled_next"], row["settled_further"]),
         )
         for row in database.fetch(query).mappings()
     ]
 
 
-def unaudited_row(
+def make_unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
     """Return the column values of a row of the table `unaudited`, ready to be inserted.

@@ -92,7 +92,7 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
     return found
 
 
-def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
+def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | None:
     """If a stored conflict is damaged, delete all conflicts so that audit files are compared again.
 
     The hour in a damaged row may be wrong. Without the reset, a wrong hour would stay open, and the
@@ -119,7 +119,7 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
     return None
 
 
-def conflicts_holding(
+def find_blocking_conflicts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
     """Return the conflicts that keep the oldest open hour of a type from closing.
@@ -134,7 +134,7 @@ def conflicts_holding(
     return [c for c in by_type.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
 
-def conflict_texts(
+def format_blocking_conflicts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> tuple[str, ...]:
     """Return readable texts of the conflicts that keep the oldest open hour of a type from closing.
@@ -146,10 +146,10 @@ def conflict_texts(
     Returns:
         One text per conflict; empty if there are none.
     """
-    return tuple(c.what for c in conflicts_holding(by_type, frontier))
+    return tuple(c.what for c in find_blocking_conflicts(by_type, frontier))
 
 
-def uncompared_files(
+def find_uncompared_files(
     database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
     """Return the oldest audit files that were not yet compared with the other audit files.
@@ -177,7 +177,7 @@ def uncompared_files(
     return chosen
 
 
-def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
+def find_compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
     """Return the compared audit files that may contain byte ranges observed in a time span.
 
     Args:
@@ -215,7 +215,7 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
     return [from_row(AuditFile, row) for row in database.fetch(query)]
 
 
-def record_compared(
+def record_compared_files(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
     """Mark audit files as compared and store the conflicts found, in one transaction.

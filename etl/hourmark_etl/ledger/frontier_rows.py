@@ -60,7 +60,7 @@ def put_frontiers(
     )
     changed = []
     for t in types:
-        carried_by = sources_carrying(t.name, sources)
+        carried_by = find_sources_of_type(t.name, sources)
         if row := known.get(t.name):
             check_digest(tables.frontiers, row)
             still = {
@@ -135,7 +135,7 @@ def encode_further_sites(offsets: AuditOffsets) -> str | None:
     return json.dumps(offsets.further_sites) if offsets.further_sites else None
 
 
-def decode_offsets(first: int, further: str | None) -> AuditOffsets:
+def decode_audit_offsets(first: int, further: str | None) -> AuditOffsets:
     """Combine the two columns that store audit offsets into the offsets of all sites.
 
     Args:
@@ -194,7 +194,7 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
     return known_s is not None
 
 
-def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
+def find_sources_of_type(event_type: str, sources: Iterable[Source]) -> set[str]:
     """Return the names of the sources that may deliver events of a type.
 
     For the dead-letter type, these are all sources.
@@ -208,7 +208,7 @@ def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
     return {s.name for s in sources if event_type in s.types or event_type == s.catch_all}
 
 
-def sources_ever_carrying(event_type: str, revisions: Iterable[Rules]) -> set[str]:
+def find_sources_in_revisions(event_type: str, revisions: Iterable[Rules]) -> set[str]:
     """Return the names of the sources whose lines could become events of a type in any revision.
 
     Former sources are included because their hosts are not known to have left.
@@ -221,5 +221,5 @@ def sources_ever_carrying(event_type: str, revisions: Iterable[Rules]) -> set[st
         source
         for rules in revisions
         if event_type in rules.types
-        for source in sources_carrying(event_type, rules.sources.values())
+        for source in find_sources_of_type(event_type, rules.sources.values())
     }

@@ -29,11 +29,11 @@ from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
-from hourmark_etl.ledger.bucket_rows import put_buckets
+from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, with_digest
 from hourmark_etl.ledger.frontier_rows import (
-    decode_offsets,
+    decode_audit_offsets,
     decode_seals,
     encode_seals,
     encode_settled_offsets,
@@ -129,7 +129,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         hour=Hour(row["hour"], bucket_seconds),
         state=HourState(row["state"]),
         sources=frozenset(json.loads(row["sources"])),
-        settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
+        settled_next=decode_audit_offsets(row["settled_next"], row["settled_further"]),
         seal=seals[0] if seals else None,
         alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
         shard=row["shard"],
@@ -212,7 +212,7 @@ def _positions_of(
     }
 
 
-def unfreeze_all(
+def unfreeze_hours(
     database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
 ) -> None:
     """Reopen frozen hours after a failed proof, and remove the assignment of rows to their buckets.
@@ -288,7 +288,7 @@ def seal(
         replace_topic_checks(connection, effects.checks)
 
 
-def force_sealed(
+def force_sealed_hours(
     connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
     """Remove lost rows from a type's seals, and change the affected hours to the grade `forced`.
@@ -322,7 +322,7 @@ def force_sealed(
         )
 
 
-def leave_out_rows(
+def omit_unwritable_rows(
     database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
 ) -> None:
     """Change a sealed hour to the grade `forced`, so that it closes without unwritable rows.
@@ -402,7 +402,9 @@ def first_unsealed_hour(frontier: Frontier) -> Hour:
     return later_hour(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
-def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour]) -> None:
+def record_closed_hours(
+    database: Database, lease: Lease, closings: Sequence[PublishedHour]
+) -> None:
     """Record published buckets as closed, and advance the oldest open hour of each type past them.
 
     The given manifests are stored, even if another process published the buckets. The overrides and
@@ -435,7 +437,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour
             HourState.SEALED,
             [(first[t], *_after_close(c.frontier)) for t, c in last.items()],
         )
-        put_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
+        insert_closed_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
         for c in closings:
             if c.manifest.left_out:
                 _forget_unaudited(connection, c.frontier.event_type, c.frontier.hour.start_s)
@@ -467,7 +469,7 @@ def closed_types(database: Database) -> set[str]:
     return set(database.fetch(select(frontiers.c.type).where(there)).scalars())
 
 
-def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
+def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
     """Return the size of the staged events that are not assigned to a bucket yet, by type and hour.
 
     Returns:

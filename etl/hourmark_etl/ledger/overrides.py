@@ -214,7 +214,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     return found
 
 
-def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
+def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
     """Return whether an override would have no effect on the oldest open hour of a type.
 
     The content of a sealed hour is fixed. An override of it only has an effect if the hour is
@@ -232,7 +232,7 @@ def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
     return frontier.state is HourState.SEALED and not gives_up
 
 
-def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
+def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> None:
     """Check that an override would have an effect on the oldest open hour of a type.
 
     Args:
@@ -243,7 +243,7 @@ def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
         UsageError: The hour is sealed, and an override would change nothing. The message states
             what the hour waits for.
     """
-    if not is_ineffective(frontier, blocker):
+    if not is_override_ineffective(frontier, blocker):
         return
     grade = frontier.seal.grade if frontier.seal else "?"
     waits_for = "it is written and published by the driver (`hourmark etl run`)"

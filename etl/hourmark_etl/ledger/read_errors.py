@@ -64,7 +64,7 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
     return {error.topic_partition: error for error in found}
 
 
-def record_errors(
+def record_read_errors(
     database: Database, lease: Lease, errors: Collection[ReadError]
 ) -> list[ReadError]:
     """Store read errors in a new transaction, and return those that were not known yet.
@@ -83,10 +83,12 @@ def record_errors(
     if not errors:
         return []
     with database.transaction(lease) as connection:
-        return put_errors(connection, errors)
+        return put_read_errors(connection, errors)
 
 
-def forget_errors(database: Database, lease: Lease, partitions: Collection[Partition]) -> None:
+def delete_resolved_read_errors(
+    database: Database, lease: Lease, partitions: Collection[Partition]
+) -> None:
     """Delete the read errors of partitions that can be read again and have nothing left to stage.
 
     Args:
@@ -107,7 +109,7 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
             )
 
 
-def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
+def put_read_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
     """Store read errors in the caller's transaction, and schedule the next retry of each partition.
 
     The pause before a retry doubles with each failure, up to 5 minutes.
@@ -144,7 +146,7 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
     return new
 
 
-def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
+def delete_passed_read_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
     """Delete the read errors of partitions whose staging has advanced beyond the failed offset.
 
     Args:

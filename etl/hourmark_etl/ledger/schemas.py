@@ -70,7 +70,7 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
                 checks[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 
 
-def schema_problem(
+def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
     """Return an error if events of a type cannot be written under a schema id; otherwise None.

@@ -17,7 +17,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import decode_offsets
+from hourmark_etl.ledger.frontier_rows import decode_audit_offsets
 from hourmark_etl.ledger.staged.listings import FileDifference, file_differences
 from hourmark_etl.operators.reconciliation import BucketCounts, PromisedCounts, TypeFacts
 
@@ -89,7 +89,7 @@ def read_type_facts(
                 event_type=event_type,
                 bucket_seconds=bucket_seconds,
                 oldest_open_s=hour_s,
-                settled_below=decode_offsets(settled_next, further),
+                settled_below=decode_audit_offsets(settled_next, further),
                 proof_errors=tuple(json.loads(alarm)) if alarm else (),
                 staged_rows=listed[event_type],
                 promised=promised[event_type],
@@ -183,7 +183,7 @@ def _add_further(
         )
     )
     for row in connection.execute(query):
-        is_settled = row.hour < row.open_s and row.last_offset < decode_offsets(
+        is_settled = row.hour < row.open_s and row.last_offset < decode_audit_offsets(
             0, row.settled_further
         ).offset_of(row.site)
         known = promised[row.type].get(row.hour, PromisedCounts(0, 0))

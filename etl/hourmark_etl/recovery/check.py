@@ -30,7 +30,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed_hour, frontiers
 from hourmark_etl.ledger.staged.listings import file_differences
-from hourmark_etl.ledger.staged.staged_files import select_needed
+from hourmark_etl.ledger.staged.staged_files import select_needed_groups
 from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import ContentLost, NotFound, Storage, list_if_exists, map_concurrently
@@ -371,7 +371,7 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     batches = defaultdict[str, dict[str, int]](dict)
     for path, batch, rows in database.fetch(
         select(files.path, files.batch, files.rows).where(
-            files.id.in_(select_needed(database, "file_id"))
+            files.id.in_(select_needed_groups(database, "file_id"))
         )
     ):
         batches[batch][path] = rows

@@ -18,12 +18,12 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.batches import truncated_gap
+from hourmark_etl.ledger.batches import create_truncation_gap
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
-from hourmark_etl.ledger.staged.staged_files import folders_and_epochs
+from hourmark_etl.ledger.staged.staged_files import read_folders_and_epochs
 from hourmark_etl.model import StagingPosition
-from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
+from hourmark_etl.recovery.storage_scan import Key, list_batch_folders, read_notes
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import CentralCluster, CentralTopics
 
@@ -107,8 +107,8 @@ class LostEndDetector:
             self._events.discard(topic)
 
     def _uncommitted_folders(self) -> list[str]:
-        standing = batch_folders(self._storage)
-        named, _ = folders_and_epochs(
+        standing = list_batch_folders(self._storage)
+        named, _ = read_folders_and_epochs(
             self._database
         )  # read after the listing, because a folder may be committed in between
         return [folder for folder in standing if folder not in named]
@@ -183,7 +183,7 @@ class LostEndDetector:
             for key, p in ends.items()
             if p.next_offset < reached.get(key, 0) or key in truncated
         ]
-        return [truncated_gap(self._topics.at_edge(p.topic), p) for p in short]
+        return [create_truncation_gap(self._topics.at_edge(p.topic), p) for p in short]
 
     def _truncated_logs(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
         # Return the partitions that lost staged records according to their leader epochs. It finds

@@ -32,23 +32,27 @@ from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_runs
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import put_buckets
-from hourmark_etl.ledger.closed import put_runs, unaudited_row
+from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
+from hourmark_etl.ledger.closed import make_unaudited_row, put_index_segments
 from hourmark_etl.ledger.database import Database, replace_rows
-from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, insert_frontier, sources_ever_carrying
+from hourmark_etl.ledger.frontier_rows import (
+    BUCKET_SECONDS,
+    find_sources_in_revisions,
+    insert_frontier,
+)
 from hourmark_etl.ledger.rules import merge_rules
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets, HourState
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
 from hourmark_etl.recovery.offset_records import record_lost_ends
 from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
-from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
+from hourmark_etl.recovery.rebuilt_offsets import OffsetRebuilder
 from hourmark_etl.recovery.storage_scan import (
     BucketChain,
     audit_next,
+    find_used_epochs,
     read_chain,
     scan_unaudited_files,
-    used_epochs,
 )
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import map_concurrently
@@ -79,7 +83,7 @@ def rebuild(
         Unavailable: Storage, the ledger or the cluster does not respond.
     """
     with target.transaction() as connection:
-        check_unused(connection, sources.rules)
+        check_ledger_is_empty(connection, sources.rules)
         connection.execute(delete(tables.frontiers))
         work = _Rebuild(connection=connection, outside=sources, report_progress=report_progress)
         work.run()
@@ -121,7 +125,7 @@ class _Rebuild:
         self.report_progress(f"{self.done.buckets} markers of {len(self.chains)} types")
         self._put_indexes()
         self._put_frontiers()
-        offsets = OffsetsRebuild(
+        offsets = OffsetRebuilder(
             connection=self.connection,
             outside=self.outside,
             done=self.done,
@@ -162,7 +166,7 @@ class _Rebuild:
             )  # the audit offset may have been read long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             self.published[manifest.attempt].append((event_type, hour.start_s))
-        put_buckets(self.connection, closed)
+        insert_closed_buckets(self.connection, closed)
         if closed:
             self.chains[event_type] = BucketChain.from_markers(closed)
             self.done.buckets += len(closed)
@@ -180,7 +184,7 @@ class _Rebuild:
         ]
         found = map_concurrently(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
-        put_runs(self.connection, runs, SIZE)
+        put_index_segments(self.connection, runs, SIZE)
         self.report_progress(f"{len({run.path for *_, run in runs})} indexes of ids")
 
     def _put_frontiers(self) -> None:
@@ -243,7 +247,7 @@ class _Rebuild:
         """
         knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
         if knowing:
-            sources = sources_ever_carrying(event_type, knowing)
+            sources = find_sources_in_revisions(event_type, knowing)
             return sources, knowing[-1].types[event_type].declaration.shard
         self.done.notes.append(
             f"type {event_type}: no rules revision declares it; it waits for no source"
@@ -293,7 +297,7 @@ class _Rebuild:
                 continue
             if rows == manifest.unaudited:
                 found.add(of)
-                kept = unaudited_row(
+                kept = make_unaudited_row(
                     *of, file.path, rows, audit_next(manifest), manifest.closed_at_ms
                 )
                 self.connection.execute(insert(tables.unaudited).values(kept))
@@ -327,7 +331,7 @@ class _Rebuild:
         """Store the ledger's id, and a commit number greater than any that the lost ledger used."""
         self.done.commit = (
             max(
-                self.commits | used_epochs(self.outside.storage, self.outside.bucket_seconds),
+                self.commits | find_used_epochs(self.outside.storage, self.outside.bucket_seconds),
                 default=0,
             )
             + 1
@@ -345,7 +349,7 @@ class _Rebuild:
         )
 
 
-def check_unused(connection: Connection, rules: RulesBook) -> None:
+def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
     """Check that a ledger contains no data, so that a rebuild may fill it.
 
     Args:

@@ -32,7 +32,12 @@ from hourmark.errors import Finding
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.batches import expired_gap, put_positions, put_staged, truncated_gap
+from hourmark_etl.ledger.batches import (
+    create_retention_gap,
+    create_truncation_gap,
+    insert_positions,
+    insert_staged_files,
+)
 from hourmark_etl.ledger.offset_gaps import OffsetGap, has_lost_end, put_checks, put_gaps
 from hourmark_etl.model import (
     DEFAULT_SHARD,
@@ -47,10 +52,10 @@ from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.storage_scan import (
     BucketChain,
     Key,
-    batch_folders,
+    find_uncovered_offsets,
+    list_batch_folders,
     read_notes,
     single_file_batch,
-    uncovered_offsets,
 )
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
@@ -58,7 +63,7 @@ from hourmark_etl.topics import CentralTopics
 
 
 @dataclasses.dataclass(kw_only=True)
-class Relisting:
+class StagedFileRecovery:
     """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
 
     Attributes:
@@ -91,7 +96,7 @@ class Relisting:
         Args:
             is_needed: Function that returns whether any offset of a span is needed.
         """
-        for note in read_notes(self.storage, batch_folders(self.storage)):
+        for note in read_notes(self.storage, list_batch_folders(self.storage)):
             if isinstance(note, Unreadable):
                 self.unreadable[note.path] = note
             elif note.ledger == self.ledger:
@@ -106,7 +111,7 @@ class Relisting:
                     s.epoch_next, self.epochs[key].get(s.leader_epoch, 0)
                 )
         if needed and note.path not in self.listed:
-            put_staged(self.connection, single_file_batch(note))
+            insert_staged_files(self.connection, single_file_batch(note))
             self.listed.add(note.path)
         for s in needed:
             self.spans[s.topic_id, s.partition].append(s)
@@ -132,7 +137,7 @@ class Logs:
 
 
 @dataclasses.dataclass(kw_only=True)
-class OffsetsRebuild:
+class OffsetRebuilder:
     """Rebuilds the staging positions, staged files, edge checks and offset gaps of a lost ledger.
 
     Attributes:
@@ -171,7 +176,7 @@ class OffsetsRebuild:
         known, logs = self._put_known_offsets(), self._read_logs()
         self.changed = {gap.topic for gap in known.gaps if has_lost_end(gap)}
         closed = self._closed_next(self.changed)
-        staged = Relisting(
+        staged = StagedFileRecovery(
             connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger
         )
         shorter = self._put_staged(logs, closed, staged, known)
@@ -236,7 +241,7 @@ class OffsetsRebuild:
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
 
     def _put_staged(
-        self, logs: Logs, closed: Mapping[Key, int], staged: Relisting, known: KnownOffsets
+        self, logs: Logs, closed: Mapping[Key, int], staged: StagedFileRecovery, known: KnownOffsets
     ) -> dict[Key, int]:
         """Add all needed staged files to the ledger.
 
@@ -283,7 +288,9 @@ class OffsetsRebuild:
         ]
         return shorter
 
-    def _find_shorter(self, logs: Logs, staged: Relisting, offsets: KnownOffsets) -> dict[Key, int]:
+    def _find_shorter(
+        self, logs: Logs, staged: StagedFileRecovery, offsets: KnownOffsets
+    ) -> dict[Key, int]:
         settled = functools.reduce(
             AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
         )
@@ -303,7 +310,9 @@ class OffsetsRebuild:
         truncated = self._truncated_logs(logs, staged, offsets)
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
-    def _staged_epochs(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
+    def _staged_epochs(
+        self, staged: StagedFileRecovery, known: KnownOffsets
+    ) -> dict[Key, dict[int, int]]:
         """Return, by partition and leader epoch, the offset after the last known staged record."""
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
@@ -311,7 +320,9 @@ class OffsetsRebuild:
             epochs[at.leader_epoch] = max(at.epoch_next, epochs.get(at.leader_epoch, 0))
         return found
 
-    def _truncated_logs(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
+    def _truncated_logs(
+        self, logs: Logs, staged: StagedFileRecovery, known: KnownOffsets
+    ) -> set[Key]:
         """Return the logs that lost staged records, as the broker's leader epochs show.
 
         Logs are only checked for earlier leader epochs than the current one.
@@ -326,7 +337,11 @@ class OffsetsRebuild:
         return {keys[p] for p in found}
 
     def _unproven_logs(
-        self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]
+        self,
+        logs: Logs,
+        staged: StagedFileRecovery,
+        known: KnownOffsets,
+        shorter: Mapping[Key, int],
     ) -> list[OffsetGap]:
         """Return a gap for each audit log that may have lost records without a trace.
 
@@ -391,7 +406,7 @@ class OffsetsRebuild:
             )
             for key, p in {**gone, **logs.live}.items()
         }
-        put_positions(self.connection, positions.values())
+        insert_positions(self.connection, positions.values())
         return positions
 
     def _lost_ends(
@@ -403,7 +418,7 @@ class OffsetsRebuild:
         held = {(gap.topic, gap.what) for gap in known if gap.accepted_at_ms is None}
         moved = [dataclasses.replace(positions[key], next_offset=to) for key, to in shorter.items()]
         gaps = [
-            truncated_gap(self.topics.at_edge(p.topic), p)
+            create_truncation_gap(self.topics.at_edge(p.topic), p)
             for p in moved
             if p.topic not in self.topics.hosts
         ]
@@ -413,7 +428,7 @@ class OffsetsRebuild:
         return [self._accept_if_events(gap) for gap in gaps if (gap.topic, gap.what) not in held]
 
     def _missing_offsets(
-        self, positions: Mapping[Key, StagingPosition], staged: Relisting
+        self, positions: Mapping[Key, StagingPosition], staged: StagedFileRecovery
     ) -> Iterator[OffsetGap]:
         """Yield a gap for each needed range of offsets in neither Kafka nor a staged file."""
         closed = self._closed_next()
@@ -422,9 +437,11 @@ class OffsetsRebuild:
                 continue  # later reports replace lost ones
             site = self.topics.audits.get(p.topic)
             needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
-            for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
+            for first, end in find_uncovered_offsets(
+                needed, p.next_offset, staged.spans.get(key, ())
+            ):
                 yield self._accept_if_events(
-                    expired_gap(
+                    create_retention_gap(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end
                     )
                 )

@@ -112,7 +112,7 @@ def read_chain(
     return chain
 
 
-def batch_folders(storage: Storage) -> list[str]:
+def list_batch_folders(storage: Storage) -> list[str]:
     """Return the paths of all folders with staged files, whether known to the ledger or not."""
     return [
         f"{STAGING_FOLDER}/{batch.name}"
@@ -160,7 +160,7 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
         return error
 
 
-def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
+def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return all lease epochs that occur in the names of folders and files on storage.
 
     These are the folders of staged files and the files of unaudited events.
@@ -211,7 +211,9 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
                 )
 
 
-def uncovered_offsets(start: int, end: int, spans: Sequence[OffsetSpan]) -> list[tuple[int, int]]:
+def find_uncovered_offsets(
+    start: int, end: int, spans: Sequence[OffsetSpan]
+) -> list[tuple[int, int]]:
     """Return the parts of the offset range [start, end) that no span covers.
 
     Args:

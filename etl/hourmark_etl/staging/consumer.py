@@ -7,7 +7,7 @@ restarted after growing pauses; there are no other retries.
 
 The driver's reaction to a failed batch depends on the class of the error. Tasks and the planning of
 batches return theirs as values (`task_failures`); only errors of Spark itself are text
-(`spark_errors`). `Consumers` manages the consumers of a driver: one per shard, either for the
+(`spark_errors`). `ShardConsumers` manages the consumers of a driver: one per shard, either for the
 configured shards or for all shards in the ledger.
 """
 
@@ -43,7 +43,7 @@ from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name
-from hourmark_etl.staging.spark_errors import classify_spark_error, query_error_text
+from hourmark_etl.staging.spark_errors import classify_spark_error, format_query_error
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
@@ -161,7 +161,7 @@ class Consumer:
                 return self._begin_again(classify_spark_error(str(refused)))
         if self._query is None or self._query.isActive:
             return None
-        error = self._error or classify_spark_error(query_error_text(self._query.exception()))
+        error = self._error or classify_spark_error(format_query_error(self._query.exception()))
         self._query = None
         return self._begin_again(error)
 
@@ -379,7 +379,7 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
     ]
 
 
-class Consumers:
+class ShardConsumers:
     """The consumers of one driver process, one for each of its shards.
 
     A shard is a set of event types that one streaming query stages.

@@ -151,7 +151,7 @@ class ReportRecord(NamedTuple):
     datum: bytes
 
 
-class StagedPiece(NamedTuple):
+class StagedChunk(NamedTuple):
     """What was staged from one chunk of Kafka records, to be committed to the ledger.
 
     Attributes:

@@ -82,7 +82,7 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
     )
 
 
-def resume_start(position: StagingPosition, log_start: int) -> StartOffset | None:
+def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset | None:
     """Return the offset and leader epoch from which to resume reading a partition.
 
     They belong to the last staged record. The next offset to stage is not suitable, because control
@@ -105,7 +105,7 @@ def resume_start(position: StagingPosition, log_start: int) -> StartOffset | Non
     return StartOffset(position.epoch_next, position.leader_epoch)
 
 
-def empty_span(position: StagingPosition) -> OffsetSpan:
+def make_empty_span(position: StagingPosition) -> OffsetSpan:
     """Return a span without records that starts and ends at the next offset to stage."""
     return OffsetSpan(
         topic=position.topic,
@@ -155,7 +155,7 @@ def plan_spans(
                 end=p.next_offset + share,
             ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
-            None if starts is None else resume_start(p, starts[p.topic_partition]),
+            None if starts is None else find_resume_offset(p, starts[p.topic_partition]),
         )
         for share, p in taken
     ]

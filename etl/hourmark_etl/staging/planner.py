@@ -30,7 +30,12 @@ from hourmark_etl.execution.task_failures import TaskFailure, guard_task, raise_
 from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
+from hourmark_etl.ledger.read_errors import (
+    ReadError,
+    delete_resolved_read_errors,
+    read_errors,
+    record_read_errors,
+)
 from hourmark_etl.ledger.schemas import SchemaCheck, load_schema_checks
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.pieces import StagePlan
@@ -38,9 +43,9 @@ from hourmark_etl.staging.plan import (
     PlannedBatch,
     ReadSpan,
     assign_to_tasks,
-    empty_span,
+    find_resume_offset,
+    make_empty_span,
     plan_spans,
-    resume_start,
 )
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
@@ -321,7 +326,7 @@ class Planner:
         errors = read_errors(self._database)
         held = {p for p, error in errors.items() if error.again_at_ms > now_ms}
         own, ends = self._ends([p for p in own if p.topic_partition not in held], now_ms)
-        forget_errors(
+        delete_resolved_read_errors(
             self._database,
             self._lease,
             [
@@ -402,9 +407,9 @@ class Planner:
                 seen = (now, p.next_offset)
                 if (
                     self._compared.get(p.topic_partition) != seen
-                    and (begin := resume_start(p, 0)) is not None
+                    and (begin := find_resume_offset(p, 0)) is not None
                 ):
-                    found.append(ReadSpan(empty_span(p), 1, begin))
+                    found.append(ReadSpan(make_empty_span(p), 1, begin))
                     self._compared[p.topic_partition] = seen
         return found
 
@@ -432,7 +437,7 @@ class Planner:
             )
             for p in positions
         ]
-        for error in record_errors(self._database, self._lease, errors):
+        for error in record_read_errors(self._database, self._lease, errors):
             _LOG.error(
                 "%s. Staging retries it after growing pauses, and continues with all "
                 "other partitions",
@@ -451,9 +456,9 @@ class Planner:
         )
         self._missing = frozenset(missing)
         if wanted:
-            ledger.begin_positions(self._database, self._lease, wanted)
+            ledger.insert_new_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.topic_partition for p in wanted])
-            ledger.skip_expired(
+            ledger.skip_expired_offsets(
                 self._database,
                 self._lease,
                 self._at_edge,
@@ -468,4 +473,4 @@ class Planner:
             if p.shard == self._shard
         }
         if moved := {topic: to for topic, to in own.items() if to != self._shard}:
-            ledger.move_to_shards(self._database, self._lease, moved)
+            ledger.assign_topics_to_shards(self._database, self._lease, moved)

@@ -80,7 +80,7 @@ class UnreadablePartition(NamedTuple):
         )
 
 
-class Piece(NamedTuple):
+class RecordChunk(NamedTuple):
     """A chunk of records that was read from Kafka.
 
     Attributes:
@@ -152,7 +152,7 @@ class SpanReader:
         spans: Sequence[ReadSpan],
         piece_bytes: int = PIECE_BYTES,
         unread: list[UnreadablePartition] | None = None,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[RecordChunk]:
         """Yield all committed records of the spans in chunks.
 
         The records of each partition are in order of their offsets.
@@ -307,7 +307,9 @@ def _used_up(
     return [run.partition for run in runs if readings[run.partition].bytes_left <= 0]
 
 
-def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> Iterator[Piece]:
+def _piece(
+    taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]
+) -> Iterator[RecordChunk]:
     spans = []
     one_epoch = frozenset(p for p, r in readings.items() if len(r.epochs) == 1)
     for r in readings.values():
@@ -315,7 +317,7 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
             spans.append(_span(r))
         r.begun, r.epoch, r.epoch_next, r.epochs = r.next_offset, None, None, set()
     if spans:
-        yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
+        yield RecordChunk(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
 
 
 def _span(r: _Reading) -> OffsetSpan:

@@ -21,10 +21,10 @@ from hourmark_etl.ledger.staged.staged_files import (
     LedgerFile,
     format_spans,
     read_ledger_file,
-    replace_file,
+    replace_damaged_file,
 )
 from hourmark_etl.model import AUDIT, OffsetSpan, Sums
-from hourmark_etl.staging.pieces import StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import SchemaMeanings, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
@@ -94,20 +94,20 @@ class Restager:
                 f"came from {format_spans(spans)}"
             )
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
-        replace_file(self._database, lease, known, made.path, piece.groups)
+        replace_damaged_file(self._database, lease, known, made.path, piece.groups)
         self._storage.delete(path)
         _LOG.warning(
             "%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows
         )
         return made.path
 
-    def _delete(self, piece: StagedPiece) -> None:
+    def _delete(self, piece: StagedChunk) -> None:
         for file in piece.files:
             self._storage.delete(file.path)
 
     def _stage(
         self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
-    ) -> StagedPiece:
+    ) -> StagedChunk:
         # Without schemas, datums are not checked, as when an older version staged the file.
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
@@ -116,7 +116,7 @@ class Restager:
         _refuse_other_epochs(spans, [s for piece in pieces for s in piece.spans])
         tables = [piece.table for piece in pieces]
         if not tables:
-            return StagedPiece()
+            return StagedChunk()
         ledger, _ = self._database.identity()
         plan = build_stage_plan(
             self._config, known.folder, {s.topic for s in spans}, ledger, schemas
@@ -168,7 +168,7 @@ def _refuse_other_epochs(before: Sequence[OffsetSpan], now: Sequence[OffsetSpan]
             )
 
 
-def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:
+def _sums(piece: StagedChunk, kind: str) -> dict[tuple[str, int], Sums]:
     groups = piece.audit_groups if kind == AUDIT else piece.groups
     return {
         (g.event_type, g.hour_s): Sums(

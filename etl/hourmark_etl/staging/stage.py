@@ -52,9 +52,9 @@ from hourmark_etl.model import (
     to_unsigned,
 )
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
-from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
+from hourmark_etl.staging.pieces import ReportRecord, StagedChunk, StagedNote, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import Piece, SpanReader, UnreadablePartition
+from hourmark_etl.staging.read import RecordChunk, SpanReader, UnreadablePartition
 from hourmark_etl.staging.records import CheckedRecords, check_records
 from hourmark_etl.storage import Storage, open_storage
 
@@ -72,7 +72,7 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 
 def stage_table(
     table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
-) -> StagedPiece:
+) -> StagedChunk:
     """Write all records of some offset spans to staged files (Parquet) on storage.
 
     Malformed event records are left out of the files and returned separately.
@@ -134,7 +134,7 @@ def stage_table(
             audit_groups=_audit_groups(rows, plan.audits[topic]),
             observed_ms=span_ms,
         )
-    return StagedPiece(tuple(files), reports, set_aside)
+    return StagedChunk(tuple(files), reports, set_aside)
 
 
 def _kind(topic: str, plan: StagePlan) -> str:
@@ -231,8 +231,8 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
             f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation "
             f"{record.generation}"
         )
-        own = (offset, origin, record.observed_at_ms, promises_digest(record))
-        values = checksums_digest(record)
+        own = (offset, origin, record.observed_at_ms, compute_promises_digest(record))
+        values = compute_checksums_digest(record)
         for p in record.promised:
             named = (
                 p.event_type,
@@ -254,7 +254,7 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
     return is_hour and promised.count < _COUNT_MAX
 
 
-def promises_digest(record: AuditRecord) -> bytes:
+def compute_promises_digest(record: AuditRecord) -> bytes:
     """Return an 8-byte digest of an audit record's event ids and promises.
 
     Two records of the same byte range with different digests contradict each other. The algorithm
@@ -272,7 +272,7 @@ def promises_digest(record: AuditRecord) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def checksums_digest(record: AuditRecord) -> bytes | None:
+def compute_checksums_digest(record: AuditRecord) -> bytes | None:
     """Return an 8-byte digest of the event checksums in an audit record; None if it has none.
 
     Records of equal events have equal digests.
@@ -413,7 +413,7 @@ class TaskResult(NamedTuple):
         unread: Partitions that could not be read further; only in the last result of a task.
     """
 
-    piece: StagedPiece
+    piece: StagedChunk
     spans: tuple[OffsetSpan, ...]
     unread: tuple[UnreadablePartition, ...] = ()
 
@@ -437,13 +437,16 @@ def read_and_stage(
     """
     unread: list[UnreadablePartition] = []
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_pieces(
+        yield from stage_chunks(
             reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread
         )
 
 
-def stage_pieces(
-    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[UnreadablePartition]
+def stage_chunks(
+    pieces: Iterable[RecordChunk],
+    plan: StagePlan,
+    storage: Storage,
+    unread: list[UnreadablePartition],
 ) -> Iterator[TaskResult]:
     """Stage chunks of records one after the other, and yield the result of each.
 
@@ -480,10 +483,10 @@ def stage_pieces(
         if of.offset < known.offset:
             first[of.topic, of.partition] = of
     if first:
-        yield TaskResult(StagedPiece(), (), unread=tuple(first.values()))
+        yield TaskResult(StagedChunk(), (), unread=tuple(first.values()))
 
 
-def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
+def _before(piece: RecordChunk, bad: Collection[BadRecord]) -> RecordChunk:
     table, spans, one_epoch = piece
     for of in bad:
         at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
@@ -498,7 +501,7 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
             else s
             for s in spans
         )
-    return Piece(table, tuple(s for s in spans if s.end > s.start), one_epoch)
+    return RecordChunk(table, tuple(s for s in spans if s.end > s.start), one_epoch)
 
 
 def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) -> OffsetSpan:
@@ -512,7 +515,7 @@ def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) 
     )
 
 
-def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
+def find_first_valid_offset(table: pa.Table, plan: StagePlan) -> int | None:
     """Return the offset of the first well-formed record of a control topic; None if there is none.
 
     Args:

@@ -17,7 +17,7 @@ from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import SpanReader, UnreadablePartition
-from hourmark_etl.staging.stage import first_valid
+from hourmark_etl.staging.stage import find_first_valid_offset
 from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
@@ -99,7 +99,7 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
         config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S
     ) as reader:
         for table, spans, _ in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
-            if (valid := first_valid(table, plan)) is not None:
+            if (valid := find_first_valid_offset(table, plan)) is not None:
                 return offset if valid == table.column("offset")[0].as_py() else valid
             if len(table):
                 offset = spans[0].end

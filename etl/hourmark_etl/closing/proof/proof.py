@@ -99,11 +99,11 @@ from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger.closed import unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.staged.listings import (
-    RoundSums,
-    counting_promises,
+    ProofTotals,
+    find_counted_promises,
+    find_promises_between,
     listed_groups,
-    promises_between,
-    read_round_sums,
+    read_proof_totals,
 )
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
@@ -200,7 +200,7 @@ class Prover:
             Unreadable: A staged file is missing or damaged and must be staged again first.
         """
         sums = complete_sums(
-            read_round_sums(self.database, frontiers, cut_offsets),
+            read_proof_totals(self.database, frontiers, cut_offsets),
             self.storage,
             frontiers,
             cut_offsets,
@@ -246,7 +246,7 @@ class Prover:
         # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
             g
-            for of in counting_promises(self.database, list(frontiers.values()), below)
+            for of in find_counted_promises(self.database, list(frontiers.values()), below)
             for g in of
         ]
         items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
@@ -292,7 +292,7 @@ class Prover:
         by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("frontier_index"), at))):
-                for g in promises_between(
+                for g in find_promises_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
@@ -403,7 +403,7 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
 
 
 def complete_sums(
-    sums: Sequence[RoundSums],
+    sums: Sequence[ProofTotals],
     storage: Storage,
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,

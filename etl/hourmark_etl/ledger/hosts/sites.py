@@ -40,7 +40,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     """
     (first,) = (topic for topic, site in audits.items() if site == FIRST_SITE)
     with database.transaction(lease) as connection:
-        if gone := sorted(known_further_sites(connection) - set(audits.values())):
+        if gone := sorted(read_further_sites(connection) - set(audits.values())):
             raise UsageError(
                 f"the ledger holds promises of the sites {', '.join(gone)}, which "
                 "kafka.further_edges does not name: without "
@@ -59,7 +59,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
             )
 
 
-def known_further_sites(connection: Connection) -> set[str]:
+def read_further_sites(connection: Connection) -> set[str]:
     """Return the names of all sites with audit data in the ledger, except the first site."""
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()

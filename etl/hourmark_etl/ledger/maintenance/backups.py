@@ -144,7 +144,7 @@ def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]
                 yield connection, name
 
 
-def copy_revision(connection: Connection, schema: str) -> int:
+def read_copy_revision(connection: Connection, schema: str) -> int:
     """Return the schema version of a copy of the ledger.
 
     Args:

@@ -54,7 +54,7 @@ def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int
     return FixedHours(hour_s, hour_s + count * bucket_seconds)
 
 
-def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
+def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
     """Return the manifest of a bucket, or None if the ledger has not closed that bucket.
 
     Args:
@@ -66,11 +66,11 @@ def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest
         DamagedRow: The ledger row of the bucket is damaged.
         ValueError: The stored manifest is invalid.
     """
-    marker = closed_marker(database, event_type, hour)
+    marker = read_closed_marker(database, event_type, hour)
     return None if marker is None else Manifest.decode(marker)
 
 
-def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
+def read_closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
     """Return the ledger's copy of a bucket's `_SUCCESS` file, or None if the bucket is not closed.
 
     Args:

@@ -60,7 +60,7 @@ _PROMISED: Final = tables.audit_groups
 
 
 @dataclasses.dataclass(frozen=True)
-class RoundSums:
+class ProofTotals:
     """The totals that the proof of one bucket compares: staged events and promised events.
 
     An audit record promises the events of one byte range: it states how many events a delivery
@@ -79,9 +79,9 @@ class RoundSums:
     partially_counted: tuple[AuditGroup, ...]
 
 
-def read_round_sums(
+def read_proof_totals(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
-) -> list[RoundSums]:
+) -> list[ProofTotals]:
     """Return the totals of staged and of promised events for several buckets.
 
     Args:
@@ -90,7 +90,7 @@ def read_round_sums(
         below_offsets: Only audit records below these offsets count.
 
     Returns:
-        One `RoundSums` per frontier, in the given order.
+        One `ProofTotals` per frontier, in the given order.
 
     Raises:
         DamagedRow: The digest of a ledger row does not match its content.
@@ -98,7 +98,7 @@ def read_round_sums(
     """
     groups, promises = (
         listed_groups(database, frontiers),
-        counting_promises(database, frontiers, below_offsets),
+        find_counted_promises(database, frontiers, below_offsets),
     )
     return [
         _summed(f, listed, counting, below_offsets)
@@ -108,7 +108,7 @@ def read_round_sums(
 
 def _summed(
     f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: AuditOffsets
-) -> RoundSums:
+) -> ProofTotals:
     listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
     partially_counted = []
     for g in groups:
@@ -120,7 +120,7 @@ def _summed(
             partially_counted.append(a)
         else:
             promised[a.hour_s] += sum_promises(a)
-    return RoundSums(listed, promised, tuple(partially_counted))
+    return ProofTotals(listed, promised, tuple(partially_counted))
 
 
 def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
@@ -192,7 +192,7 @@ def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list
     return found
 
 
-def counting_promises(
+def find_counted_promises(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[list[AuditGroup]]:
     """Return, for each bucket, the groups of audit records of which at least one record counts.
@@ -283,7 +283,7 @@ def _with_path(table: Table, *more: ColumnElement[Any]) -> Select[Any]:
     )
 
 
-def promises_between(
+def find_promises_between(
     database: Database,
     event_type: str,
     hours_s: Collection[int],
@@ -460,10 +460,10 @@ def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[S
     Raises:
         DamagedRow: The digest of a ledger row does not match its content.
     """
-    return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
+    return [group for group, _ in read_groups_with_buckets(database, event_type, origin_s)]
 
 
-def groups_with_listing(
+def read_groups_with_buckets(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
     """Return the staged groups with events of one hour, each with the bucket it is assigned to.

@@ -134,7 +134,7 @@ def set_aside_rows(
     return [_decode_row(row) for row in database.fetch(query).mappings()]
 
 
-def listed_set_aside(
+def find_set_aside_in_buckets(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
     """Return the set-aside records that are counted in the manifests of the given buckets.
@@ -163,7 +163,7 @@ def listed_set_aside(
     return found
 
 
-def unreviewed_records(database: Database, event_type: str | None = None) -> int:
+def count_unreviewed_records(database: Database, event_type: str | None = None) -> int:
     """Return the number of set-aside records that no operator has reviewed.
 
     Args:

@@ -32,8 +32,8 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import find_newest_closed_bucket
 from hourmark_etl.ledger.database import Database, Lease, delete_rows
 from hourmark_etl.ledger.digests import check_digest, update_rows
-from hourmark_etl.ledger.frontier_rows import decode_offsets
-from hourmark_etl.ledger.frontiers import force_sealed
+from hourmark_etl.ledger.frontier_rows import decode_audit_offsets
+from hourmark_etl.ledger.frontiers import force_sealed_hours
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import (
     AUDIT,
@@ -168,7 +168,7 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
     # of all types.
     groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
     settled = [
-        decode_offsets(*row)
+        decode_audit_offsets(*row)
         for row in database.fetch(select(frontiers.settled_next, frontiers.settled_further))
     ]
     by_all = functools.reduce(AuditOffsets.minimum, settled) if settled else NO_AUDIT_OFFSETS
@@ -258,7 +258,7 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
     return batch_folders - left
 
 
-def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
+def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
     """Return the batch folders in the ledger and the epochs of all leases, read at the same time.
 
     Returns:
@@ -337,7 +337,7 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
     )
 
 
-def types_needing(database: Database, path: str) -> set[str]:
+def find_types_needing_file(database: Database, path: str) -> set[str]:
     """Return the event types whose buckets or proofs still need rows of a staged file.
 
     Args:
@@ -347,10 +347,12 @@ def types_needing(database: Database, path: str) -> set[str]:
     Returns:
         Names of event types; empty if no type needs the file, or the ledger does not contain it.
     """
-    return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
+    return set(
+        database.fetch(select_needed_groups(database, "type", _FILES.c.path == path)).scalars()
+    )
 
 
-def select_needed(
+def select_needed_groups(
     database: Database, column: str, *where: ColumnElement[bool]
 ) -> CompoundSelect[Any]:
     """Return an SQL query for one column of all groups whose staged files are still needed.
@@ -371,7 +373,7 @@ def select_needed(
     )
 
 
-def replace_file(
+def replace_damaged_file(
     database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
 ) -> None:
     """Replace the path of a damaged staged file by that of a new file with the same rows.
@@ -450,7 +452,7 @@ def give_up_file(
                         row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
                     )
             connection.execute(delete(table).where(*own))
-        force_sealed(connection, frontier, lost, (forced, gap.what))
+        force_sealed_hours(connection, frontier, lost, (forced, gap.what))
         put_gaps(connection, [gap])
 
 

@@ -28,7 +28,7 @@ DRIVERS = 4
 def drivers(ledger_url: str) -> Iterator[list[Database]]:
     """One ledger as several drivers see it; one type; one partition at offset 0."""
     made = [ledger_of_click(ledger_url), *(Database(ledger_url) for _ in range(DRIVERS - 1))]
-    batches.begin_positions(made[0], made[0].acquire("consumer:default"), [position()])
+    batches.insert_new_positions(made[0], made[0].acquire("consumer:default"), [position()])
     yield made
     for database in made:
         database.close()
@@ -127,7 +127,9 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(
         assert isinstance(offsets, dict)
         listed = sum(g.rows for g in ledger_queries.listed_groups(drivers[1], "click", HOUR))
         assert [p.next_offset for p in offsets["click"]] == [listed]
-        frontiers.unfreeze_all(drivers[1], closer, [(frontiers.frontiers(drivers[1], 3600)[0], ())])
+        frontiers.unfreeze_hours(
+            drivers[1], closer, [(frontiers.frontiers(drivers[1], 3600)[0], ())]
+        )
 
 
 def test_a_transaction_that_fails_leaves_nothing_and_holds_up_nobody(

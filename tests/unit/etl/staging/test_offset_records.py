@@ -19,7 +19,11 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import expired_gap, hold_short_audit_logs, truncated_gap
+from hourmark_etl.ledger.batches import (
+    create_retention_gap,
+    create_truncation_gap,
+    record_truncated_audit_logs,
+)
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, has_lost_end, open_gaps, put_gaps
 from hourmark_etl.model import StagingPosition
@@ -88,7 +92,10 @@ def at(topic: str) -> StagingPosition:
 
 
 def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> None:
-    lost, retained = truncated_gap(AUDIT, at(AUDIT)), expired_gap(AUDIT, at(AUDIT), 12)
+    lost, retained = (
+        create_truncation_gap(AUDIT, at(AUDIT)),
+        create_retention_gap(AUDIT, at(AUDIT), 12),
+    )
     told = [
         dataclasses.replace(gap, what=f"{number} reworded")
         for number, gap in enumerate((lost, retained))
@@ -105,12 +112,15 @@ def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> N
 
 
 def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: World) -> None:
-    lost, retained = truncated_gap(AUDIT, at(AUDIT)), expired_gap(AUDIT, at(AUDIT), 12)
+    lost, retained = (
+        create_truncation_gap(AUDIT, at(AUDIT)),
+        create_retention_gap(AUDIT, at(AUDIT), 12),
+    )
     with world.database.transaction() as connection:
         put_gaps(connection, [lost, retained])
         connection.execute(update(tables.gaps).values(lost_end=None))
     assert [has_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
-    hold_short_audit_logs(world.database, world.closer.lease, [at(AUDIT)])
+    record_truncated_audit_logs(world.database, world.closer.lease, [at(AUDIT)])
     assert len(open_gaps(world.database)) == 2, "it is not found a second time"
     ledger, _ = world.database.identity()
     content = json.loads(
