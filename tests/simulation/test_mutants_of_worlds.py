@@ -43,7 +43,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.model import from_row
-from hourmark_etl.recovery.rebuilt_offsets import Logs, OffsetRebuilder
+from hourmark_etl.recovery.rebuilt_offsets import OffsetRebuilder, PartitionLogs
 from hourmark_etl.recovery.storage_scan import BucketChain
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import VerifiedFile
@@ -314,10 +314,10 @@ def ends_of_logs_are_not_asked(patch: Patch) -> None:
     """A rebuild lists staged files of what retention took alone."""
     without_epochs(patch)
 
-    def without_end(live: Any, starts: Any, ends: Any, epochs: Any) -> Logs:
-        return Logs(live, starts, dict.fromkeys(ends, 1 << 62), epochs)
+    def without_end(live: Any, starts: Any, ends: Any, epochs: Any) -> PartitionLogs:
+        return PartitionLogs(live, starts, dict.fromkeys(ends, 1 << 62), epochs)
 
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.Logs", without_end)
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.PartitionLogs", without_end)
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:

@@ -306,18 +306,6 @@ def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour
 def _marker_problem(
     database: Database, storage: Storage, event_type: str, hour: Hour, remembered: str | None
 ) -> LedgerFinding | None:
-    """Compare the marker of a bucket with the manifest in the ledger.
-
-    Args:
-        database: The ledger.
-        storage: The storage with the bucket.
-        event_type: Event type of the bucket.
-        hour: Hour of the bucket.
-        remembered: The manifest in the ledger; None if the ledger does not have the bucket.
-
-    Returns:
-        A finding if they differ; None if they agree.
-    """
     kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
     try:
         known = None if remembered is None else Manifest.decode(remembered.encode())

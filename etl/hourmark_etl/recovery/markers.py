@@ -85,13 +85,6 @@ def _contradictions(
 
 
 def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
-    """Return how a type's markers on storage contradict the ledger; empty if they do not.
-
-    Args:
-        storage: The storage with the buckets.
-        frontier: The oldest open hour of the type in the ledger.
-        identity: Id and last commit number of the ledger.
-    """
     unsealed = first_unsealed_hour(frontier)
     if found := find_manifest(storage, frontier.event_type, unsealed):
         return (

@@ -70,7 +70,7 @@ class StagedFileRecovery:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         storage: The storage with staged files.
         ledger: Id of the ledger; files of other ledgers are ignored.
-        listed: Paths of the files that were added.
+        added_paths: Paths of the files that were added.
         spans: Needed offset ranges that the added files contain, by topic id and partition.
         ends: Highest end offset in any file, by topic id and partition.
         epochs: By topic id and partition: for each leader epoch, the offset after its last record.
@@ -80,7 +80,7 @@ class StagedFileRecovery:
     connection: Connection
     storage: Storage
     ledger: str
-    listed: set[str] = dataclasses.field(default_factory=set)
+    added_paths: set[str] = dataclasses.field(default_factory=set)
     spans: defaultdict[Key, list[OffsetSpan]] = dataclasses.field(
         default_factory=lambda: defaultdict(list)
     )
@@ -110,15 +110,15 @@ class StagedFileRecovery:
                 self.epochs[key][s.leader_epoch] = max(
                     s.epoch_next, self.epochs[key].get(s.leader_epoch, 0)
                 )
-        if needed and note.path not in self.listed:
+        if needed and note.path not in self.added_paths:
             insert_staged_files(self.connection, single_file_batch(note))
-            self.listed.add(note.path)
+            self.added_paths.add(note.path)
         for s in needed:
             self.spans[s.topic_id, s.partition].append(s)
 
 
 @dataclasses.dataclass(frozen=True)
-class Logs:
+class PartitionLogs:
     """The existing partitions of the central cluster and the bounds of their logs.
 
     All mappings have pairs of topic id and partition number as keys.
@@ -142,23 +142,23 @@ class OffsetRebuilder:
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
-        outside: The sources to read.
-        done: Result of the rebuild, to which notes, gaps and counts are added.
+        sources: The sources to read.
+        result: Result of the rebuild, to which notes, gaps and counts are added.
         topics: Names of the topics on the central cluster.
         chains: Closed buckets by event type.
         shards: Name of the shard by event type.
-        promised: For each site, the first audit offset that may count for an open hour.
-        changed: Edge names of topics whose logs are known to have lost their end.
+        first_audit_offsets: For each site, the first audit offset that may count for an open hour.
+        truncated_topics: Edge names of topics whose logs are known to have lost their end.
     """
 
     connection: Connection
-    outside: RebuildSources
-    done: RebuildResult
+    sources: RebuildSources
+    result: RebuildResult
     topics: CentralTopics
     chains: Mapping[str, BucketChain]
     shards: Mapping[str, str]  # by type
-    promised: AuditOffsets
-    changed: set[str] = dataclasses.field(
+    first_audit_offsets: AuditOffsets
+    truncated_topics: set[str] = dataclasses.field(
         default_factory=set
     )  # edge names of topics with a recorded lost end
 
@@ -174,10 +174,10 @@ class OffsetRebuilder:
             Unavailable: Storage or the cluster does not respond.
         """
         known, logs = self._put_known_offsets(), self._read_logs()
-        self.changed = {gap.topic for gap in known.gaps if has_lost_end(gap)}
-        closed = self._closed_next(self.changed)
+        self.truncated_topics = {gap.topic for gap in known.gaps if has_lost_end(gap)}
+        closed = self._closed_next(self.truncated_topics)
         staged = StagedFileRecovery(
-            connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger
+            connection=self.connection, storage=self.sources.storage, ledger=self.result.ledger
         )
         shorter = self._put_staged(logs, closed, staged, known)
         positions = self._put_positions(logs, closed, shorter)
@@ -197,16 +197,18 @@ class OffsetRebuilder:
             if (gap.topic, gap.what) not in recorded
         ]
         put_gaps(self.connection, found)
-        self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
+        self.result.lost += [
+            gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None
+        ]
         return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
 
     def _put_known_offsets(self) -> KnownOffsets:
-        found = read_offset_records(self.outside.storage, self.done.ledger)
-        self.done.notes += found.notes
+        found = read_offset_records(self.sources.storage, self.result.ledger)
+        self.result.notes += found.notes
         if found.checks is None:
-            self.done.notes.append("nothing tells which gaps the lost ledger knew")
-            if self.outside.kafka.mirrored:
-                self.done.notes[-1] += (
+            self.result.notes.append("nothing tells which gaps the lost ledger knew")
+            if self.sources.kafka.mirrored:
+                self.result.notes[-1] += (
                     ", nor what the mirror had copied: types of whose topics an edge has "
                     "deleted records stay open, whether "
                     "these were copied or not, until `hourmark bucket force` accepts it"
@@ -215,8 +217,8 @@ class OffsetRebuilder:
         put_gaps(self.connection, found.gaps)
         return found
 
-    def _read_logs(self) -> Logs:
-        central = self.outside.central
+    def _read_logs(self) -> PartitionLogs:
+        central = self.sources.central
         live = {
             (info.topic_id, n): Partition(info.name, n)
             for info in central.topics(self.topics.all).values()
@@ -224,7 +226,7 @@ class OffsetRebuilder:
         }
         starts, ends = central.starts([*live.values()]), central.ends([*live.values()])
         epochs = {key: getattr(ends[p], "leader_epoch", None) or 0 for key, p in live.items()}
-        return Logs(
+        return PartitionLogs(
             live,
             {key: starts[p] for key, p in live.items()},
             {key: ends[p] for key, p in live.items()},
@@ -232,31 +234,24 @@ class OffsetRebuilder:
         )
 
     def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
-        """Return, by topic id and partition, the offset below which all events are in buckets.
-
-        Args:
-            changed: Edge names of topics to omit, because their offsets now refer to other records.
-        """
+        # `changed`: edge names of topics to omit, because their offsets now refer to other records.
         sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
 
     def _put_staged(
-        self, logs: Logs, closed: Mapping[Key, int], staged: StagedFileRecovery, known: KnownOffsets
+        self,
+        logs: PartitionLogs,
+        closed: Mapping[Key, int],
+        staged: StagedFileRecovery,
+        known: KnownOffsets,
     ) -> dict[Key, int]:
-        """Add all needed staged files to the ledger.
-
-        Returns:
-            By topic id and partition, for each log that has lost its end: the offset up to which it
-            was staged, settled or closed.
-
-        Raises:
-            Finding: Staged audit records belong to a topic that does not exist.
-        """
+        # Returns, for each log that has lost its end, the offset up to which it was staged, settled
+        # or closed.
         audits = self.topics.audits
 
         def counts_from(s: OffsetSpan) -> int:
             return (
-                self.promised.offset_of(audits[s.topic])
+                self.first_audit_offsets.offset_of(audits[s.topic])
                 if s.topic in audits
                 else closed.get((s.topic_id, s.partition), 0)
             )
@@ -274,7 +269,7 @@ class OffsetRebuilder:
                 return False
             is_there = logs.starts[key] <= s.start and s.end <= logs.ends[key]
             return not is_there or (
-                s.topic not in audits and self.topics.at_edge(s.topic) in self.changed
+                s.topic not in audits and self.topics.at_edge(s.topic) in self.truncated_topics
             )
 
         staged.add_needed_files(is_needed)
@@ -282,14 +277,14 @@ class OffsetRebuilder:
             staged.add_needed_files(
                 lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end
             )
-        self.done.staged_files = len(staged.listed)
-        self.done.notes += [
+        self.result.staged_files = len(staged.added_paths)
+        self.result.notes += [
             f"{path} cannot be read ({error.why})" for path, error in staged.unreadable.items()
         ]
         return shorter
 
     def _find_shorter(
-        self, logs: Logs, staged: StagedFileRecovery, offsets: KnownOffsets
+        self, logs: PartitionLogs, staged: StagedFileRecovery, offsets: KnownOffsets
     ) -> dict[Key, int]:
         settled = functools.reduce(
             AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
@@ -313,7 +308,7 @@ class OffsetRebuilder:
     def _staged_epochs(
         self, staged: StagedFileRecovery, known: KnownOffsets
     ) -> dict[Key, dict[int, int]]:
-        """Return, by partition and leader epoch, the offset after the last known staged record."""
+        # By partition and leader epoch: the offset after the last known staged record.
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
             epochs = found.setdefault((at.topic_id, at.partition), {})
@@ -321,33 +316,27 @@ class OffsetRebuilder:
         return found
 
     def _truncated_logs(
-        self, logs: Logs, staged: StagedFileRecovery, known: KnownOffsets
+        self, logs: PartitionLogs, staged: StagedFileRecovery, known: KnownOffsets
     ) -> set[Key]:
-        """Return the logs that lost staged records, as the broker's leader epochs show.
-
-        Logs are only checked for earlier leader epochs than the current one.
-        """
+        # The broker can only compare leader epochs before the current one.
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         keys = {p: key for key, p in logs.live.items()}
         for key, epochs in self._staged_epochs(staged, known).items():
             for epoch, after in epochs.items() if key in logs.live else ():
                 if epoch < logs.epochs[key] and logs.starts[key] <= after:
                     by_epoch[epoch][logs.live[key]] = (after, epoch)
-        found = (p for begins in by_epoch.values() for p in self.outside.central.truncated(begins))
+        found = (p for begins in by_epoch.values() for p in self.sources.central.truncated(begins))
         return {keys[p] for p in found}
 
     def _unproven_logs(
         self,
-        logs: Logs,
+        logs: PartitionLogs,
         staged: StagedFileRecovery,
         known: KnownOffsets,
         shorter: Mapping[Key, int],
     ) -> list[OffsetGap]:
-        """Return a gap for each audit log that may have lost records without a trace.
-
-        This is the case if the log's leader has changed since the last record known to be staged:
-        the new leader may have started without the end of the log.
-        """
+        # If an audit log's leader has changed since the last record known to be staged, the new
+        # leader may have started without the end of the log.
         evidence, gaps = self._staged_epochs(staged, known), []
         for key, p in sorted(logs.live.items()):
             last = max(evidence.get(key, {}), default=0)
@@ -361,13 +350,7 @@ class OffsetRebuilder:
         return gaps
 
     def _check_sites(self, settled: AuditOffsets) -> None:
-        """Check that all sites in markers are configured.
-
-        Otherwise the audit records of a site would be ignored.
-
-        Raises:
-            Finding: A site is not configured, or the first site is another one.
-        """
+        # The audit records of a site that is not configured would be ignored.
         if gone := sorted(settled.further_sites.keys() - set(self.topics.audits.values())):
             raise Finding(
                 f"markers name the sites {', '.join(gone)}, which kafka.further_edges "
@@ -383,7 +366,7 @@ class OffsetRebuilder:
                 )
 
     def _put_positions(
-        self, logs: Logs, closed: Mapping[Key, int], shorter: Mapping[Key, int]
+        self, logs: PartitionLogs, closed: Mapping[Key, int], shorter: Mapping[Key, int]
     ) -> dict[Key, StagingPosition]:
         begins = {key: max(start, closed.get(key, 0)) for key, start in logs.starts.items()}
         for key, to in shorter.items():
@@ -393,7 +376,7 @@ class OffsetRebuilder:
             for chain in self.chains.values()
             for o in chain.last.offsets
         }
-        cluster_id = self.outside.central.cluster_id()
+        cluster_id = self.sources.central.cluster_id()
         shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
         positions = {
             key: StagingPosition(
@@ -422,7 +405,7 @@ class OffsetRebuilder:
             for p in moved
             if p.topic not in self.topics.hosts
         ]
-        self.done.notes += [
+        self.result.notes += [
             f"{gap.what}: it is staged again from its start" for gap in gaps if gap.topic != AUDIT
         ]
         return [self._accept_if_events(gap) for gap in gaps if (gap.topic, gap.what) not in held]
@@ -430,13 +413,14 @@ class OffsetRebuilder:
     def _missing_offsets(
         self, positions: Mapping[Key, StagingPosition], staged: StagedFileRecovery
     ) -> Iterator[OffsetGap]:
-        """Yield a gap for each needed range of offsets in neither Kafka nor a staged file."""
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
                 continue  # later reports replace lost ones
             site = self.topics.audits.get(p.topic)
-            needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
+            needed = (
+                closed.get(key, 0) if site is None else self.first_audit_offsets.offset_of(site)
+            )
             for first, end in find_uncovered_offsets(
                 needed, p.next_offset, staged.spans.get(key, ())
             ):
@@ -447,9 +431,9 @@ class OffsetRebuilder:
                 )
 
     def _accept_if_events(self, gap: OffsetGap) -> OffsetGap:
-        """Mark a gap in an event topic as accepted, so that it blocks no hour."""
+        # An accepted gap blocks no hour. Audit records show whether events are missing.
         if gap.topic == AUDIT:
             return gap
         return dataclasses.replace(
-            gap, accepted_at_ms=self.outside.now_ms, reason="the ledger was rebuilt"
+            gap, accepted_at_ms=self.sources.now_ms, reason="the ledger was rebuilt"
         )

@@ -380,36 +380,41 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
 
 
 class ShardConsumers:
-    """The consumers of one driver process, one for each of its shards.
+    """Runs one staging consumer per shard in a driver process.
 
-    A shard is a set of event types that one streaming query stages.
+    A shard is a set of event types that one Spark streaming query stages. The caller must call
+    `check` periodically and `stop` before the process ends.
 
     Args:
-        make: Creates the consumer of a shard, given the shard's name.
+        make_consumer: Function that creates the consumer of a shard, given the shard's name.
         database: Database of the ledger, which lists all shards.
-        named: Names of the shards to run. If it is empty, all shards of the ledger run, including
-            those that are added later.
+        shard_names: Names of the shards to run. If it is empty, all shards in the ledger are run,
+            including those that are added later.
     """
 
     def __init__(
-        self, make: Callable[[str], Consumer], database: Database, named: Collection[str]
+        self,
+        make_consumer: Callable[[str], Consumer],
+        database: Database,
+        shard_names: Collection[str],
     ) -> None:
-        self._make, self._database, self._named = make, database, frozenset(named)
+        self._make_consumer, self._database = make_consumer, database
+        self._shard_names = frozenset(shard_names)
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
-        """Start the consumers of new shards, and restart queries that ended.
+        """Start the consumers of new shards, and restart queries that have ended.
 
-        Call this method periodically.
+        Call this method periodically. It returns at once while all queries are running.
 
         Raises:
-            EtlStop: A query ended for a reason that a restart does not fix.
+            EtlStop: A query ended for a reason that a restart does not fix; end the process.
             HourmarkError: A query ended with this error, which a restart does not fix.
         """
         for shard in sorted(
-            (self._named or ledger.shards(self._database)) - self._consumers.keys()
+            (self._shard_names or ledger.shards(self._database)) - self._consumers.keys()
         ):
-            self._consumers[shard] = self._make(shard)
+            self._consumers[shard] = self._make_consumer(shard)
             self._consumers[shard].start()
         for consumer in self._consumers.values():
             consumer.check()
@@ -417,7 +422,8 @@ class ShardConsumers:
     def stop(self) -> None:
         """Stop the queries of all shards, one after the other.
 
-        Each stop waits up to `STOP_S` (10) seconds until the current batch is committed.
+        For each shard, the method waits up to `STOP_S` (10) seconds until the current batch is
+        committed. A batch that is not committed by then is staged again after the next start.
         """
         for consumer in self._consumers.values():
             consumer.stop()

@@ -78,8 +78,7 @@ class _Task(InputPartition):
 
 
 class _FailedPlan(InputPartition):
-    """A Spark task that only reports to the driver why the batch could not be planned."""
-
+    # A Spark task that only reports to the driver why the batch could not be planned.
     def __init__(self, failure: TaskFailure) -> None:
         super().__init__(None)
         self.failure = failure
@@ -385,16 +384,8 @@ class Planner:
     def _to_compare(
         self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
-        """Return empty spans of idle partitions whose leader changed since the last staged record.
-
-        Reading an empty span lets the broker compare leader epochs. Only this comparison detects a
-        log that lost records and then grew to the same end offset again. Each leader is compared
-        once.
-
-        Args:
-            own: Staging positions of the shard's partitions.
-            ends: End offset of each partition, with the current leader epoch.
-        """
+        # Reading an empty span lets the broker compare leader epochs. Only this comparison detects a
+        # log that lost records and then grew to the same end offset again. Compare each leader once.
         found = []
         for p in own:
             now = ends[p.topic_partition].leader_epoch

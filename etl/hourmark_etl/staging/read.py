@@ -81,19 +81,19 @@ class UnreadablePartition(NamedTuple):
 
 
 class RecordChunk(NamedTuple):
-    """A chunk of records that was read from Kafka.
+    """A chunk of committed records that was read from Kafka, with the offset ranges that it covers.
 
     Attributes:
         table: All committed records in `spans`, with the columns key, value, topic, partition and
             offset.
-        spans: Offset spans that the table covers.
-        one_epoch: Partitions whose records in the table were all written under the leader epoch of
-            their span.
+        spans: Offset ranges of the chunk, one per partition.
+        single_epoch_partitions: Partitions whose records in the table were all written under one
+            leader epoch, the epoch of their span.
     """
 
     table: pa.Table
     spans: tuple[OffsetSpan, ...]
-    one_epoch: frozenset[Partition] = frozenset()
+    single_epoch_partitions: frozenset[Partition] = frozenset()
 
 
 @dataclasses.dataclass(slots=True)

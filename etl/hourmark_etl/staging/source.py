@@ -20,8 +20,7 @@ COLUMN: Final = "staged"
 
 
 class _PackedReader(DataSourceStreamReader):
-    """A stream reader that delegates to a pickled reader, which it unpickles on first use."""
-
+    # The reader is unpickled on first use.
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
         self._unpacked: DataSourceStreamReader | None = None

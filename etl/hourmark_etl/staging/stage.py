@@ -328,14 +328,8 @@ def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
 
 @dataclasses.dataclass(slots=True)
 class _Run:
-    """Consecutive reports of one host that report the same losses of data.
-
-    Attributes:
-        first: First report of the run.
-        last: Last report of the run.
-        report: Decoded content of the last report.
-    """
-
+    # Consecutive reports of one host that report the same losses of data. `report` is the decoded
+    # content of `last`.
     first: ReportRecord
     last: ReportRecord
     report: HostReport
