@@ -174,7 +174,8 @@ class _Rebuild:
             self.result.buckets += len(closed)
 
     def _put_indexes(self) -> None:
-        # Use an index file only for the buckets that were published by the attempt that wrote the file.
+        # Use an index file only for the buckets that were published by the attempt that wrote the
+        # file.
         storage = self.sources.storage
         own = [
             (path, buckets)
@@ -243,9 +244,9 @@ class _Rebuild:
         return set(), DEFAULT_SHARD
 
     def _first_needed_promise(self) -> AuditOffsets:
-        # Audit records of an hour arrive at most `EARLIEST_MS` before it, and those of a type without a
-        # bucket after the ledger knew the type. Open hours therefore do not need records below the
-        # offsets of a proof that was completed before that time.
+        # Audit records of an hour arrive at most `EARLIEST_MS` before it, and those of a type
+        # without a bucket after the ledger knew the type. Open hours therefore do not need records
+        # below the offsets of a proof that was completed before that time.
         first = []
         for event_type, hour_s in self.frontiers.items():
             commit = None if event_type in self.chains else self.begun[event_type].commit
@@ -258,8 +259,8 @@ class _Rebuild:
         return functools.reduce(AuditOffsets.minimum, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
-        # Use a file only if it has as many rows as its manifest has unaudited events: other files were
-        # left by failed proofs.
+        # Use a file only if it has as many rows as its manifest has unaudited events: other files
+        # were left by failed proofs.
         table = tables.buckets
         found: set[tuple[str, int]] = set()
         for file in scan_unaudited_files(self.sources.storage, self.sources.bucket_seconds):

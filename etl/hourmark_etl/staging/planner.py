@@ -384,8 +384,9 @@ class Planner:
     def _to_compare(
         self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
-        # Reading an empty span lets the broker compare leader epochs. Only this comparison detects a
-        # log that lost records and then grew to the same end offset again. Compare each leader once.
+        # Reading an empty span lets the broker compare leader epochs. Only this comparison detects
+        # a log that lost records and then grew to the same end offset again. Compare each leader
+        # once.
         found = []
         for p in own:
             now = ends[p.topic_partition].leader_epoch
