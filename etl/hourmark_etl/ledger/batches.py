@@ -44,33 +44,39 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
-    """Return the staging position (next offset to stage) of every partition of a Kafka cluster.
+    """Return the staging position of every known partition of a Kafka cluster.
+
+    A staging position is the next offset of a topic-partition to stage, that is, to copy from Kafka
+    to files on storage. It moves only when a batch is committed.
 
     Args:
         database: The ledger.
         cluster_id: Id of the Kafka cluster.
 
     Returns:
-        The positions; empty if nothing of the cluster was staged.
+        One position per topic-partition; empty if nothing of the cluster was staged.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
 def read_partition_positions(database: Database, partition: Partition) -> list[StagingPosition]:
-    """Return the staging positions of a partition, for every topic that ever had the topic's name.
+    """Return the staging positions (next offset to stage) of one topic-partition.
 
-    A topic that was deleted and recreated has one position per topic id.
+    A topic that was deleted and recreated under the same name has one position per topic id.
 
     Args:
         database: The ledger.
         partition: Topic name and partition number on the central cluster.
 
+    Returns:
+        The positions; empty if the partition was never staged.
+
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     kept = tables.positions
     query = select(kept).where(
@@ -80,10 +86,13 @@ def read_partition_positions(database: Database, partition: Partition) -> list[S
 
 
 def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
-    """Decode a staging position from all columns of a row of the table `positions`.
+    """Convert a row of the table `positions` to a staging position.
+
+    Args:
+        row: All columns of the row.
 
     Raises:
-        DamagedRow: The digest of the row does not match its content.
+        DamagedRow: The row does not match its digest; restore or rebuild the ledger.
     """
     check_digest(tables.positions, row)
     return from_columns(StagingPosition, row)
@@ -198,20 +207,24 @@ def restart_truncated_logs(
     starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
-    """Handle logs that lost their end: they now end before the offset up to which they were staged.
+    """Change the staging positions of partitions whose logs lost records at their end.
+
+    Such a log ends before its staging position (next offset to stage). New records will have the
+    offsets of the lost ones.
 
     - Topics of events and host reports are staged again from the log start. Events that are staged
-      twice are later dropped by their ids. For events, a gap is stored that is already accepted, so
-      it does not block hours; it records that old offsets are invalid.
-    - Audit topics keep their position, because closed buckets refer to audit offsets. An open gap
-      is stored, which keeps every event type's hours open until an override accepts it.
+      twice are later dropped by their ids. For events, the loss is stored as an accepted offset
+      gap, which does not keep hours from closing.
+    - Audit topics keep their position, because closed buckets refer to audit offsets. The loss is
+      stored as an open offset gap, which keeps the hours of every event type from closing until an
+      operator's override accepts it.
 
     Args:
         database: The ledger.
         lease: Lease of the shard's consumer.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        starts: Log start offset by the position of each affected partition.
+        starts: Log start offset by the staging position of each affected partition.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
@@ -257,15 +270,17 @@ def restart_truncated_logs(
 def record_truncated_audit_logs(
     database: Database, lease: Lease, truncated_positions: Collection[StagingPosition]
 ) -> None:
-    """Store an open gap for each audit partition whose log ends before the offset it was staged to.
+    """Store an open gap for each audit partition whose log ends before its staging position.
 
-    An open gap in an audit topic keeps the hours of every event type from closing until an override
-    accepts it. A gap that is already open is not stored again.
+    Such a log has lost records that were already staged. The open gap keeps the hours of every
+    event type from closing until an operator's override accepts it. A gap that is already open is
+    not stored again.
 
     Args:
         database: The ledger.
         lease: Lease under which the ledger is changed.
-        truncated_positions: Staging positions of the affected partitions.
+        truncated_positions: Staging positions of the affected partitions; if empty, nothing is
+            stored.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -279,11 +294,16 @@ def record_truncated_audit_logs(
 
 
 def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
-    """Create an open gap for a log that ends before the offset up to which it was staged.
+    """Create an offset gap for a log that lost records which were already staged.
+
+    The gap is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
-        position: Staging position of the partition on the central cluster.
+        position: Staging position of the partition on the central cluster. The log ends before it.
+
+    Returns:
+        An open gap, which keeps hours from closing once it is stored.
     """
     what = (
         f"topic {position.topic} partition {position.partition}: it was staged to offset {position.next_offset}, "
@@ -293,12 +313,18 @@ def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
 
 
 def create_retention_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
-    """Create an open gap for offsets that retention deleted before they were staged.
+    """Create an offset gap for records that retention deleted before they were staged.
+
+    The gap is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
-        position: Staging position on the central cluster, which is the first missing offset.
+        position: Staging position of the partition on the central cluster. Its offset is the first
+            missing one.
         end: Offset after the last missing one.
+
+    Returns:
+        An open gap, which keeps hours from closing once it is stored.
     """
     what = (
         f"topic {position.topic} partition {position.partition}: offsets [{position.next_offset}, {end}) are lost "
@@ -330,15 +356,27 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
 
 
 def type_shards(database: Database) -> dict[str, str]:
-    """Return the name of the shard that stages each event type, by event type."""
+    """Return the name of the shard that stages each event type.
+
+    A shard is a set of topics that one consumer stages.
+
+    Args:
+        database: The ledger.
+
+    Returns:
+        Shard name by event type; empty if the ledger has no event types.
+    """
     return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
     """Return the names of all shards in the ledger, including the default shard.
 
-    A shard is a set of topics that one consumer stages. The default shard also stages the control
-    topics.
+    A shard is a set of topics that one consumer stages. The default shard always exists. It also
+    stages the audit records and the host reports.
+
+    Args:
+        database: The ledger.
     """
     found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
@@ -423,10 +461,11 @@ def commit_batch(
     *,
     now_ms: int = 0,
 ) -> list[ReadError]:
-    """Commit a staged batch in one transaction.
+    """Commit a staged batch to the ledger in one transaction.
 
-    The transaction advances the staging positions; inserts the batch's files, groups, set-aside
-    records and host reports; and updates the read errors.
+    The transaction advances the staging positions from the batch's start to its end. It also
+    inserts the batch's files, groups, set-aside records and host reports, and updates the read
+    errors.
 
     Args:
         database: The ledger.
@@ -436,7 +475,8 @@ def commit_batch(
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Those errors in `unread` that were not known at their offset.
+        The read errors in `unread` that the ledger did not contain at the same offset; empty if all
+        were known.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a position in the ledger differs
@@ -458,10 +498,10 @@ def commit_batch(
 
 
 def insert_staged_files(connection: Connection, batch: StagedBatch) -> None:
-    """Insert the files and groups of a staged batch in the caller's transaction.
+    """Insert the rows of a batch's staged files and of their groups.
 
-    The groups are not assigned to buckets. The batch's positions, set-aside records and reports are
-    not stored.
+    A group is the part of a file with the rows of one event type and hour. New groups are not
+    assigned to a bucket. The batch's positions, set-aside records and reports are not stored.
 
     Args:
         connection: The caller's transaction.

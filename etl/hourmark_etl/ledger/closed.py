@@ -40,12 +40,15 @@ _MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IdIndexSegment:
-    """A contiguous part of an id index file, which contains sorted event ids of one closed bucket.
+    """The rows of an id index file that contain the event ids of one closed bucket.
+
+    An id index file contains the sorted event ids of closed buckets. It is used to find late
+    duplicates.
 
     Attributes:
         path: Path of the index file, relative to the storage root.
-        first_row: Index of the part's first row in the file.
-        rows: Number of rows in the part.
+        first_row: Index of the segment's first row in the file.
+        rows: Number of rows in the segment.
     """
 
     path: str
@@ -55,14 +58,14 @@ class IdIndexSegment:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBucket:
-    """A closed bucket, with the files and index runs in which its event ids can be looked up.
+    """A closed bucket, with the files and index segments in which its event ids can be looked up.
 
     Attributes:
         event_type: Name of the event type.
         hour_s: Start of the bucket's hour, Unix seconds.
-        origin_hours: Those of the requested hours of which the bucket contains events, ascending.
+        origin_hours: The requested hours of which the bucket contains events, ascending.
         events: Number of events in all files.
-        index: Parts of id index files that contain the bucket's event ids.
+        index: Segments of id index files that contain the bucket's event ids.
         files: Pairs of a bucket file's path, relative to the storage root, and its digest.
     """
 
@@ -84,16 +87,17 @@ def closed_buckets(
 ) -> dict[str, tuple[ClosedBucket, ...]]:
     """Return the closed, non-empty buckets that may contain events of the given hours.
 
-    These are the bucket of each hour itself, and later buckets with late events of the hour.
+    For each hour, these are the bucket of the hour itself, and later buckets that contain late
+    events of the hour.
 
     Args:
         database: The ledger.
-        origin_hours_s: By event type, the hours of event time in Unix seconds.
+        origin_hours_s: Hours of event time in Unix seconds, by event type.
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
-        Buckets by event type, in ascending order; empty tuples for types without such buckets.
-        Types without requested hours are omitted.
+        Buckets by event type, in ascending order of their hours. A type without such buckets has an
+        empty tuple; a type without requested hours is omitted.
 
     Raises:
         DamagedRow: A bucket's row does not match its digest or contains no valid manifest.
@@ -158,10 +162,10 @@ def _append(runs: list[IdIndexSegment], run: IdIndexSegment) -> None:
 
 
 def read_missing_ranges(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
-    """Return the byte ranges whose events are incomplete in the closed buckets of a type.
+    """Return the byte ranges of log files whose events are incomplete in closed buckets.
 
-    The ranges are those that the buckets' manifests name. Only buckets with another grade than
-    `proved` can have any.
+    The manifests of the buckets name these ranges. Only buckets that were closed although data was
+    missing (grade `timed_out` or `forced`) can have any.
 
     Args:
         database: The ledger.
@@ -222,60 +226,66 @@ def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFi
 def replace_index_segments(
     database: Database,
     lease: Lease,
-    runs: Collection[tuple[str, int, IdIndexSegment]],
+    segments: Collection[tuple[str, int, IdIndexSegment]],
     bytes_each: int,
 ) -> None:
-    """Replace the index runs (locations of event ids) of closed buckets, in a new transaction.
+    """Replace the id index segments of closed buckets, in a new transaction.
+
+    An index segment states where the sorted event ids of a bucket are stored.
 
     Args:
         database: The ledger.
         lease: Lease of the closer, the process that closes hours.
-        runs: Tuples of event type, hour in Unix seconds, and run; if empty, nothing is changed.
+        segments: Tuples of event type, hour in Unix seconds, and segment; if empty, nothing is
+            changed.
         bytes_each: Size of one id in an index file, in bytes.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
     """
-    if runs:
+    if segments:
         with database.transaction(lease) as connection:
-            put_index_segments(connection, runs, bytes_each)
+            put_index_segments(connection, segments, bytes_each)
 
 
 def put_index_segments(
-    connection: Connection, runs: Collection[tuple[str, int, IdIndexSegment]], bytes_each: int
+    connection: Connection, segments: Collection[tuple[str, int, IdIndexSegment]], bytes_each: int
 ) -> None:
-    """Replace the index runs (locations of sorted event ids) of closed buckets.
+    """Replace the id index segments of closed buckets, in the caller's transaction.
+
+    An index segment states where the sorted event ids of a bucket are stored.
 
     Args:
         connection: The caller's transaction.
-        runs: Tuples of event type, hour in Unix seconds, and run.
+        segments: Tuples of event type, hour in Unix seconds, and segment.
         bytes_each: Size of one id in an index file, in bytes.
     """
     rows = [
         {
-            **dataclasses.asdict(run),
+            **dataclasses.asdict(segment),
             "type": event_type,
             "hour": hour_s,
-            "bytes": run.rows * bytes_each,
+            "bytes": segment.rows * bytes_each,
         }
-        for event_type, hour_s, run in runs
+        for event_type, hour_s, segment in segments
     ]
     replace_rows(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
 def trim_id_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
-    """Delete old index runs (locations of sorted event ids), by age and by total size.
+    """Delete old segments of the id index, by age and by total size.
 
-    Runs of whole hours are deleted. The size limit deletes the oldest hours first.
+    An index segment states where the sorted event ids of a bucket are stored. All segments of an
+    hour are deleted together. To enforce the size limit, the oldest hours are deleted first.
 
     Args:
         database: The ledger.
         lease: Lease of the closer, the process that closes hours.
-        before_s: All runs of hours before this time are deleted, Unix seconds.
-        bytes_max: Maximum total size of the remaining runs, in bytes.
+        before_s: All segments of hours before this time are deleted, Unix seconds.
+        bytes_max: Maximum total size of the remaining segments, in bytes.
 
     Returns:
-        The number of deleted runs.
+        The number of deleted segments.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -297,13 +307,25 @@ def trim_id_index(database: Database, lease: Lease, before_s: int, bytes_max: in
 
 
 def read_index_paths(database: Database) -> set[str]:
-    """Return the paths of all index files in the ledger, relative to the storage root."""
+    """Return the paths of all id index files that the ledger refers to.
+
+    An id index file contains the sorted event ids of closed buckets.
+
+    Args:
+        database: The ledger.
+
+    Returns:
+        Paths relative to the storage root; empty if no bucket is indexed.
+    """
     return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnauditedFileRow:
-    """A file of one bucket's unaudited events, which no audit record had promised at sealing.
+    """A ledger row for a file with the unaudited events of one bucket.
+
+    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
+    covered it when the content of its bucket was fixed.
 
     Attributes:
         event_type: Name of the event type.
@@ -312,7 +334,7 @@ class UnauditedFileRow:
         rows: Number of events in the file.
         audit_next: For each site, the audit offset at which audit records of these events may
             begin.
-        sealed_at_ms: Time at which the bucket was sealed, Unix milliseconds.
+        sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
         settled_next: For each site, the audit offset below which closed buckets have accounted for
             all audit records of the type.
     """
@@ -327,9 +349,16 @@ class UnauditedFileRow:
 
 
 def unaudited_files(database: Database) -> list[UnauditedFileRow]:
-    """Return all files of unaudited events, sorted by hour and event type.
+    """Return all files of unaudited events in the ledger.
 
-    An event is unaudited if no audit record promised it when its bucket was sealed.
+    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
+    covered it when the content of its bucket was fixed.
+
+    Args:
+        database: The ledger.
+
+    Returns:
+        The files, sorted by hour and event type; empty if there are none.
     """
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
@@ -351,9 +380,9 @@ def unaudited_files(database: Database) -> list[UnauditedFileRow]:
 def make_unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
-    """Return the column values of a row of the table `unaudited`, ready to be inserted.
+    """Create a row of the table `unaudited`, which refers to a file of unaudited events.
 
-    The row names a file with the events of one bucket that no audit record has promised yet.
+    The file contains the events of one bucket that no audit record covers yet.
 
     Args:
         event_type: Event type of the bucket.
@@ -362,7 +391,10 @@ def make_unaudited_row(
         rows: Number of events in the file.
         audit_next: For each site, the audit offset at which audit records of these events may
             begin.
-        sealed_at_ms: Time at which the bucket was sealed, Unix milliseconds.
+        sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
+
+    Returns:
+        The values by column name, ready to be inserted.
     """
     return {
         "type": event_type,
@@ -376,10 +408,10 @@ def make_unaudited_row(
 
 
 def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[str]) -> None:
-    """Delete ledger rows of files with unaudited events, which the caller deletes afterwards.
+    """Delete the ledger rows of files with unaudited events.
 
-    The order matters: a file without a row is ignored, but a row without its file would make a
-    later proof fail.
+    Delete the files themselves only after this call. A file without a row is ignored, but a row
+    without its file would make a later check of the audit records fail.
 
     Args:
         database: The ledger.

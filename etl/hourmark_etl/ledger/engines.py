@@ -87,10 +87,14 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Lock the ledger exclusively until the transaction ends.
+    """Lock the ledger exclusively until the transaction ends, for a change of its tables.
 
-    SQLite's write lock already does this. On PostgreSQL an advisory lock excludes other migrations,
-    and a row lock on the commit number excludes drivers, which do not take the advisory lock.
+    On PostgreSQL, an advisory lock excludes other migrations, and a row lock on the commit number
+    excludes drivers, which do not take the advisory lock. On SQLite, nothing is done, because the
+    write lock of the transaction already excludes all other writers.
+
+    Args:
+        connection: The transaction that is about to change the tables.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})

@@ -57,11 +57,13 @@ _ROWS: Final = tables.frontiers
 
 @dataclasses.dataclass(frozen=True)
 class SealEffects:
-    """Further ledger changes to commit in the transaction that seals a set of buckets.
+    """Additional ledger changes that are committed together with the seals of several buckets.
+
+    A seal fixes the content of a bucket before the bucket is written.
 
     Attributes:
-        waived: Sources without which the buckets close. A source that has sent a report since it
-            was read is not marked as waived.
+        waived: Sources that the buckets no longer wait for. A source that has sent a report since
+            it was read is not marked as waived.
         unaudited: Rows to insert into the table `unaudited`.
         accepted: Offset gaps (missing records) that overrides accept.
         checks: Checks for lost records on edge partitions, which replace all stored checks of their
@@ -78,10 +80,10 @@ class SealEffects:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedHour:
-    """A bucket that was published on storage and is to be recorded as closed in the ledger.
+    """A bucket that was published on storage and has yet to be recorded as closed in the ledger.
 
     Attributes:
-        frontier: The sealed hour.
+        frontier: The type's oldest open hour, which is sealed: its content is fixed.
         manifest: Manifest of the published bucket.
     """
 
@@ -144,10 +146,11 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     last_hours: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
-    """Freeze open hours: assign their staged rows to their buckets, so that the rows can be proved.
+    """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
 
     Staged rows of earlier hours, which are late events, are assigned to the bucket of the first
-    frozen hour of their type. Rows that are staged later belong to later buckets.
+    frozen hour of their type. Rows that are staged later belong to later buckets. `unfreeze_hours`
+    undoes a freeze; `seal` makes it permanent.
 
     Args:
         database: The ledger.
@@ -158,8 +161,9 @@ def freeze(
             missing type, only its oldest open hour is frozen.
 
     Returns:
-        The staging positions of each type's topics at the freeze. Every record below them that
-        belongs to a frozen hour or earlier is in one of these buckets or in an earlier one.
+        The staging positions (next offset to stage) of each type's topics at the time of the
+        freeze. Every record below them that belongs to a frozen hour or earlier is in one of these
+        buckets or in an earlier one.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -215,14 +219,16 @@ def _positions_of(
 def unfreeze_hours(
     database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
 ) -> None:
-    """Reopen frozen hours after a failed proof, and remove the assignment of rows to their buckets.
+    """Reopen frozen hours whose completeness could not be proved.
+
+    The staged rows of these hours are no longer assigned to a bucket, so further rows can arrive.
 
     Args:
         database: The ledger.
         lease: Lease of the closer, the process that closes hours.
-        alarms: Pairs of a frozen frontier and the readable findings of its proof, which are stored
-            as its alarm. No findings clear the alarm, for example when a freeze is undone after a
-            crash.
+        alarms: Pairs of a frozen hour and the readable findings of its proof, which are stored as
+            its alarm. An empty sequence clears the alarm, for example when a freeze is undone after
+            a crash.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -291,15 +297,16 @@ def seal(
 def force_sealed_hours(
     connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
-    """Remove lost rows from a type's seals, and change the affected hours to the grade `forced`.
+    """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
 
-    The affected hours' files of unaudited events are removed from the ledger, because lost rows may
-    be among them.
+    The grade `forced` states that a bucket was closed by an override although data is missing. The
+    affected hours' files of unaudited events are removed from the ledger, because lost rows may be
+    among them.
 
     Args:
         connection: The caller's transaction.
-        frontier: The sealed frontier of the type.
-        lost: Totals of the lost rows by hour in Unix seconds. Hours that are missing here are left
+        frontier: The oldest open hour of the type, which is sealed.
+        lost: Totals of the lost rows by hour in Unix seconds. Hours without an entry are left
             unchanged.
         waived: Readable texts about the loss, which are added to the manifests.
 
@@ -325,17 +332,18 @@ def force_sealed_hours(
 def omit_unwritable_rows(
     database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
 ) -> None:
-    """Change a sealed hour to the grade `forced`, so that it closes without unwritable rows.
+    """Let a sealed hour close without the rows that cannot be written.
 
-    The hour's file of unaudited events is removed from the ledger, because omitted rows may be
-    among them.
+    The hour's grade is changed to `forced`: closed by an override although data is missing. The
+    hour's file of unaudited events is removed from the ledger, because omitted rows may be among
+    them.
 
     Args:
         database: The ledger.
         lease: Lease of the closer, the process that closes hours.
-        frontier: The sealed frontier of the type.
+        frontier: The oldest open hour of the type, which is sealed.
         waived: Readable text about the override, which is added to the manifest.
-        gives_up: Value of the seal's field `gives_up`; see `SealedHour`.
+        gives_up: Whether the override also gives up checks that need an unreadable closed bucket.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's oldest open hour has
@@ -394,7 +402,10 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 
 
 def first_unsealed_hour(frontier: Frontier) -> Hour:
-    """Return the first unsealed hour of a type; buckets of unsealed hours are never published.
+    """Return the first hour of an event type that is not sealed.
+
+    A sealed hour has fixed content. Buckets are only published after they were sealed, so no bucket
+    of the returned hour or of a later one exists on storage.
 
     Args:
         frontier: The oldest open hour of the type, with its seals.
@@ -460,7 +471,14 @@ def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
 
 
 def closed_types(database: Database) -> set[str]:
-    """Return the names of the event types that have at least one closed bucket."""
+    """Return the names of the event types that have at least one closed bucket.
+
+    Args:
+        database: The ledger.
+
+    Returns:
+        Names of event types; empty if nothing was closed yet.
+    """
     frontiers, buckets = (
         tables.frontiers,
         tables.buckets,
@@ -470,7 +488,10 @@ def closed_types(database: Database) -> set[str]:
 
 
 def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Return the size of the staged events that are not assigned to a bucket yet, by type and hour.
+    """Return the size of all staged events that are not assigned to a bucket yet.
+
+    Args:
+        database: The ledger.
 
     Returns:
         Bytes by pairs of event type and hour in Unix seconds; empty if all events are assigned.

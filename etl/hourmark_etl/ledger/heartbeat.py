@@ -40,7 +40,10 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and wait until it has ended."""
+        """Stop the thread and wait until it has ended.
+
+        No heartbeat is written afterwards.
+        """
         self._stopping.set()
         self._thread.join()
 
@@ -72,22 +75,29 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
 
 
 def last_heartbeat_ms(database: Database) -> int | None:
-    """Return the time of the driver's last heartbeat; None if there was none.
+    """Return the time of the driver's last heartbeat.
 
-    The time is in Unix milliseconds, measured by the driver's clock.
+    Args:
+        database: The ledger.
+
+    Returns:
+        Unix milliseconds by the driver's clock; None if no driver has ever written a heartbeat.
     """
     found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
 
 
 def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
-    """Return a readable message if no driver is running; None if the last heartbeat is recent.
+    """Describe for the operator that no driver is running.
 
     A driver is assumed not to run if its last heartbeat is more than 60 seconds old.
 
     Args:
         heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        A readable message; None if the last heartbeat is recent.
     """
     if heartbeat_ms is None:
         return (

@@ -29,7 +29,7 @@ class LedgerRules:
 
         Raises:
             Finding: The rules were written by a newer version of the software.
-            DamagedRow: The digest of a ledger row does not match its content.
+            DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         """
         with self._database.reading() as connection:
             return _book(connection)

@@ -23,7 +23,7 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
     """Return the event type and the schema of each schema id in the ledger.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     return _checked(database.fetch(select(tables.schemas)))
 

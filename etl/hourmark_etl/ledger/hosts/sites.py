@@ -60,7 +60,14 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
 
 
 def read_further_sites(connection: Connection) -> set[str]:
-    """Return the names of all sites with audit data in the ledger, except the first site."""
+    """Return the names of all sites with audit data in the ledger, except the first site.
+
+    Args:
+        connection: A transaction of the ledger.
+
+    Returns:
+        Names of sites; empty if the ledger has data of the first site only.
+    """
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()
     counted = connection.execute(select(settled).where(settled.is_not(None))).scalars()

@@ -150,6 +150,9 @@ def read_copy_revision(connection: Connection, schema: str) -> int:
     Args:
         connection: A connection from `open_with_copy`.
         schema: Name of the database schema that contains the copy's tables.
+
+    Returns:
+        The version number, to be compared with `migrations.newest()`.
     """
     query = f"SELECT version_num FROM {_quoted(connection, schema)}.{_VERSIONS}"  # noqa: S608
     return int(connection.execute(text(query)).scalar_one())

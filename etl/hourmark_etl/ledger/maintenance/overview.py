@@ -31,13 +31,16 @@ class FixedHours:
 
 
 def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return by event type up to which hours buckets are closed, and up to which they are fixed.
+    """Return up to which hour buckets are closed, and up to which they are fixed, by event type.
 
-    A bucket is fixed once it is frozen or sealed: it accepts no more events.
+    A bucket is fixed if it accepts no more events.
 
     Args:
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        One entry per event type; empty if the ledger has no types.
     """
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
@@ -55,12 +58,15 @@ def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int
 
 
 def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of a bucket, or None if the ledger has not closed that bucket.
+    """Return the ledger's copy of a closed bucket's manifest, which lists its files and totals.
 
     Args:
         database: The ledger.
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
+
+    Returns:
+        The manifest; None if the bucket is not closed.
 
     Raises:
         DamagedRow: The ledger row of the bucket is damaged.
@@ -71,12 +77,15 @@ def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Man
 
 
 def read_closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
-    """Return the ledger's copy of a bucket's `_SUCCESS` file, or None if the bucket is not closed.
+    """Return the ledger's copy of a closed bucket's marker, the file `_SUCCESS`.
 
     Args:
         database: The ledger.
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
+
+    Returns:
+        The content of the file; None if the bucket is not closed.
 
     Raises:
         DamagedRow: The ledger row of the bucket is damaged.

@@ -36,7 +36,10 @@ logging.getLogger("alembic").setLevel(logging.WARNING)
 
 @functools.cache
 def newest() -> int:
-    """Return the schema version that this software writes."""
+    """Return the newest schema version of the ledger, which this software writes.
+
+    It is also the highest version that this software can open.
+    """
     return max(int(file.stem.removeprefix("v")) for file in (_FOLDER / "versions").glob("v*.py"))
 
 
@@ -103,7 +106,14 @@ def downgrade(connection: Connection, revision: int) -> None:
 
 
 def revision_of(connection: Connection) -> int | None:
-    """Return the schema version of the ledger in a database; None if there is no ledger yet."""
+    """Return the schema version of the ledger in a database.
+
+    Args:
+        connection: A connection to the database.
+
+    Returns:
+        The version number; None if the database contains no ledger yet.
+    """
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision = connection.execute(

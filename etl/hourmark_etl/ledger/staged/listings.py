@@ -93,7 +93,7 @@ def read_proof_totals(
         One `ProofTotals` per frontier, in the given order.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     groups, promises = (
@@ -158,7 +158,7 @@ def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[lis
         One list per frontier, in the given order; empty if a bucket has no staged rows.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
@@ -210,7 +210,7 @@ def find_counted_promises(
         One list per frontier, in the given order; empty if nothing is promised.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     c = _PROMISED.c
@@ -304,7 +304,7 @@ def find_promises_between(
         The groups in the order in which they were staged; empty if there are none.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
@@ -458,7 +458,7 @@ def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[S
         origin_s: Hour of the events' own time, Unix seconds.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     return [group for group, _ in read_groups_with_buckets(database, event_type, origin_s)]
 
@@ -478,7 +478,7 @@ def read_groups_with_buckets(
         is not assigned to a bucket yet.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     query = (
         _with_path(_LISTED)

@@ -118,7 +118,7 @@ def set_aside_rows(
         reviewed: True for records that an operator has reviewed, False for all others.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     query = select(_TABLE).order_by(
         _TABLE.c.type, _TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset
@@ -147,7 +147,7 @@ def find_set_aside_in_buckets(
         Records by pairs of event type and hour; buckets without set-aside records are omitted.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     found = defaultdict[tuple[str, int], list[SetAside]](list)
     hours = sorted({hour_s for _, hour_s in buckets})
@@ -189,7 +189,7 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
         Tuples of topic, partition and offset; empty if none was set aside.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     found = set()
     for s in spans:

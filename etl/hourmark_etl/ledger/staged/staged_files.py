@@ -298,7 +298,7 @@ def read_ledger_file(database: Database, path: str) -> LedgerFile:
 
     Raises:
         Finding: The ledger does not contain the file.
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     with database.reading() as connection:
         row = (
@@ -387,7 +387,7 @@ def replace_damaged_file(
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
