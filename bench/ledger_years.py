@@ -45,7 +45,7 @@ from hourmark_etl.ledger.bucket_rows import (
 from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
-from hourmark_etl.ledger.frontiers import closed_types, frontiers, sum_unassigned_bytes
+from hourmark_etl.ledger.frontiers import frontiers, read_closed_types, sum_unassigned_bytes
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.operators.bucket import closed_bucket_rows
 
@@ -206,7 +206,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
     questions: dict[str, Callable[[], Any]] = {
         "driver start: frontiers, types, damaged rows": lambda: (
             frontiers(database, _HOUR_S),
-            closed_types(database),
+            read_closed_types(database),
             sum_unassigned_bytes(database),
             find_damaged_rows(database, is_start=True),
         ),

@@ -35,7 +35,7 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.execution.session import spark_session, submitted_settings
-from hourmark_etl.ledger.batches import type_shards
+from hourmark_etl.ledger.batches import read_type_shards
 from hourmark_etl.ledger.engines import check_driver_placement
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
@@ -186,7 +186,7 @@ class Driver:
         return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
 
     def _types(self) -> frozenset[str]:
-        return frozenset(type_shards(self._database))
+        return frozenset(read_type_shards(self._database))
 
     def _record(self) -> bool:
         try:

@@ -231,7 +231,8 @@ class Life:
         offsets, opened = self.freeze(event_type), self.frontier(event_type)
         self.now_ms = max(self.now_ms, opened.hour.end_ms)
         rows = sum(
-            g.rows for g in ledger_queries.listed_groups(self.database, event_type, opened.hour)
+            g.rows
+            for g in ledger_queries.read_assigned_groups(self.database, event_type, opened.hour)
         )
         book = book or HourTotals(rows=rows, events=rows, promised=1, unaudited=0)
         audit = next(p for p in self.positions() if p.topic == AUDIT)

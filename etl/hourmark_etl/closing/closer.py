@@ -562,7 +562,7 @@ class Closer:
     def _recover(self) -> None:
         frontiers = self._frontiers()
         failures = check_foreign_root(
-            self._ports.storage, frontiers, ledger.closed_types(self._database)
+            self._ports.storage, frontiers, ledger.read_closed_types(self._database)
         )
         self._holds.set_unchecked_types({f.event_type for f, _ in failures})
         if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:

@@ -55,8 +55,8 @@ from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import PublishedHour
 from hourmark_etl.ledger.maintenance.overview import read_closed_marker
-from hourmark_etl.ledger.schemas import find_schema_error, schemas_by_id
-from hourmark_etl.ledger.staged.listings import listed_groups, sum_groups
+from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
+from hourmark_etl.ledger.staged.listings import read_assigned_groups, sum_groups
 from hourmark_etl.ledger.staged.set_aside import find_set_aside_in_buckets
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
@@ -423,14 +423,16 @@ class Publisher:
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         asked = [h for f in sealed for h in f.sealed_hours]
-        groups = listed_groups(self.database, asked)
+        groups = read_assigned_groups(self.database, asked)
         hours = {
             (f.event_type, f.hour): SealedHour(
                 f.event_type, f.hour, tuple(listed), *_waivers(f.seal)
             )
             for f, listed in zip(asked, groups, strict=True)
         }
-        schemas = schemas_by_id(self.database, {s for h in hours.values() for s in _schema_ids(h)})
+        schemas = read_schemas_by_id(
+            self.database, {s for h in hours.values() for s in _schema_ids(h)}
+        )
         failures: list[PublishFailure] = []
         chains = [_publishable_hours(f.sealed_hours, hours, schemas, failures) for f in sealed]
         whole = {

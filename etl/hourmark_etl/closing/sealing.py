@@ -58,8 +58,8 @@ from hourmark_etl.ledger.hosts.host_losses import (
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.ledger.schemas import find_schema_error, schemas_by_id
-from hourmark_etl.ledger.staged.listings import listed_schema_ids
+from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
+from hourmark_etl.ledger.staged.listings import read_assigned_schema_ids
 from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition
 
 _LOG = logging.getLogger(__name__)
@@ -214,8 +214,8 @@ class Sealer:
         # Return the types whose hour has rows with unusable schemas, and the reasons. Types with an
         # override close without such rows, unless the ledger's row of the schema is damaged,
         # because that can be repaired.
-        ids = listed_schema_ids(self.database, frontiers)
-        schemas = schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
+        ids = read_assigned_schema_ids(self.database, frontiers)
+        schemas = read_schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
         for f, own in zip(frontiers, ids, strict=True):
             is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)

@@ -355,7 +355,7 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
             )
 
 
-def type_shards(database: Database) -> dict[str, str]:
+def read_type_shards(database: Database) -> dict[str, str]:
     """Return the name of the shard that stages each event type.
 
     A shard is a set of topics that one consumer stages.

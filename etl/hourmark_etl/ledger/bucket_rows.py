@@ -308,7 +308,7 @@ class ClosedSpan(NamedTuple):
     last_s: int
 
 
-def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
+def read_closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
     """Return the number of closed hours of each event type, with the first and the last of them.
 
     Args:

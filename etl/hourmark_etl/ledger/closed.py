@@ -348,7 +348,7 @@ class UnauditedFileRow:
     settled_next: AuditOffsets
 
 
-def unaudited_files(database: Database) -> list[UnauditedFileRow]:
+def read_unaudited_files(database: Database) -> list[UnauditedFileRow]:
     """Return all files of unaudited events in the ledger.
 
     An event is unaudited if no audit record (a delivery service's statement of what it wrote)

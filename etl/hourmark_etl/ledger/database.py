@@ -244,7 +244,7 @@ class Database:
         with self._reading.connect() as connection:
             if migrations.is_current(connection):
                 return
-            if (revision := migrations.revision_of(connection)) is not None and not may_migrate:
+            if (revision := migrations.read_revision(connection)) is not None and not may_migrate:
                 raise OlderLedger(
                     f"the ledger has schema version {revision}, this software works with "
                     f"{migrations.newest()}: `hourmark etl "
@@ -256,7 +256,7 @@ class Database:
             lock_for_migration(connection)
             is_older = (
                 not migrations.is_current(connection)
-                and migrations.revision_of(connection) is not None
+                and migrations.read_revision(connection) is not None
             )
             if is_older:
                 back_up(connection)

@@ -470,7 +470,7 @@ def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     }
 
 
-def closed_types(database: Database) -> set[str]:
+def read_closed_types(database: Database) -> set[str]:
     """Return the names of the event types that have at least one closed bucket.
 
     Args:

@@ -46,7 +46,7 @@ class EdgeCheck:
     checked_at_ms: int
 
 
-def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
+def read_last_checks(database: Database) -> dict[Partition, EdgeCheck]:
     """Return the last successful check for lost records of each edge partition."""
     rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}

@@ -28,7 +28,9 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
     return _checked(database.fetch(select(tables.schemas)))
 
 
-def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
+def read_schemas_by_id(
+    database: Database, ids: Collection[int]
+) -> dict[int, KnownSchema | DamagedRow]:
     """Return the event type and the schema of each given schema id; unknown ids are omitted.
 
     An id whose ledger row is damaged is mapped to the `DamagedRow` error, which is not raised.
@@ -65,7 +67,7 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
         checks: Checks by schema id; updated in place.
     """
     if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - checks.keys():
-        for schema_id, schema in schemas_by_id(database, new).items():
+        for schema_id, schema in read_schemas_by_id(database, new).items():
             if isinstance(schema, KnownSchema):
                 checks[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 

@@ -44,7 +44,7 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
         Unavailable: The ledger cannot be read.
     """
     with _reading(config.etl.ledger) as connection:
-        if (revision := migrations.revision_of(connection)) is None:
+        if (revision := migrations.read_revision(connection)) is None:
             raise NothingToCheck("the database holds no ledger (etl.ledger)")
         if revision > older_version.ledger:
             yield Obstacle(

@@ -22,14 +22,14 @@ from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
     bucket_rows,
-    closed_spans,
     make_damaged_bucket_error,
     make_late_hour_rows,
+    read_closed_spans,
 )
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed_hour, frontiers
-from hourmark_etl.ledger.staged.listings import file_differences
+from hourmark_etl.ledger.staged.listings import find_file_differences
 from hourmark_etl.ledger.staged.staged_files import select_needed_groups
 from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
@@ -128,7 +128,9 @@ def check_chains(
         One finding per inconsistency.
     """
     with database.reading() as connection:
-        closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
+        closed = {
+            event_type: tuple(span) for event_type, span in read_closed_spans(connection).items()
+        }
     for f in known_frontiers:
         if f.state is HourState.DAMAGED:
             closed.pop(f.event_type, None)
@@ -170,7 +172,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
     differ: list[tuple[str, int, int, bool]] = []
     with database.reading() as connection:
         types = {
-            *closed_spans(connection),
+            *read_closed_spans(connection),
             *connection.execute(select(table.type).distinct()).scalars(),
         }
         for event_type in sorted(
@@ -232,7 +234,7 @@ def check_groups(
     frontier = {f.event_type: f for f in known_frontiers}
     with database.reading() as connection:
         listed = connection.execute(query).all()
-        differences = file_differences(connection)
+        differences = find_file_differences(connection)
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
         if f is None or (why := _listing_fault(f, listed_hour, latest)):

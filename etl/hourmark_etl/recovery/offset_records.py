@@ -28,7 +28,13 @@ from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
+from hourmark_etl.ledger.offset_gaps import (
+    EdgeCheck,
+    OffsetGap,
+    all_gaps,
+    put_gaps,
+    read_last_checks,
+)
 from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, list_if_exists
 from hourmark_etl.storage.folders import LEDGER_FOLDER
@@ -140,8 +146,8 @@ def _create_record(database: Database) -> OffsetRecord:
     # Read the ledger's checks and gaps. Gaps are read after checks, so that a gap whose acceptance
     # reset a check is included.
     ledger, commit = database.identity()
-    checks = [check for _, check in sorted(last_checks(database).items())]
-    staged = staged_audit_offsets(
+    checks = [check for _, check in sorted(read_last_checks(database).items())]
+    staged = read_staged_audit_offsets(
         database
     )  # read before the gaps, so that any loss since is among them
     return OffsetRecord(
@@ -154,7 +160,7 @@ def _create_record(database: Database) -> OffsetRecord:
     )
 
 
-def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
+def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     """Return the offsets up to which the audit topics are staged, sorted by topic and partition.
 
     Partitions whose last leader epoch is unknown are omitted.

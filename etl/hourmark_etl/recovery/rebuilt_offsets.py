@@ -54,8 +54,8 @@ from hourmark_etl.recovery.storage_scan import (
     Key,
     find_uncovered_offsets,
     list_batch_folders,
+    make_single_file_batch,
     read_notes,
-    single_file_batch,
 )
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
@@ -111,7 +111,7 @@ class StagedFileRecovery:
                     s.epoch_next, self.epochs[key].get(s.leader_epoch, 0)
                 )
         if needed and note.path not in self.added_paths:
-            insert_staged_files(self.connection, single_file_batch(note))
+            insert_staged_files(self.connection, make_single_file_batch(note))
             self.added_paths.add(note.path)
         for s in needed:
             self.spans[s.topic_id, s.partition].append(s)

@@ -140,7 +140,7 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
             yield from of_folder
 
 
-def single_file_batch(note: StagedNote) -> StagedBatch:
+def make_single_file_batch(note: StagedNote) -> StagedBatch:
     """Create a batch that consists of one staged file and does not advance any staging position."""
     return StagedBatch(
         folder=note.path.rpartition("/")[0],

@@ -311,7 +311,7 @@ class Planner:
             StaleDriver: Another consumer has taken over the lease.
             Unavailable: Kafka or the ledger cannot be reached.
         """
-        shards = ledger.type_shards(self._database)
+        shards = ledger.read_type_shards(self._database)
         self._hand_over(shards)
         types = frozenset(t for t, shard in shards.items() if shard == self._shard)
         topics = frozenset(

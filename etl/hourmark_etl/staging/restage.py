@@ -16,7 +16,7 @@ from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.staged.set_aside import set_aside_offsets
+from hourmark_etl.ledger.staged.set_aside import find_set_aside_offsets
 from hourmark_etl.ledger.staged.staged_files import (
     LedgerFile,
     format_spans,
@@ -126,7 +126,7 @@ class Restager:
         )
 
     def _without_set_aside(self, table: pa.Table, spans: Sequence[OffsetSpan]) -> pa.Table:
-        if not (left_out := set_aside_offsets(self._database, spans)):
+        if not (left_out := find_set_aside_offsets(self._database, spans)):
             return table
         columns = (
             table.column("topic").cast("string"),

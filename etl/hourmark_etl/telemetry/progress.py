@@ -99,7 +99,7 @@ class DriverProgress:
             duration_s: Duration of the batch, in seconds.
         """
         try:
-            fixed = overview.fixed_hours(self._database, self._bucket_seconds)
+            fixed = overview.read_fixed_hours(self._database, self._bucket_seconds)
         except _LEDGER_AWAY as error:
             _LOG.warning("a batch is committed, but not counted: %s", error)
             return

@@ -34,7 +34,7 @@ from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import last_checks
+from hourmark_etl.ledger.offset_gaps import read_last_checks
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
 from hourmark_etl.ledger.staged.staged_files import LedgerFile
@@ -224,7 +224,7 @@ class Pipeline:
     def retention(self, draw: int) -> None:
         """The edge deletes what was copied long ago: before the closer's last poll for gaps."""
         p = EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)]
-        if (known := last_checks(self.database).get(p)) is not None:
+        if (known := read_last_checks(self.database).get(p)) is not None:
             self.edge.logs[p].start = max(self.edge.logs[p].start, known.mirror_next)
 
     def retention_overtakes(self, draw: int) -> None:

@@ -96,13 +96,13 @@ from hourmark_etl.closing.proof.promises import (
 from hourmark_etl.closing.proof.unaudited import UnauditedFile, write_unaudited
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.closed import unaudited_files
+from hourmark_etl.ledger.closed import read_unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.staged.listings import (
     ProofTotals,
     find_counted_promises,
     find_promises_between,
-    listed_groups,
+    read_assigned_groups,
     read_proof_totals,
 )
 from hourmark_etl.model import (
@@ -231,9 +231,9 @@ class Prover:
         }
 
     def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[RowsItem]:
-        groups = listed_groups(self.database, list(frontiers.values()))
+        groups = read_assigned_groups(self.database, list(frontiers.values()))
         earlier = defaultdict[str, list[str]](list)
-        for file in unaudited_files(self.database):
+        for file in read_unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
         listed = {at: (f, g) for (at, f), g in zip(frontiers.items(), groups, strict=True)}
         return plan_row_items(

@@ -121,7 +121,7 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     standing = [
         f"{folder}/{entry.name}" for folder in folders for entry in list_if_exists(storage, folder)
     ]
-    named = {row.path for row in ledger.unaudited_files(database)}
+    named = {row.path for row in ledger.read_unaudited_files(database)}
     return [path for path in standing if path not in named]
 
 
@@ -161,7 +161,7 @@ class UnauditedCleaner:
             StaleDriver: Another closer has taken over the lease.
             StorageError: Storage is unavailable.
         """
-        found = ledger.unaudited_files(self._database)
+        found = ledger.read_unaudited_files(self._database)
         self._checked_up_to = {f.path: self._checked_up_to.get(f.path, f.audit_next) for f in found}
         done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
         for f in [

@@ -44,7 +44,7 @@ def back_up(connection: Connection) -> str:
     Raises:
         Unavailable: The copy cannot be made; the caller must not change the ledger.
     """
-    revision = migrations.revision_of(connection)
+    revision = migrations.read_revision(connection)
     uuid, commit = (
         connection.execute(text(_VALUE.format("")), {"key": key}).scalar_one()
         for key in ("uuid", "commit")
@@ -64,7 +64,7 @@ def back_up(connection: Connection) -> str:
     return name
 
 
-def ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
+def read_ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
     """Return the names of the ledger's existing tables, each with the names of its columns.
 
     The function works with a ledger of any version. The table of the schema version is omitted.
@@ -170,7 +170,7 @@ def restore_rows(connection: Connection, schema: str) -> None:
     """
     copied = {
         name: columns
-        for name, columns in ledger_columns(connection, schema).items()
+        for name, columns in read_ledger_columns(connection, schema).items()
         if name != tables.meta.name
     }
     for name in reversed(copied):
@@ -231,7 +231,7 @@ def _check_own(name: str, found: str | None, uuid: str) -> None:
 
 
 def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
-    copied = ledger_columns(connection)
+    copied = read_ledger_columns(connection)
     try:
         with connection.begin_nested():
             connection.execute(text(f"CREATE SCHEMA {name}"))

@@ -111,7 +111,7 @@ def restore_copy(
                 back_up(connection),
                 max(_commit(connection), _commit(connection, schema)),
             )
-            if revision != migrations.revision_of(connection):
+            if revision != migrations.read_revision(connection):
                 migrations.downgrade(connection, revision)
             held = list(connection.execute(select(tables.leases.c.name)).scalars())
             restore_rows(connection, schema)

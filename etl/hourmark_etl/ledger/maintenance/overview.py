@@ -30,7 +30,7 @@ class FixedHours:
     fixed_to_s: int
 
 
-def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
+def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
     """Return up to which hour buckets are closed, and up to which they are fixed, by event type.
 
     A bucket is fixed if it accepts no more events.

@@ -52,7 +52,7 @@ def is_current(connection: Connection) -> bool:
     Raises:
         EtlStop: The ledger cannot be migrated: its version is 1, or newer than the software.
     """
-    version = revision_of(connection)
+    version = read_revision(connection)
     if version is None and inspect(connection).has_table("meta"):
         raise EtlStop(
             "the ledger has schema version 1, which was never released, and cannot be "
@@ -80,7 +80,7 @@ def upgrade(connection: Connection) -> None:
     """
     if is_current(connection):  # another process has migrated it
         return
-    before = revision_of(connection)
+    before = read_revision(connection)
     from alembic import command
 
     with _LOCK:
@@ -105,7 +105,7 @@ def downgrade(connection: Connection, revision: int) -> None:
         command.downgrade(_on(connection), str(revision))
 
 
-def revision_of(connection: Connection) -> int | None:
+def read_revision(connection: Connection) -> int | None:
     """Return the schema version of the ledger in a database.
 
     Args:

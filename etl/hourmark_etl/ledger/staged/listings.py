@@ -97,7 +97,7 @@ def read_proof_totals(
         Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     groups, promises = (
-        listed_groups(database, frontiers),
+        read_assigned_groups(database, frontiers),
         find_counted_promises(database, frontiers, below_offsets),
     )
     return [
@@ -147,7 +147,9 @@ def sum_promises(group: AuditGroup) -> Sums:
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
-def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[list[StagedGroup]]:
+def read_assigned_groups(
+    database: Database, frontiers: Sequence[Frontier]
+) -> list[list[StagedGroup]]:
     """Return the staged groups that are assigned to each bucket, including groups of late events.
 
     Args:
@@ -165,7 +167,7 @@ def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[lis
     return _select_groups(database, frontiers, _LISTED, decode_group, listed)
 
 
-def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
+def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
     """Return the schema ids of the staged rows that are assigned to each bucket.
 
     Groups whose list of ids cannot be parsed are skipped, because other queries report them as
@@ -423,7 +425,7 @@ class FileDifference:
     in_groups: int
 
 
-def file_differences(connection: Connection) -> list[FileDifference]:
+def find_file_differences(connection: Connection) -> list[FileDifference]:
     """Return the staged files whose row count differs from the total of their groups.
 
     Args:
@@ -449,7 +451,7 @@ def file_differences(connection: Connection) -> list[FileDifference]:
     return found
 
 
-def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
+def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """Return the staged groups with events of one hour, assigned to a bucket or not.
 
     Args:

@@ -178,7 +178,9 @@ def count_unreviewed_records(database: Database, event_type: str | None = None) 
     return int(database.fetch(query).scalar_one())
 
 
-def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
+def find_set_aside_offsets(
+    database: Database, spans: Sequence[OffsetSpan]
+) -> set[tuple[str, int, int]]:
     """Return which records in the given offset ranges were set aside.
 
     Args:

@@ -16,7 +16,6 @@ from hourmark_etl.ledger.bucket_rows import (
     DAY_S,
     KEPT_DAYS,
     bucket_rows,
-    closed_spans,
     find_buckets_with_late_events,
     find_newest_closed_bucket,
     insert_closed_buckets,
@@ -24,11 +23,12 @@ from hourmark_etl.ledger.bucket_rows import (
     pack_old_bucket_rows,
     put_late_hours,
     read_bucket_manifests,
+    read_closed_spans,
 )
 from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
-from hourmark_etl.ledger.frontiers import closed_types
+from hourmark_etl.ledger.frontiers import read_closed_types
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.recovery.check import check_late_hours
@@ -100,14 +100,14 @@ def everything(ledger: Database) -> dict[str, object]:
             "manifests": read_bucket_manifests(
                 connection, {("click", at(n).start_s) for n in (0, 23, 24, HOURS - 2, HOURS + 5)}
             ),
-            "spans": closed_spans(connection),
+            "spans": read_closed_spans(connection),
             "newest": [
                 find_newest_closed_bucket(connection, "click", at(n).end_ms)
                 for n in (0, 1, 30, HOURS)
             ],
             "closed": closed_buckets(ledger, origins, 3600),
             "lacks": read_missing_ranges(ledger, "click", at(15).start_s),
-            "types": closed_types(ledger),
+            "types": read_closed_types(ledger),
             "one": read_closed_manifest(ledger, "view", at(7)),
         }
 

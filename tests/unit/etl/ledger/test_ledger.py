@@ -93,7 +93,7 @@ def opened(database: Database) -> Frontier:
 
 
 def listed(database: Database, hour: Hour = HOUR) -> list[str]:
-    return [g.path for g in ledger_queries.listed_groups(database, "click", hour)]
+    return [g.path for g in ledger_queries.read_assigned_groups(database, "click", hour)]
 
 
 def offsets(database: Database) -> list[int]:
@@ -111,7 +111,7 @@ def test_a_batch_moves_offsets_and_lists_its_groups(database: Database) -> None:
     batches.commit_batch(database, lease, batch(7, group("a", rows=3, low64_sum=2**64 - 1)))
     assert offsets(database) == [7]
     frontiers.freeze(database, database.acquire("closer"), [opened(database)], TOPICS)
-    assert ledger_queries.listed_groups(database, "click", HOUR) == [
+    assert ledger_queries.read_assigned_groups(database, "click", HOUR) == [
         group("a", rows=3, low64_sum=2**64 - 1)
     ]
 

@@ -202,7 +202,7 @@ def proved(life: Life) -> Proof:
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:
-    groups = ledger_queries.listed_groups(life.database, "click", hour)
+    groups = ledger_queries.read_assigned_groups(life.database, "click", hour)
     return sum(g.rows for g in groups if g.hour_s == hour.start_s)
 
 

@@ -22,9 +22,9 @@ from hourmark_etl.ledger.staged.set_aside import (
     count_unreviewed_records,
     delete_old_set_aside_rows,
     find_set_aside_in_buckets,
+    find_set_aside_offsets,
     mark_reviewed,
     put_set_aside,
-    set_aside_offsets,
     set_aside_rows,
 )
 from hourmark_etl.model import OffsetSpan, SetAside
@@ -95,8 +95,10 @@ def test_one_review_is_of_all_records(database: Database) -> None:
 def test_records_of_a_span_are_left_out_when_its_file_is_staged_again(database: Database) -> None:
     put(database, CLICK)
     span = OffsetSpan(topic=CLICK.topic, topic_id="id", partition=0, start=0, end=9)
-    assert {offset for *_, offset in set_aside_offsets(database, [span])} >= {3, 5}
-    assert set_aside_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
+    assert {offset for *_, offset in find_set_aside_offsets(database, [span])} >= {3, 5}
+    assert (
+        find_set_aside_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
+    )
 
 
 def test_rows_that_a_bucket_has_counted_for_long_are_forgotten(database: Database) -> None:
