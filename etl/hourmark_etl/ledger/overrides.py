@@ -56,14 +56,24 @@ class Override:
 
     @property
     def manifest_text(self) -> str:
-        """Return a readable text about the override, for the manifest of the bucket."""
+        """Return a readable text with the operator and the reason of the override.
+
+        The text is added to the manifest of the bucket.
+        """
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """Return the pending overrides by event type; there is at most one per type.
+    """Return the pending overrides.
 
-    An override is an operator's order to close an hour although data is missing.
+    An override is an operator's order to close an hour although data is missing. Each event type
+    has at most one, for its oldest open hour.
+
+    Args:
+        database: The ledger.
+
+    Returns:
+        Overrides by event type; empty if none is pending.
     """
     return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
@@ -112,9 +122,10 @@ def put_override(
 def put_overrides(
     database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Store orders to close the oldest open hour of every event type although data is missing.
+    """Store one override per event type, each for the type's oldest open hour.
 
-    Gaps in audit or report topics concern every type, so only overrides of all types accept them.
+    An override is an operator's order to close an hour although data is missing. Missing audit
+    records or host reports concern every type, so only overrides of all types accept their loss.
 
     Args:
         database: The ledger.
@@ -194,13 +205,15 @@ class Blocker:
 
 
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
-    """Return what keeps the oldest open hour of each event type from closing, by event type.
-
-    Types that are not blocked, and types whose row cannot be decoded, are omitted.
+    """Return the reasons why the oldest open hours of event types do not close.
 
     Args:
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        One blocker by event type. Types that are not blocked, and types whose row cannot be
+        decoded, are omitted.
     """
     found = {}
     for row in database.fetch(select(_WAITS)).mappings():
@@ -215,14 +228,15 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
 
 
 def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
-    """Return whether an override would have no effect on the oldest open hour of a type.
+    """Return whether an override would have no effect on the oldest open hour of an event type.
 
-    The content of a sealed hour is fixed. An override of it only has an effect if the hour is
-    blocked by a lost staged file or by rows that cannot be written.
+    An override is an operator's order to close an hour although data is missing. The content of a
+    sealed hour is fixed, so an override of it only has an effect if the hour is blocked by a lost
+    staged file or by rows that cannot be written.
 
     Args:
         frontier: The oldest open hour of the type.
-        blocker: What keeps the hour from closing; None if nothing is known.
+        blocker: The reason why the hour does not close; None if no reason is known.
     """
     gives_up = (
         blocker is not None
@@ -233,11 +247,11 @@ def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool
 
 
 def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> None:
-    """Check that an override would have an effect on the oldest open hour of a type.
+    """Check that an override would have an effect on the oldest open hour of an event type.
 
     Args:
         frontier: The oldest open hour of the type.
-        blocker: What keeps the hour from closing; None if nothing is known.
+        blocker: The reason why the hour does not close; None if no reason is known.
 
     Raises:
         UsageError: The hour is sealed, and an override would change nothing. The message states

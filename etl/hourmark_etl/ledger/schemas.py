@@ -22,6 +22,12 @@ from hourmark_etl.ledger.digests import check_digest, with_digest
 def known_schemas(database: Database) -> dict[int, KnownSchema]:
     """Return the event type and the schema of each schema id in the ledger.
 
+    Args:
+        database: The ledger.
+
+    Returns:
+        Event type and schema by schema id; empty if the ledger has no schemas.
+
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
@@ -31,13 +37,15 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
 def read_schemas_by_id(
     database: Database, ids: Collection[int]
 ) -> dict[int, KnownSchema | DamagedRow]:
-    """Return the event type and the schema of each given schema id; unknown ids are omitted.
-
-    An id whose ledger row is damaged is mapped to the `DamagedRow` error, which is not raised.
+    """Return the event type and the schema of the given schema ids.
 
     Args:
         database: The ledger.
         ids: Schema ids to look up.
+
+    Returns:
+        By schema id: its event type and schema, or the error of its damaged ledger row, which is
+        not raised. Unknown ids are omitted.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
     return {row["schema_id"]: _checked_row(row) for row in database.fetch(query).mappings()}
@@ -75,15 +83,16 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
 def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Return an error if events of a type cannot be written under a schema id; otherwise None.
-
-    The error is returned, not raised.
+    """Return why events of a type cannot be written under a schema id.
 
     Args:
         event_type: Name of the event type.
         schema_id: Schema id of the events.
         known: The ledger's entry for the schema id, the error of its damaged row, or None if the
             ledger does not have the id.
+
+    Returns:
+        The error, which is not raised; None if the events can be written.
     """
     if isinstance(known, DamagedRow):
         return Finding(str(known))

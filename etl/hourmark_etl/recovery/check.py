@@ -38,7 +38,7 @@ from hourmark_etl.topics import CentralCluster
 
 
 class LedgerFault(enum.StrEnum):
-    """The kinds of inconsistency that a check of the ledger can find."""
+    """The kinds of inconsistency that a consistency check of the ledger can find."""
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
     MARKER = "marker"  # a closed bucket without its marker, or with another
@@ -53,11 +53,12 @@ class LedgerFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """One inconsistency of the ledger.
+    """One inconsistency within the ledger, or between the ledger and storage or Kafka.
 
     Attributes:
         kind: Kind of the inconsistency.
-        where: The affected type, type and hour, path, table or topic-partition.
+        where: The affected object: an event type, an hour of a type, a path, a table or a
+            topic-partition.
         detail: Readable description.
     """
 
@@ -116,16 +117,16 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed hours of each event type are contiguous, up to its oldest open hour.
+    """Check that each event type's closed hours have no gap up to its oldest open hour.
 
-    A type must have a seal if and only if its oldest open hour is sealed.
+    A type must have a seal if and only if its oldest open hour is sealed (its content is fixed).
 
     Args:
         database: The ledger.
         known_frontiers: The oldest open hour of each type.
 
     Yields:
-        One finding per inconsistency.
+        One finding per inconsistency; nothing if all chains are consistent.
     """
     with database.reading() as connection:
         closed = {
@@ -158,15 +159,15 @@ def check_chains(
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
     """Check that the table `late_hours` agrees with the manifests of closed buckets.
 
-    The table records which buckets contain late events of an hour. If a row is missing, the search
-    for duplicates ignores a bucket.
+    The table records which buckets contain late events (events of earlier hours). If a row is
+    missing, a search for duplicates does not find the bucket.
 
     Args:
         database: The ledger.
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        One finding per missing or extra row.
+        One finding per missing or extra row; nothing if the table is correct.
     """
     table = tables.late_hours.c
     differ: list[tuple[str, int, int, bool]] = []
@@ -214,16 +215,18 @@ def _late_hours_of_manifests(
 def check_groups(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that staged rows are assigned to valid buckets, and that groups add up to their files.
+    """Check the groups of staged files: their buckets, and their numbers of rows.
 
-    Rows may be assigned to the bucket of their own hour or of a later hour.
+    A group contains the rows of one event type and hour in one staged file. It must be assigned to
+    the bucket of its own hour or of a later hour. The groups of a file must add up to the file's
+    number of rows.
 
     Args:
         database: The ledger.
         known_frontiers: The oldest open hour of each type.
 
     Yields:
-        One finding per inconsistency.
+        One finding per inconsistency; nothing if all groups are consistent.
     """
     groups = tables.groups
     query = (
@@ -265,7 +268,9 @@ def check_markers(
     known_frontiers: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed buckets in the ledger and the markers on storage agree.
+    """Check that the closed buckets in the ledger and those on storage agree.
+
+    A closed bucket has a marker on storage, the file `_SUCCESS`.
 
     Args:
         database: The ledger.
@@ -275,7 +280,7 @@ def check_markers(
             `known_frontiers` is read.
 
     Yields:
-        One finding per inconsistency.
+        One finding per inconsistency; nothing if both agree.
     """
     frontier = {f.event_type: f for f in known_frontiers}
     for f in known_frontiers:
@@ -401,7 +406,8 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
         central: The central Kafka cluster.
 
     Yields:
-        One finding per position outside its log, or whose topic was deleted or recreated.
+        One finding per position outside its log, or whose topic was deleted or recreated; nothing
+        if all positions are valid.
 
     Raises:
         Unavailable: The cluster does not respond.

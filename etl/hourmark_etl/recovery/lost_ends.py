@@ -33,7 +33,7 @@ _LOG = logging.getLogger(__name__)
 class LostEndDetector:
     """Detects Kafka logs that lost records at their end, by comparing them with staged files.
 
-    It compares each log once after a driver has started. Only staged files that the ledger does not
+    Each log is compared once after a driver has started. Only staged files that the ledger does not
     contain are considered: they exist if an older copy of the ledger is in use.
 
     Args:
@@ -69,22 +69,27 @@ class LostEndDetector:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all logs have been compared. Staged files must not be deleted before."""
+        """Return whether all logs have been compared with the staged files.
+
+        Do not delete staged files before this is True. Call `poll` until it is.
+        """
         return self._events is not None and not self._events
 
     def poll(self, lease: Lease, now_ms: int) -> None:
-        """Compare logs with staged files, and store each lost end as an offset gap in the ledger.
+        """Compare logs with staged files, and store lost records as offset gaps in the ledger.
 
-        A gap in an audit topic keeps the hours of every event type from closing until an override
-        accepts it. A gap in an event topic is stored as accepted, because audit records show which
-        events are missing. If an event topic cannot be read, the next call compares it again.
+        A gap in an audit topic keeps the hours of every event type from closing until an operator's
+        override accepts it. A gap in an event topic is stored as accepted, because audit records
+        show which events are missing. If an event topic cannot be read, the next call compares it
+        again. After all logs have been compared, a call does nothing.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
             now_ms: Current time, Unix milliseconds.
 
         Raises:
-            Unavailable: An audit topic cannot be compared. No hour may close until it was.
+            Unavailable: An audit topic cannot be compared. Call again, and close no hour until
+                then.
             StaleDriver: Another process has taken over the lease.
         """
         if self._events is None:

@@ -64,10 +64,11 @@ class StagedAuditOffset:
 
 
 class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
-    """The content of a backup file on storage with a ledger's edge checks and offset gaps.
+    """A backup file on storage with a ledger's edge checks and offset gaps.
 
     An edge check is the last successful check that an edge partition lost no records. An offset gap
-    is a range of offsets whose records are missing. Neither can be derived from other data.
+    is a range of offsets whose records are missing. Neither can be derived from other data, so a
+    rebuild of a lost ledger reads this file.
 
     Attributes:
         format: Version of the file format.
@@ -86,14 +87,15 @@ class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
     staged: tuple[StagedAuditOffset, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the record as JSON in UTF-8."""
+        """Return the content of the file as JSON in UTF-8."""
         return self.model_dump_json().encode()
 
 
 class OffsetRecorder:
     """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
 
-    It is used by the driver that closes hours, under the closer's lease. It is not thread-safe.
+    An edge check states that an edge partition lost no records; an offset gap is a range of missing
+    records. The driver that closes hours calls `poll` in its main loop. Not thread-safe.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
@@ -105,6 +107,9 @@ class OffsetRecorder:
         """Update the backup file once a minute, and immediately if the offset gaps have changed.
 
         If storage or the ledger fails, a warning is logged, and a later call tries again.
+
+        Args:
+            lease: Lease of the closer, the process that closes hours.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -123,7 +128,12 @@ class OffsetRecorder:
             )
 
     def update(self, lease: Lease) -> None:
-        """Write the current edge checks and offset gaps, if they differ from those written last.
+        """Write the current edge checks and offset gaps to storage, if they have changed.
+
+        Unlike `poll`, this method does not wait for the next minute and raises errors.
+
+        Args:
+            lease: Lease of the closer, the process that closes hours.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -161,9 +171,14 @@ def _create_record(database: Database) -> OffsetRecord:
 
 
 def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
-    """Return the offsets up to which the audit topics are staged, sorted by topic and partition.
+    """Return the offsets up to which the audit topics are staged (copied to files on storage).
 
-    Partitions whose last leader epoch is unknown are omitted.
+    Args:
+        database: The ledger.
+
+    Returns:
+        One entry per partition, sorted by topic and partition. Partitions whose last leader epoch
+        is unknown are omitted.
     """
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
@@ -195,12 +210,12 @@ def _replace_records(storage: Storage, record: OffsetRecord, standing: Collectio
 
 @dataclass(frozen=True)
 class KnownOffsets:
-    """The combined content of all backup files with a ledger's edge checks and offset gaps.
+    """The combined content of a ledger's backup files with edge checks and offset gaps.
 
     Attributes:
         commit: Highest commit number in the files; 0 if there are none.
-        checks: Last successful check of each edge partition; None if it is unknown which are
-            current.
+        checks: Last successful check for lost records of each edge partition; None if it is unknown
+            which checks are current.
         gaps: All offset gaps (missing records) in any file.
         notes: Readable reasons why information is missing; empty if the content is complete.
         staged: Offsets up to which audit topics were staged.

@@ -329,13 +329,15 @@ class _Rebuild:
 def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
     """Check that a ledger contains no data, so that a rebuild may fill it.
 
+    Data that starting a driver or `hourmark types apply` writes does not count.
+
     Args:
         connection: Connection to the ledger.
         rules: Rules revisions of the rules topic. A ledger that contains any other revision is not
             empty.
 
     Raises:
-        UsageError: The ledger contains data.
+        UsageError: The ledger contains data; rebuild into another database.
     """
     f = tables.frontiers.c
     moved = or_(

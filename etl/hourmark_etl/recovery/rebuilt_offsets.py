@@ -66,14 +66,17 @@ from hourmark_etl.topics import CentralTopics
 class StagedFileRecovery:
     """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
 
+    A staged file contains records that were copied from Kafka. All mappings have pairs of topic id
+    and partition number as keys.
+
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         storage: The storage with staged files.
         ledger: Id of the ledger; files of other ledgers are ignored.
         added_paths: Paths of the files that were added.
-        spans: Needed offset ranges that the added files contain, by topic id and partition.
-        ends: Highest end offset in any file, by topic id and partition.
-        epochs: By topic id and partition: for each leader epoch, the offset after its last record.
+        spans: Needed offset ranges that the added files contain.
+        ends: Highest end offset (exclusive) in any file.
+        epochs: For each leader epoch, the offset after its last record in any file.
         unreadable: Errors of files that cannot be read, by path.
     """
 
@@ -93,8 +96,14 @@ class StagedFileRecovery:
     def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add all staged files that contain needed offsets to the ledger.
 
+        The method reads the descriptions of all staged files on storage, and updates the
+        attributes. It can be called again with another condition; files are added only once.
+
         Args:
-            is_needed: Function that returns whether any offset of a span is needed.
+            is_needed: Function that returns whether any offset of a range is needed.
+
+        Raises:
+            StorageError: Storage is unavailable.
         """
         for note in read_notes(self.storage, list_batch_folders(self.storage)):
             if isinstance(note, Unreadable):
@@ -119,7 +128,7 @@ class StagedFileRecovery:
 
 @dataclasses.dataclass(frozen=True)
 class PartitionLogs:
-    """The existing partitions of the central cluster and the bounds of their logs.
+    """The existing partitions of the central Kafka cluster, with the bounds of their logs.
 
     All mappings have pairs of topic id and partition number as keys.
 
@@ -140,6 +149,9 @@ class PartitionLogs:
 class OffsetRebuilder:
     """Rebuilds the staging positions, staged files, edge checks and offset gaps of a lost ledger.
 
+    A staging position is the next offset of a partition to copy to storage. An edge check states
+    that an edge partition lost no records. An offset gap is a range of missing records.
+
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         sources: The sources to read.
@@ -148,7 +160,8 @@ class OffsetRebuilder:
         chains: Closed buckets by event type.
         shards: Name of the shard by event type.
         first_audit_offsets: For each site, the first audit offset that may count for an open hour.
-        truncated_topics: Edge names of topics whose logs are known to have lost their end.
+        truncated_topics: Edge names of topics whose logs are known to have lost records at their
+            end.
     """
 
     connection: Connection
@@ -165,9 +178,11 @@ class OffsetRebuilder:
     def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
+        Call this method once.
+
         Returns:
-            The content of the lost ledger's backup files; and the gaps at the ends of logs that
-            these files do not contain.
+            A pair: the content of the lost ledger's backup files, and the gaps at the ends of logs
+            that these files do not contain.
 
         Raises:
             Finding: Markers or staged files refer to a topic or a site that does not exist.

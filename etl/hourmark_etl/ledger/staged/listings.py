@@ -61,10 +61,11 @@ _PROMISED: Final = tables.audit_groups
 
 @dataclasses.dataclass(frozen=True)
 class ProofTotals:
-    """The totals that the proof of one bucket compares: staged events and promised events.
+    """The totals that a proof of completeness compares: staged events and promised events.
 
     An audit record promises the events of one byte range: it states how many events a delivery
-    service wrote. Totals are given by the hour of the events' own time.
+    service wrote. Equal totals prove that a bucket is complete without reading its staged files.
+    Totals are given by the hour of the events' own time.
 
     Attributes:
         listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
@@ -83,6 +84,8 @@ def read_proof_totals(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[ProofTotals]:
     """Return the totals of staged and of promised events for several buckets.
+
+    Audit records promise events: they state how many events a delivery service wrote.
 
     Args:
         database: The ledger.
@@ -124,14 +127,27 @@ def _summed(
 
 
 def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
-    """Return the totals of groups of staged events; all zero if there are no groups."""
+    """Return the totals of several groups of staged events.
+
+    A group contains the rows of one event type and hour in one staged file.
+
+    Args:
+        groups: Groups to add up.
+
+    Returns:
+        The number of rows, digests and value hashes; all zero if there are no groups.
+    """
     return sum(map(sum_group, groups), Sums())
 
 
 def sum_group(group: StagedGroup) -> Sums:
     """Return the totals of one group of staged events.
 
-    If the group has no sum of value hashes, all its rows count as unchecked.
+    A group contains the rows of one event type and hour in one staged file. If it has no sum of
+    value hashes (files of version 0.3.0), all its rows count as unchecked.
+
+    Args:
+        group: The group.
     """
     if group.value_sum is None:
         return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
@@ -141,7 +157,12 @@ def sum_group(group: StagedGroup) -> Sums:
 def sum_promises(group: AuditGroup) -> Sums:
     """Return the totals of the events that one group of audit records promises.
 
-    If the group has no count of unchecked events, all its promised events count as unchecked.
+    An audit record promises events: it states how many events a delivery service wrote for a byte
+    range. If the group has no count of unchecked events, all its promised events count as
+    unchecked.
+
+    Args:
+        group: The group of audit records.
     """
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
@@ -152,12 +173,15 @@ def read_assigned_groups(
 ) -> list[list[StagedGroup]]:
     """Return the staged groups that are assigned to each bucket, including groups of late events.
 
+    A group contains the rows of one event type and hour in one staged file. Groups are assigned to
+    a bucket when its hour is frozen.
+
     Args:
         database: The ledger.
         frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
-        One list per frontier, in the given order; empty if a bucket has no staged rows.
+        One list per frontier, in the given order; a list is empty if its bucket has no staged rows.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -170,15 +194,14 @@ def read_assigned_groups(
 def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
     """Return the schema ids of the staged rows that are assigned to each bucket.
 
-    Groups whose list of ids cannot be parsed are skipped, because other queries report them as
-    damaged.
+    Groups whose list of ids cannot be parsed are skipped; other queries report them as damaged.
 
     Args:
         database: The ledger.
         frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
-        One set per frontier, in the given order; empty if a bucket has no staged rows.
+        One set per frontier, in the given order; a set is empty if its bucket has no staged rows.
     """
     c = _LISTED.c
     found: list[set[int]] = [set() for _ in frontiers]
@@ -197,11 +220,12 @@ def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) 
 def find_counted_promises(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[list[AuditGroup]]:
-    """Return, for each bucket, the groups of audit records of which at least one record counts.
+    """Return the groups of audit records that a proof of completeness must count for each bucket.
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
     range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
-    hour, or events of an earlier hour that no earlier bucket has accounted for.
+    hour, or events of an earlier hour that no earlier bucket has accounted for. A group is returned
+    if at least one of its records counts.
 
     Args:
         database: The ledger.
@@ -209,7 +233,7 @@ def find_counted_promises(
         below_offsets: Only audit records below these offsets count.
 
     Returns:
-        One list per frontier, in the given order; empty if nothing is promised.
+        One list per frontier, in the given order; a list is empty if nothing is promised.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -292,7 +316,10 @@ def find_promises_between(
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets | None,
 ) -> list[AuditGroup]:
-    """Return the groups of audit records that may contain a record in a range of audit offsets.
+    """Return the groups of audit records that overlap a range of audit offsets.
+
+    An audit record promises events: it states how many events a delivery service wrote for a byte
+    range. A returned group may also contain records outside the range.
 
     Args:
         database: The ledger.
@@ -426,7 +453,10 @@ class FileDifference:
 
 
 def find_file_differences(connection: Connection) -> list[FileDifference]:
-    """Return the staged files whose row count differs from the total of their groups.
+    """Find the staged files whose row count differs from the total of their groups.
+
+    A group contains the rows of one event type and hour in one staged file. A difference means that
+    the ledger is damaged.
 
     Args:
         connection: A transaction of the ledger.
@@ -454,10 +484,15 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
 def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """Return the staged groups with events of one hour, assigned to a bucket or not.
 
+    A group contains the rows of one event type and hour in one staged file.
+
     Args:
         database: The ledger.
         event_type: Name of the event type.
         origin_s: Hour of the events' own time, Unix seconds.
+
+    Returns:
+        The groups; empty if no events of the hour were staged, or their files were deleted.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -469,6 +504,8 @@ def read_groups_with_buckets(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
     """Return the staged groups with events of one hour, each with the bucket it is assigned to.
+
+    A group contains the rows of one event type and hour in one staged file.
 
     Args:
         database: The ledger.

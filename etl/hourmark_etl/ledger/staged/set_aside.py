@@ -30,7 +30,7 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """Kafka records that were set aside because no bucket can contain them, and their review state.
+    """A ledger row for Kafka records that no bucket can contain, with the state of their review.
 
     Attributes:
         set_aside: Topic, partition and offsets of the records, and the reason.
@@ -48,7 +48,7 @@ class SetAsideRow:
 
     @property
     def record_count(self) -> int:
-        """Return the number of records that were set aside together."""
+        """Return the number of Kafka records that the row describes."""
         return len(self.set_aside.offsets)
 
 
@@ -59,7 +59,9 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[SetAside]:
-    """Store records that cannot be in a bucket; records that are stored already are skipped.
+    """Store records that no bucket can contain, such as malformed events.
+
+    Records that the ledger contains already are skipped.
 
     Args:
         connection: The transaction that advances the staging positions past the records, or that
@@ -83,9 +85,10 @@ def put_set_aside(
 
 
 def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """Assign the set-aside records that no bucket counts yet to the bucket of their event type.
+    """Assign set-aside records to the next bucket of their event type, which will count them.
 
-    The bucket's manifest will count them.
+    Set-aside records are Kafka records that no bucket can contain. Records that are already
+    assigned to a bucket stay assigned to it.
 
     Args:
         connection: The transaction that seals the buckets.
@@ -107,7 +110,7 @@ def set_aside_rows(
     listed_hour: int | None = None,
     reviewed: bool | None = None,
 ) -> list[SetAsideRow]:
-    """Return records that were set aside, sorted by type, topic, partition and offset.
+    """Return records that were set aside because no bucket can contain them.
 
     All given filters must match; a filter that is None matches every record.
 
@@ -116,6 +119,9 @@ def set_aside_rows(
         event_type: Name of the event type.
         listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds.
         reviewed: True for records that an operator has reviewed, False for all others.
+
+    Returns:
+        Rows sorted by type, topic, partition and offset; empty if no record matches.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -138,6 +144,8 @@ def find_set_aside_in_buckets(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
     """Return the set-aside records that are counted in the manifests of the given buckets.
+
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
         database: The ledger.
@@ -166,6 +174,8 @@ def find_set_aside_in_buckets(
 def count_unreviewed_records(database: Database, event_type: str | None = None) -> int:
     """Return the number of set-aside records that no operator has reviewed.
 
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
+
     Args:
         database: The ledger.
         event_type: The only event type to count; None counts all.
@@ -182,6 +192,8 @@ def find_set_aside_offsets(
     database: Database, spans: Sequence[OffsetSpan]
 ) -> set[tuple[str, int, int]]:
     """Return which records in the given offset ranges were set aside.
+
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
         database: The ledger.

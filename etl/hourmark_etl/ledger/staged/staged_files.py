@@ -71,9 +71,10 @@ class UnneededFile:
 def find_closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Return the staged event files all of whose rows are in buckets closed before a given time.
+    """Find staged event files all of whose rows are in buckets closed before a given time.
 
-    Each call examines the next `limit` files, so files that are still needed do not block others.
+    The files are no longer needed and can be deleted. Each call examines the next `limit` files, so
+    files that are still needed do not block others.
 
     Args:
         database: The ledger.
@@ -83,8 +84,8 @@ def find_closed_event_files(
         limit: Number of files to examine.
 
     Returns:
-        The files that are not needed any more, and `after_id` for the next call. It is 0 after the
-        last file was examined.
+        A pair: the unneeded files, and `after_id` for the next call. The latter is 0 after the last
+        file was examined.
     """
     groups, buckets = tables.groups, tables.buckets
     needed = (
@@ -107,10 +108,11 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Return the staged audit files whose audit records all belong to closed hours and are settled.
+    """Find staged audit files that no open hour needs, because closed buckets accounted for them.
 
-    An audit record is settled once a closed bucket has accounted for its events. Each call examines
-    the next `limit` files.
+    An audit record is settled once a closed bucket has accounted for its events. A file is returned
+    if all of its audit records are settled and belong to closed hours. Each call examines the next
+    `limit` files.
 
     Args:
         database: The ledger.
@@ -119,8 +121,8 @@ def find_settled_audit_files(
         limit: Number of files to examine.
 
     Returns:
-        The files that are not needed any more, and `after_id` for the next call. It is 0 after the
-        last file was examined.
+        A pair: the unneeded files, and `after_id` for the next call. The latter is 0 after the last
+        file was examined.
     """
     groups, frontiers = tables.audit_groups, tables.frontiers
     needed = (
@@ -194,7 +196,7 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest open hour of all event types.
+    """Return the start of the oldest hour that is open for any event type.
 
     Args:
         database: The ledger.
@@ -208,15 +210,18 @@ def read_oldest_open_hour_ms(database: Database) -> int:
 def find_offsets_settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Return the audit offsets up to which buckets closed before a given time settled a type.
+    """Return up to which audit offsets a type's buckets had been checked at a given time.
+
+    Closed buckets account for the audit records below these offsets.
 
     Args:
         database: The ledger.
         event_type: Name of the event type.
-        closed_before_ms: Upper limit of the time of closing, Unix milliseconds, exclusive.
+        closed_before_ms: Only buckets closed before this time count, Unix milliseconds.
 
     Returns:
-        The field `audit_next` of the newest such bucket; None if there is no such bucket.
+        The offsets of the newest such bucket (field `audit_next` of its manifest); None if there is
+        no such bucket.
     """
     with database.reading() as connection:
         found = find_newest_closed_bucket(connection, event_type, closed_before_ms)
@@ -259,10 +264,17 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 
 
 def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the batch folders in the ledger and the epochs of all leases, read at the same time.
+    """Return the folders of all staged batches and the epochs of all leases, read at one time.
+
+    Use it to find folders on storage that no running consumer writes to and that the ledger does
+    not refer to.
+
+    Args:
+        database: The ledger.
 
     Returns:
-        Paths of the folders, relative to the storage root; and epochs by the name of the lease.
+        A pair: paths of the batch folders relative to the storage root, and the epoch of each lease
+        by its name.
     """
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
@@ -274,7 +286,7 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
-    """The ledger's information about one staged file.
+    """A staged file as the ledger describes it, with its groups.
 
     Attributes:
         file_id: Row id in the ledger.
@@ -290,7 +302,9 @@ class LedgerFile:
 
 
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
-    """Return the ledger's information about a staged file.
+    """Return the ledger's description of a staged file and of its groups.
+
+    A group contains the rows of one event type and hour in one staged file.
 
     Args:
         database: The ledger.
@@ -338,7 +352,9 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 
 
 def find_types_needing_file(database: Database, path: str) -> set[str]:
-    """Return the event types whose buckets or proofs still need rows of a staged file.
+    """Return the event types whose open hours still need rows of a staged file.
+
+    Rows are needed to write a bucket or to prove that it is complete.
 
     Args:
         database: The ledger.
@@ -355,12 +371,18 @@ def find_types_needing_file(database: Database, path: str) -> set[str]:
 def select_needed_groups(
     database: Database, column: str, *where: ColumnElement[bool]
 ) -> CompoundSelect[Any]:
-    """Return an SQL query for one column of all groups whose staged files are still needed.
+    """Create an SQL query for all groups whose staged files are still needed.
+
+    A group contains the rows of one event type and hour in one staged file. The query is not
+    executed.
 
     Args:
         database: The ledger.
-        column: Name of a column of both `staged_groups` and `audit_groups`.
+        column: Column to select, which must exist in both `staged_groups` and `audit_groups`.
         *where: Further SQL conditions.
+
+    Returns:
+        A union of a query for groups of events and one for groups of audit records.
     """
     return union(
         *(
@@ -376,7 +398,9 @@ def select_needed_groups(
 def replace_damaged_file(
     database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
 ) -> None:
-    """Replace the path of a damaged staged file by that of a new file with the same rows.
+    """Replace a damaged staged file in the ledger with a new file that has the same rows.
+
+    The file on storage is not changed. The caller deletes the damaged file afterwards.
 
     Args:
         database: The ledger.
@@ -423,8 +447,9 @@ def give_up_file(
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    Sealed hours of the type that contain such rows are changed to the grade `forced`. The lost
-    records are stored as an offset gap.
+    An override is an operator's order to close an hour although data is missing. Sealed hours of
+    the type that contain such rows get the grade `forced`. The lost records are stored as an offset
+    gap.
 
     Args:
         database: The ledger.
@@ -457,9 +482,14 @@ def give_up_file(
 
 
 def format_spans(spans: Sequence[OffsetSpan]) -> str:
-    """Return a readable text with the topics, partitions and offsets of up to 5 spans.
+    """Describe ranges of Kafka offsets for a message.
 
-    The text ends with the number of further spans, if there are any.
+    Args:
+        spans: Offset ranges to describe.
+
+    Returns:
+        Readable text with the topics, partitions and offsets of the first 5 ranges, followed by the
+        number of further ranges, if there are any.
     """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"
