@@ -122,7 +122,7 @@ def test_a_long_span_comes_in_pieces_that_leave_no_gap(
 ) -> None:
     sent = [b"%06d" % n + b"x" * 100 for n in range(20_000)]
     produce(central, topic, [(n % 2, b"k", value) for n, value in enumerate(sent)])
-    pieces = list(reader.read(spans(central, topic), piece_bytes=300_000))
+    pieces = list(reader.read(spans(central, topic), chunk_bytes=300_000))
     assert len(pieces) > 3
     for number in (0, 1):
         assert values(pieces, number) == sent[number::2]

@@ -78,7 +78,7 @@ class Consumer:
         database: Database of the ledger, which stores the offsets.
         cluster_id: Id of the central Kafka cluster.
         clock: Clock for the time of commits.
-        committed: Called after each committed batch.
+        on_commit: Called after each committed batch.
         shard: Name of the shard.
         make_reader: Creates the Spark stream reader; replaced in tests.
     """
@@ -90,7 +90,7 @@ class Consumer:
         database: Database,
         cluster_id: str,
         clock: Clock,
-        committed: OnCommit,
+        on_commit: OnCommit,
         shard: str,
         *,
         make_reader: Callable[[Config, Lease, str, str, int], StreamReader] = StreamReader,
@@ -102,7 +102,7 @@ class Consumer:
             database,
             cluster_id,
         )
-        self._clock, self._committed, self._shard = clock, committed, shard
+        self._clock, self._on_commit, self._shard = clock, on_commit, shard
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = checkpoint_dir(config.etl.scratch_dir, shard)
@@ -213,7 +213,7 @@ class Consumer:
                 raise
             self._pause_s = 1.0
             took_s = self._clock.monotonic_s() - began_s
-            self._committed(batch, took_s)
+            self._on_commit(batch, took_s)
             if events := sum(g.rows for g in batch.groups):
                 _LOG.info(
                     "staged %d events in %.1f s (shard %s, batch %d)",
@@ -241,7 +241,7 @@ class Consumer:
             Partition(u.topic, u.partition) for r in results for u in r.unread if u.is_truncated
         }:
             central = Cluster(self._config.kafka.central_cluster, "central")
-            restart_truncated(
+            restart_truncated_partitions(
                 self._database,
                 self._lease,
                 central,
@@ -265,12 +265,12 @@ class Consumer:
         return batch
 
 
-def restart_truncated(
+def restart_truncated_partitions(
     database: Database,
     lease: Lease,
     central: Cluster,
     cluster_id: str,
-    at_edge: Callable[[str], str],
+    to_edge_topic: Callable[[str], str],
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
@@ -285,7 +285,7 @@ def restart_truncated(
         lease: Lease of the shard's consumer.
         central: The central cluster.
         cluster_id: Id of the central cluster.
-        at_edge: Maps a central topic name to its name at the edge.
+        to_edge_topic: Maps a central topic name to its name at the edge.
         truncated: Partitions whose logs lost records.
         now_ms: Current time in Unix milliseconds.
 
@@ -298,7 +298,7 @@ def restart_truncated(
     ledger.restart_truncated_logs(
         database,
         lease,
-        at_edge,
+        to_edge_topic,
         {p: starts[p.topic_partition] for p in known if p.topic_partition in truncated},
         now_ms,
     )
@@ -363,7 +363,7 @@ def build_batch(
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
     """Return the partitions that the tasks could not stage further, with offset and reason.
 
-    Partitions whose logs lost records are left out, because `restart_truncated` handles them.
+    Partitions whose logs lost records are left out, because `restart_truncated_partitions` handles them.
 
     Args:
         results: Results of all tasks of a batch.

@@ -150,7 +150,7 @@ class SpanReader:
     def read(
         self,
         spans: Sequence[ReadSpan],
-        piece_bytes: int = PIECE_BYTES,
+        chunk_bytes: int = PIECE_BYTES,
         unread: list[UnreadablePartition] | None = None,
     ) -> Iterator[RecordChunk]:
         """Yield all committed records of the spans in chunks.
@@ -159,7 +159,7 @@ class SpanReader:
 
         Args:
             spans: Spans of offsets to read, each with a limit of bytes.
-            piece_bytes: Approximate size of a chunk, in bytes of values.
+            chunk_bytes: Approximate size of a chunk, in bytes of values.
             unread: List to which partitions that cannot be read are added, while reading continues
                 with the others. If None, such a partition ends the read with an exception.
 
@@ -198,7 +198,7 @@ class SpanReader:
                     self._reader.leave(_used_up(readings, runs, batch))
                     taken.append(batch)
                     size += batch.column("value").nbytes
-                    if size >= piece_bytes:
+                    if size >= chunk_bytes:
                         yield from _piece(taken, readings)
                         taken, size = [], 0
         except OffsetOutOfRange as refused:

@@ -112,7 +112,7 @@ class Restager:
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
-            pieces = [*reader.read(wanted, piece_bytes=1 << 62)]
+            pieces = [*reader.read(wanted, chunk_bytes=1 << 62)]
         _refuse_other_epochs(spans, [s for piece in pieces for s in piece.spans])
         tables = [piece.table for piece in pieces]
         if not tables:
