@@ -56,18 +56,21 @@ OnCommit = Callable[
 
 
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
-    """Return the absolute path of the Spark checkpoint folder of a shard.
+    """Return the folder in which Spark keeps the checkpoint of a shard's streaming query.
 
     Args:
         scratch_dir: Folder for temporary files. A relative path is resolved against the working
             directory.
         shard: Name of the shard: a set of event types that one streaming query stages.
+
+    Returns:
+        An absolute path; the folder may not exist yet.
     """
     return (scratch_dir / f"checkpoint-{shard}").absolute()
 
 
 class Consumer:
-    """The streaming query of one shard, which writes records from Kafka to staged files.
+    """The Spark streaming query of one shard, which copies records from Kafka to staged files.
 
     A shard is a set of event types that one query stages. Creating an instance acquires the shard's
     lease in the ledger, so an older consumer of the same shard can no longer commit.
@@ -78,7 +81,8 @@ class Consumer:
         database: Database of the ledger, which stores the offsets.
         cluster_id: Id of the central Kafka cluster.
         clock: Clock for the time of commits.
-        on_commit: Called after each committed batch.
+        on_commit: Function that is called after each committed batch, with the batch and its
+            duration in seconds.
         shard: Name of the shard.
         make_reader: Creates the Spark stream reader; replaced in tests.
     """
@@ -145,11 +149,11 @@ class Consumer:
     def check(self) -> None:
         """Restart the query if it ended because a server was unavailable or records were lost.
 
-        Call this method periodically. It returns at once while the query runs. Each restart waits
-        for a pause that grows to 30 seconds.
+        Call this method periodically. It returns at once while the query runs. The delay before a
+        restart doubles each time, up to 30 seconds.
 
         Raises:
-            EtlStop: The query ended for another reason, which the message states.
+            EtlStop: The query ended for another reason, which the message states; end the process.
             HourmarkError: The query ended with this error, which a restart does not fix.
         """
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
@@ -180,10 +184,10 @@ class Consumer:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """Stop the query, after waiting for a limited time until the current batch is committed.
+        """Stop the query after the current batch is committed, or after 10 seconds at the latest.
 
-        A batch that is not committed within `STOP_S` (10) seconds is staged again by the next
-        start.
+        A batch that is not committed by then is staged again after the next start. If the query is
+        not running, nothing is done.
         """
         if self._query is None:
             return
@@ -274,11 +278,11 @@ def restart_truncated_partitions(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Restart staging of partitions whose logs lost records, as a broker has reported.
+    """Change the staging positions of partitions whose logs lost records, as a broker has reported.
 
-    Topics of events and host reports are staged again from the start of the log, because duplicates
-    are dropped later. Audit topics keep their position, and hours stay open until an operator's
-    override accepts the loss.
+    A staging position is the next offset to stage. Topics of events and host reports are staged
+    again from the log start, because duplicates are dropped later. Audit topics keep their
+    position, and hours stay open until an operator's override accepts the loss.
 
     Args:
         database: Database of the ledger.
@@ -291,7 +295,7 @@ def restart_truncated_partitions(
 
     Raises:
         StaleDriver: Another consumer has taken over the lease, or a position has moved.
-        Unavailable: The cluster does not answer.
+        Unavailable: The cluster does not respond.
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
@@ -307,10 +311,10 @@ def restart_truncated_partitions(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Combine the results of all tasks into one batch that can be committed to the ledger.
+    """Combine the results of all tasks into one batch, to be committed to the ledger.
 
     Args:
-        results: Results of all tasks. The offset spans of each partition must be contiguous.
+        results: Results of all tasks. The offset ranges of each partition must be contiguous.
         cluster_id: Id of the central cluster.
         shard: Shard that staged the batch.
         now_ms: Current time in Unix milliseconds.
@@ -361,13 +365,16 @@ def build_batch(
 
 
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Return the partitions that the tasks could not stage further, with offset and reason.
+    """Return the partitions that the tasks of a batch could not read further.
 
-    Partitions whose logs lost records are left out, because `restart_truncated_partitions` handles them.
+    Partitions whose logs lost records are omitted; `restart_truncated_partitions` handles them.
 
     Args:
-        results: Results of all tasks of a batch.
-        now_ms: Current time in Unix milliseconds, recorded as the start of the problem.
+        results: Results of all tasks of the batch.
+        now_ms: Current time in Unix milliseconds, recorded as the time of the failure.
+
+    Returns:
+        One error per partition, with offset and reason; empty if all partitions were read.
     """
     return [
         ReadError(

@@ -78,7 +78,7 @@ class IdRange(NamedTuple):
 
     Attributes:
         low: First id of the range.
-        high: Last id of the range; it is included.
+        high: Last id of the range, inclusive.
     """
 
     low: int = 0
@@ -87,7 +87,7 @@ class IdRange(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Adjacent rows of a staged file that all have the same event type and hour.
+    """Consecutive rows of a staged file that all have the same event type and hour.
 
     Attributes:
         first: Index of the first row in the file.
@@ -170,10 +170,10 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Read columns of all rows of a staged file, like `read_all`, but without converting errors.
+    """Read columns of all rows of a staged file and verify their digests; errors are not converted.
 
-    Use it to distinguish a missing file from a damaged one; `read_all` raises `Unreadable` for
-    both.
+    Use it instead of `read_all` to distinguish a missing file from a damaged one; `read_all` raises
+    `Unreadable` for both.
 
     Args:
         storage: Storage of the file.

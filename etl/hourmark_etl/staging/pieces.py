@@ -58,16 +58,16 @@ class StagePlan:
 class StagedNote:
     """A description of a staged file's content, stored in the file's Parquet footer.
 
-    A staged file holds all records of its kind (events or audit records) in some spans of Kafka
-    offsets.
+    A staged file contains all records of its kind (events or audit records) in certain ranges of
+    Kafka offsets.
 
     Attributes:
         ledger: UUID of the ledger that the file was staged for.
         kind: EVENTS or AUDIT.
         rows: Number of rows.
-        spans: Kafka offset spans that the file was staged from.
-        groups: Totals by type and hour, for a file of events.
-        audit_groups: Totals by type and hour, for a file of audit records.
+        spans: Kafka offset ranges that the file was staged from.
+        groups: Totals by event type and hour, for a file of events.
+        audit_groups: Totals by event type and hour, for a file of audit records.
         path: Path of the file relative to the storage root; not stored in the footer.
         observed_ms: First and last time at which a service first received the byte ranges of an
             audit file, in Unix milliseconds; None for events.
@@ -84,7 +84,7 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """Return the file's row for the ledger, without the groups."""
+        """Return the description in the form in which the ledger stores it, without the groups."""
         return StagedFile(
             path=self.path,
             kind=self.kind,
@@ -94,7 +94,11 @@ class StagedNote:
         )
 
     def with_path(self, path: str) -> StagedNote:
-        """Return a copy in which the note and its groups have the given file path."""
+        """Return a copy of the description, with another file path in itself and in its groups.
+
+        Args:
+            path: New path relative to the storage root.
+        """
         groups = tuple(dataclasses.replace(g, path=path) for g in self.groups)
         audit_groups = tuple(dataclasses.replace(g, path=path) for g in self.audit_groups)
         return dataclasses.replace(self, groups=groups, audit_groups=audit_groups, path=path)
@@ -152,11 +156,13 @@ class ReportRecord(NamedTuple):
 
 
 class StagedChunk(NamedTuple):
-    """What was staged from one chunk of Kafka records, to be committed to the ledger.
+    """The files and records that result from staging one chunk of Kafka records.
+
+    The caller commits them to the ledger.
 
     Attributes:
-        files: Notes of the written files: at most one file of events, and one of audit records per
-            audit topic.
+        files: Descriptions of the written files: at most one file of events, and one of audit
+            records per audit topic.
         reports: Host reports, without repeated ones.
         set_aside: Malformed event records, which were not staged.
     """
@@ -167,12 +173,12 @@ class StagedChunk(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Return the rows of the event file grouped by type and hour; empty without such a file."""
+        """Return the totals of the event file by event type and hour; empty without such a file."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Return the rows of all audit files grouped by type and hour; empty without such files."""
+        """Return the totals of all audit files by event type and hour; empty without such files."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

@@ -57,11 +57,11 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class SchemaMeanings(NamedTuple):
-    """What the schema ids of event records mean: event types, and checks of the encoded events.
+    """The event type of each schema id, and the compiled checks of encoded events.
 
     Attributes:
-        types: Event type of each schema id in the ledger; schema ids with a damaged row are
-            missing.
+        types: Event type of each schema id in the ledger. Schema ids whose ledger row is damaged
+            are missing.
         programs: Compiled check of encoded events (`hourmark.avro.datum_check`), by schema id.
     """
 
@@ -145,7 +145,10 @@ class StreamReader(DataSourceStreamReader):
             yield pack_result(result)
 
     def plan(self) -> PlannedBatch | None:
-        """Return the next batch to read, or None if there are no new records.
+        """Plan the next micro-batch from the ledger's positions and the ends of the Kafka logs.
+
+        Returns:
+            The offset ranges that each task reads; None if there are no new records.
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
@@ -155,7 +158,10 @@ class StreamReader(DataSourceStreamReader):
         return self._plans().next_batch()
 
     def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
-        """Return the Spark tasks of a planned batch, with the schemas of the topics they read.
+        """Create the Spark tasks of a planned batch, with the schemas of the topics they read.
+
+        Args:
+            planned: The batch.
 
         Returns:
             One task for each entry of `planned.tasks`; empty for a batch without tasks.
@@ -170,10 +176,13 @@ class StreamReader(DataSourceStreamReader):
         ]
 
     def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
-        """Read and stage the records of one task, and yield the result of each chunk of records.
+        """Read the records of one task from Kafka and write them to staged files.
 
         Args:
             partition: A task that `tasks` returned.
+
+        Returns:
+            An iterator that stages the records, one chunk at a time, and yields the result of each.
 
         Raises:
             DataLoss: The log no longer has offsets of the task.
@@ -202,9 +211,15 @@ class StreamReader(DataSourceStreamReader):
 
 
 def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
-    """Pickle the result of a task into one Arrow row, which Spark carries to the driver.
+    """Pickle the result of a task into one Arrow row, which Spark returns to the driver.
 
     `unpack_results` is the inverse.
+
+    Args:
+        result: The result, or the error that the driver raises.
+
+    Returns:
+        A record batch with one binary column and one row.
     """
     return pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(result)]})
 
@@ -229,7 +244,7 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 def build_stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
 ) -> StagePlan:
-    """Return the settings that a task needs to stage records of the given topics.
+    """Create the settings that a task needs to stage records of the given topics.
 
     Args:
         config: The configuration.
@@ -258,7 +273,7 @@ def load_schemas(
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
 ) -> SchemaMeanings:
-    """Return what schema ids mean, with checks of encoded events for the given topics.
+    """Load the event type of each schema id, with checks of encoded events for given topics.
 
     Args:
         config: The configuration.
@@ -267,6 +282,9 @@ def load_schemas(
             returned.
         known: Cache of schemas from earlier calls, to which new ones are added; None to read all
             from the ledger.
+
+    Returns:
+        The event types of all schema ids in the ledger, and the selected checks.
     """
     naming, checks = CentralTopics.from_settings(config.kafka), {} if known is None else known
     load_schema_checks(database, checks)
@@ -281,6 +299,8 @@ def load_schemas(
 
 class Planner:
     """Plans the micro-batches of one shard from the staging positions in the ledger.
+
+    A staging position is the next offset of a partition to stage.
 
     Args:
         config: The configuration.
@@ -301,10 +321,13 @@ class Planner:
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
-        """Return the next batch to read, or None if there are no new records.
+        """Plan the next micro-batch.
 
-        Partitions with a recent read error are left out until their next try. If a log became
-        shorter than its staging position, staging of it is restarted.
+        Partitions with a recent read error are omitted until their next retry. If a log now ends
+        before its staging position, the position is changed as in `restart_truncated_logs`.
+
+        Returns:
+            The offset ranges that each task reads; None if there are no new records.
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
@@ -368,7 +391,11 @@ class Planner:
         )
 
     def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return what schema ids mean, with checks of encoded events for these central topics."""
+        """Return the event type of each schema id, with checks of events for the given topics.
+
+        Args:
+            topics: Names of topics on the central cluster.
+        """
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class UnreadablePartition(NamedTuple):
-    """A partition that could not be read further, with the offset and the reason.
+    """A Kafka partition that could not be read further, with the offset and the reason.
 
     Attributes:
         topic: Topic name.
@@ -70,7 +70,11 @@ class UnreadablePartition(NamedTuple):
 
     @classmethod
     def from_error(cls, error: PartitionError) -> UnreadablePartition:
-        """Create a picklable description of a Kafka read error."""
+        """Convert a Kafka read error to a description that can be pickled.
+
+        Args:
+            error: Error that the Kafka reader raised for one partition.
+        """
         return cls(
             error.partition.topic,
             error.partition.partition,
@@ -108,7 +112,7 @@ class _Reading:
 
 
 class SpanReader:
-    """A Kafka consumer that reads given spans of offsets.
+    """A Kafka consumer that reads given offset ranges and then stops.
 
     It is a context manager, which closes the consumer on exit. Only one `read` call may be active
     at a time.
@@ -153,20 +157,23 @@ class SpanReader:
         chunk_bytes: int = PIECE_BYTES,
         unread: list[UnreadablePartition] | None = None,
     ) -> Iterator[RecordChunk]:
-        """Yield all committed records of the spans in chunks.
+        """Yield all committed records of several offset ranges in chunks.
 
-        The records of each partition are in order of their offsets.
+        The records of each partition are in ascending order of their offsets.
 
         Args:
-            spans: Spans of offsets to read, each with a limit of bytes.
-            chunk_bytes: Approximate size of a chunk, in bytes of values.
+            spans: Offset ranges to read, each with a limit of bytes.
+            chunk_bytes: Approximate size of a chunk, in bytes of record values.
             unread: List to which partitions that cannot be read are added, while reading continues
                 with the others. If None, such a partition ends the read with an exception.
+
+        Yields:
+            The chunks; nothing if the ranges are empty.
 
         Raises:
             DataLoss: The log no longer has the offsets. The message names topic, partition and
                 offsets.
-            PartitionError: A partition cannot be read.
+            PartitionError: A partition cannot be read, and `unread` is None.
             Unavailable: The cluster cannot be reached.
         """
         failed = (

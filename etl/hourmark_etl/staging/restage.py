@@ -38,7 +38,8 @@ _LOG = logging.getLogger(__name__)
 class Restager:
     """Replaces missing or damaged staged files by reading their records from Kafka again.
 
-    It runs in the driver's process. Memory is bounded by the size of one staged file.
+    A staged file contains records that were copied from Kafka. The work is done in the driver's
+    process; it needs memory for the records of one staged file.
 
     Args:
         config: The configuration.
@@ -51,7 +52,7 @@ class Restager:
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Create a staged file again from Kafka and replace the unreadable one in the ledger.
+        """Create a staged file again from Kafka, and replace the unreadable file in the ledger.
 
         The new file must contain the same rows as the ledger states. The unreadable file is then
         deleted.
@@ -61,7 +62,7 @@ class Restager:
             path: Path of the missing or damaged file, relative to the storage root.
 
         Returns:
-            Path of the new file.
+            Path of the new file, relative to the storage root.
 
         Raises:
             DataLoss: Kafka no longer has all of the records, or they differ. The message names

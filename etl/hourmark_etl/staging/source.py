@@ -80,5 +80,11 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
 
 
 def source_name(shard: str) -> str:
-    """Return the format name under which the data source of a shard is registered with Spark."""
+    """Return the format name under which the data source of a shard is registered with Spark.
+
+    Pass it to `spark.readStream.format`.
+
+    Args:
+        shard: Name of the shard: a set of event types that one streaming query stages.
+    """
     return f"hourmark-{shard}"

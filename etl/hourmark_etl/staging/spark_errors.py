@@ -44,7 +44,10 @@ def format_query_error(error: BaseException | None) -> str:
     A Java stack trace is appended only if the Java exception has no message of its own.
 
     Args:
-        error: The error, or None if Spark reports none; the result is then a fixed text.
+        error: The error, or None if Spark reports none.
+
+    Returns:
+        The text; a fixed text if `error` is None.
     """
     text = str(error or "it ended by itself")
     # PySpark's own text of a cause leaves out the stack.

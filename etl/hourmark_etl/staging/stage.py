@@ -73,19 +73,20 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 def stage_table(
     table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
 ) -> StagedChunk:
-    """Write all records of some offset spans to staged files (Parquet) on storage.
+    """Write all records of several offset ranges to staged files (Parquet) on storage.
 
-    Malformed event records are left out of the files and returned separately.
+    Malformed event records are not written; they are returned separately.
 
     Args:
         table: Records with the columns key, value, topic, partition and offset, from topics of the
             plan only; at most 2 GiB of keys and of values.
-        spans: Offset spans that the records cover completely.
+        spans: Offset ranges that the records cover completely.
         plan: Settings of the batch.
         storage: Storage to write to.
 
     Returns:
-        Notes of the written files, and host reports. The caller commits them to the ledger.
+        Descriptions of the written files, host reports and malformed event records. The caller
+        commits them to the ledger.
 
     Raises:
         BadRecord: A record on a control topic (audit records, host reports) is malformed. No file
@@ -255,10 +256,16 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 
 
 def compute_promises_digest(record: AuditRecord) -> bytes:
-    """Return an 8-byte digest of an audit record's event ids and promises.
+    """Compute a digest of what an audit record promises: event ids and counts.
 
-    Two records of the same byte range with different digests contradict each other. The algorithm
-    must never change, because digests are compared with those in files that were staged long ago.
+    Two audit records of the same byte range with different digests contradict each other. The
+    algorithm must never change, because digests are compared with those in old staged files.
+
+    Args:
+        record: The audit record.
+
+    Returns:
+        8 bytes.
     """
     text = "\n".join(
         [
@@ -273,9 +280,15 @@ def compute_promises_digest(record: AuditRecord) -> bytes:
 
 
 def compute_checksums_digest(record: AuditRecord) -> bytes | None:
-    """Return an 8-byte digest of the event checksums in an audit record; None if it has none.
+    """Compute a digest of the event checksums in an audit record.
 
-    Records of equal events have equal digests.
+    Audit records of the same events have equal digests.
+
+    Args:
+        record: The audit record.
+
+    Returns:
+        8 bytes; None if the record contains no checksums.
     """
     checksums = [
         f"{p.event_type} {p.hour_start_s} {p.checksum}"
@@ -399,11 +412,11 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
 
 
 class TaskResult(NamedTuple):
-    """The result of staging one chunk of records.
+    """The result of staging one chunk of records in a Spark task.
 
     Attributes:
         piece: Files, reports and malformed records that were made from the records of `spans`.
-        spans: Offset spans that were staged.
+        spans: Offset ranges that were staged.
         unread: Partitions that could not be read further; only in the last result of a task.
     """
 
@@ -415,18 +428,21 @@ class TaskResult(NamedTuple):
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read and stage all records of a task, and yield the result of each chunk of records.
+    """Read all records of a task from Kafka and write them to staged files.
 
     Partitions that cannot be read do not delay the others. They are listed in the last result.
 
     Args:
-        spans: Offset spans of the task.
+        spans: Offset ranges of the task.
         plan: Settings of the batch.
         cluster: Settings of the central cluster.
         max_message_bytes: Maximum size of a Kafka message in bytes.
 
+    Yields:
+        The result of each chunk of records.
+
     Raises:
-        DataLoss: The log no longer has offsets of a span.
+        DataLoss: The log no longer has offsets of a range.
         Unavailable: Kafka or the storage cannot be reached.
     """
     unread: list[UnreadablePartition] = []
@@ -442,11 +458,10 @@ def stage_chunks(
     storage: Storage,
     unread: list[UnreadablePartition],
 ) -> Iterator[TaskResult]:
-    """Stage chunks of records one after the other, and yield the result of each.
+    """Write chunks of records to staged files, one after the other.
 
     A partition of a control topic (audit records, host reports) is staged up to its first malformed
-    record. If there are such partitions or entries in `unread`, a last result without files lists
-    them.
+    record.
 
     Args:
         pieces: Chunks to stage; those of a partition are in the order of offsets.
@@ -454,6 +469,10 @@ def stage_chunks(
         storage: Storage to write to.
         unread: Partitions that could not be read. The reader may add entries while chunks are
             consumed.
+
+    Yields:
+        The result of each chunk. If partitions could not be read or staged completely, a last
+        result without files lists them.
 
     Raises:
         StorageError: A file could not be written.
@@ -510,12 +529,17 @@ def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) 
 
 
 def find_first_valid_offset(table: pa.Table, plan: StagePlan) -> int | None:
-    """Return the offset of the first well-formed record of a control topic; None if there is none.
+    """Return the offset of the first well-formed record of a control topic.
+
+    Control topics contain audit records or host reports.
 
     Args:
-        table: Records of one partition of a topic of audit records or host reports, in the order of
-            offsets, with the columns key, value, topic, partition and offset.
+        table: Records of one partition of a control topic, in ascending order of offsets, with the
+            columns key, value, topic, partition and offset.
         plan: Provides the names of audit topics and the length of a bucket.
+
+    Returns:
+        The offset; None if all records are malformed or the table is empty.
     """
     for row in range(len(table)):
         one = table.slice(row, 1)

@@ -66,15 +66,18 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
 
 def find_first_stageable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset that can be read and staged; the partition's end offset if none can.
+    """Return the first offset of a partition that can be read and staged.
 
-    On event topics this is the first readable record, because malformed ones do not block staging.
-    On control topics the record must also be well-formed.
+    On event topics, this is the first readable record, because malformed ones do not block staging.
+    On control topics (audit records, host reports), the record must also be well-formed.
 
     Args:
         config: The configuration.
         partition: Topic-partition on the central cluster.
-        offset: Offset to start the search at.
+        offset: Offset at which the search starts.
+
+    Returns:
+        The offset; the partition's end offset if no record can be staged.
     """
     offset, of = (
         find_first_readable_offset(config, partition, offset),
@@ -107,7 +110,7 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
 
 
 def find_first_readable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset that can be read; the partition's end offset if none can.
+    """Return the first offset of a partition that can be read.
 
     Kafka reads whole record batches, so a damaged batch makes all of its offsets unreadable. The
     search uses growing steps and then bisection.
@@ -115,7 +118,10 @@ def find_first_readable_offset(config: Config, partition: Partition, offset: int
     Args:
         config: The configuration.
         partition: Topic-partition on the central cluster.
-        offset: Offset to start the search at.
+        offset: Offset at which the search starts.
+
+    Returns:
+        The offset; the partition's end offset if nothing can be read.
     """
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
     reads = functools.partial(_can_read, config, partition, log_end)
