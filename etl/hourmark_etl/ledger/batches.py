@@ -50,7 +50,7 @@ def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
     to files on storage. It moves only when a batch is committed.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         cluster_id: Id of the Kafka cluster.
 
     Returns:
@@ -69,7 +69,7 @@ def read_partition_positions(database: Database, partition: Partition) -> list[S
     A topic that was deleted and recreated under the same name has one position per topic id.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         partition: Topic name and partition number on the central cluster.
 
     Returns:
@@ -126,7 +126,7 @@ def insert_new_positions(
     """Insert the staging positions of new partitions; known partitions are left unchanged.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         wanted: Initial positions of all partitions to stage.
 
@@ -176,7 +176,7 @@ def skip_expired_offsets(
     The skipped offsets are stored as an open offset gap of the topic.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
@@ -220,7 +220,7 @@ def restart_truncated_logs(
       operator's override accepts it.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
@@ -277,7 +277,7 @@ def record_truncated_audit_logs(
     not stored again.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease under which the ledger is changed.
         truncated_positions: Staging positions of the affected partitions; if empty, nothing is
             stored.
@@ -337,7 +337,7 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
     """Check that topics of the central cluster still have the ids that are stored in the ledger.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         infos: Metadata of the topics; topics that the ledger does not have are ignored.
 
     Raises:
@@ -361,7 +361,7 @@ def read_type_shards(database: Database) -> dict[str, str]:
     A shard is a set of topics that one consumer stages.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Shard name by event type; empty if the ledger has no event types.
@@ -376,7 +376,7 @@ def shards(database: Database) -> frozenset[str]:
     stages the audit records and the host reports.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
     """
     found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
@@ -390,7 +390,7 @@ def assign_topics_to_shards(database: Database, lease: Lease, shards: Mapping[st
     Only the consumer that stages the topics may call this, between two batches.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of this consumer.
         shards: Name of the new shard by topic name on the central cluster.
 
@@ -411,7 +411,7 @@ def skip_unreadable(
     control topic keeps the hours of every type open.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
         error: The read error of the blocked partition.
@@ -468,7 +468,7 @@ def commit_batch(
     errors.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         batch: The batch.
         unread: One read error per partition that could not be read further.

@@ -344,7 +344,7 @@ def pack_old_bucket_rows(database: Database, lease: Lease, now_ms: int, days_max
     still have rows assigned to one of its hours, or while one of its bucket rows is damaged.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
         days_max: Maximum number of packed rows to create in this call.

@@ -1,7 +1,7 @@
 """Data about closed buckets that later hours need.
 
-- Index runs: which closed buckets may hold ids of an origin hour, and where their ids are indexed.
-  A cache, so rows may be deleted.
+- Index segments: which closed buckets may hold ids of an origin hour, and where their ids are
+  indexed. A cache, so rows may be deleted.
 - Missing ranges: what closed buckets lack, from their manifests.
 - Files of unaudited rows, which a later promise may need (`hourmark_etl.closing.proof.unaudited`).
 """
@@ -91,7 +91,7 @@ def closed_buckets(
     events of the hour.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         origin_hours_s: Hours of event time in Unix seconds, by event type.
         bucket_seconds: Length of a bucket in seconds.
 
@@ -168,7 +168,7 @@ def read_missing_ranges(database: Database, event_type: str, from_hour_s: int) -
     missing (grade `timed_out` or `forced`) can have any.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         from_hour_s: First bucket to read, Unix seconds.
 
@@ -234,7 +234,7 @@ def replace_index_segments(
     An index segment states where the sorted event ids of a bucket are stored.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         segments: Tuples of event type, hour in Unix seconds, and segment; if empty, nothing is
             changed.
@@ -279,7 +279,7 @@ def trim_id_index(database: Database, lease: Lease, before_s: int, bytes_max: in
     hour are deleted together. To enforce the size limit, the oldest hours are deleted first.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         before_s: All segments of hours before this time are deleted, Unix seconds.
         bytes_max: Maximum total size of the remaining segments, in bytes.
@@ -312,7 +312,7 @@ def read_index_paths(database: Database) -> set[str]:
     An id index file contains the sorted event ids of closed buckets.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Paths relative to the storage root; empty if no bucket is indexed.
@@ -355,7 +355,7 @@ def read_unaudited_files(database: Database) -> list[UnauditedFileRow]:
     covered it when the content of its bucket was fixed.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         The files, sorted by hour and event type; empty if there are none.
@@ -414,7 +414,7 @@ def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[st
     without its file would make a later check of the audit records fail.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         paths: Paths of the files, relative to the storage root.
 

@@ -74,7 +74,7 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
     blocks the oldest open hour of its type.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Conflicts by event type, sorted by hour and range id; types without conflicts are omitted.
@@ -99,7 +99,7 @@ def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | No
     right one might close.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
 
     Returns:
@@ -162,7 +162,7 @@ def find_uncompared_files(
     Files are compared to find audit records that contradict each other.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         rows_max: Maximum total number of rows. The first file is returned even if it has more.
         skip_paths: Paths of files to omit.
 
@@ -189,7 +189,7 @@ def find_compared_files(database: Database, from_ms: int, to_ms: int) -> list[Au
     the earliest and latest of these times enclose a part of the given span.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         from_ms: Start of the time span, Unix milliseconds.
         to_ms: End of the time span, Unix milliseconds, inclusive.
 
@@ -229,7 +229,7 @@ def record_compared_files(
     """Mark audit files as compared, and store the contradictions found, in one transaction.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         files: Files that were compared with all files compared before.
         found: Contradictions to store. They replace stored ones of the same type, hour and byte

@@ -94,7 +94,7 @@ def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[Dam
     """Check every row of the ledger that has a digest (a checksum of its values).
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         is_start: Whether to skip the tables that grow over time, as a driver does when it starts.
             Their rows are checked whenever they are read.
 

@@ -191,7 +191,7 @@ def check_bucket_length(database: Database, bucket_seconds: int) -> None:
     The check passes if the ledger has no bucket length yet.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Configured length of a bucket in seconds.
 
     Raises:

@@ -97,7 +97,7 @@ def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     The frontier of a damaged row has the state `DAMAGED`, hour 0, and the error in `alarm`.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
@@ -153,7 +153,7 @@ def freeze(
     undoes a freeze; `seal` makes it permanent.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
@@ -224,7 +224,7 @@ def unfreeze_hours(
     The staged rows of these hours are no longer assigned to a bucket, so further rows can arrive.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         alarms: Pairs of a frozen hour and the readable findings of its proof, which are stored as
             its alarm. An empty sequence clears the alarm, for example when a freeze is undone after
@@ -266,7 +266,7 @@ def seal(
     Rows of hours that were frozen but have no seal in `chains` are no longer assigned to a bucket.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         chains: By event type, the seals of consecutive hours, beginning with the oldest open hour.
         frozen: The oldest open hour of each type, frozen.
@@ -339,7 +339,7 @@ def omit_unwritable_rows(
     them.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         frontier: The oldest open hour of the type, which is sealed.
         waived: Readable text about the override, which is added to the manifest.
@@ -423,7 +423,7 @@ def record_closed_hours(
     were closed without some of their rows.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         closings: Published buckets. Those of one type must be consecutive and in order.
 
@@ -474,7 +474,7 @@ def read_closed_types(database: Database) -> set[str]:
     """Return the names of the event types that have at least one closed bucket.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Names of event types; empty if nothing was closed yet.
@@ -491,7 +491,7 @@ def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
     """Return the size of all staged events that are not assigned to a bucket yet.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Bytes by pairs of event type and hour in Unix seconds; empty if all events are assigned.

@@ -62,7 +62,7 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
     """Store the current time as the driver's last heartbeat.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 
@@ -78,7 +78,7 @@ def last_heartbeat_ms(database: Database) -> int | None:
     """Return the time of the driver's last heartbeat.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Unix milliseconds by the driver's clock; None if no driver has ever written a heartbeat.

@@ -53,7 +53,7 @@ def read_last_checks(database: Database) -> dict[Partition, EdgeCheck]:
     deleted before they were copied.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Checks by topic and partition number on the edge cluster; empty if no check has succeeded.
@@ -69,7 +69,7 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
     whose check failed must keep its last successful one, so that the next check fails again.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         passed: Successful checks; if empty, nothing is changed.
 
@@ -185,7 +185,7 @@ def open_gaps(database: Database) -> list[OffsetGap]:
     operator's override accepts it.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         The open gaps; empty if there are none.
@@ -199,7 +199,7 @@ def accepted_gaps(database: Database) -> list[OffsetGap]:
     An offset gap is a range of Kafka offsets whose records are missing.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         The accepted gaps, oldest first; empty if there are none.
@@ -214,7 +214,7 @@ def all_gaps(database: Database) -> list[OffsetGap]:
     operator's override accepts it.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         The gaps; empty if there are none.

@@ -70,7 +70,7 @@ def overrides(database: Database) -> dict[str, Override]:
     has at most one, for its oldest open hour.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Overrides by event type; empty if none is pending.
@@ -86,7 +86,7 @@ def put_override(
     An earlier override of the type is replaced.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         hour: The oldest open hour of the type.
         reason: Reason for the bucket's manifest; must not be blank.
@@ -128,7 +128,7 @@ def put_overrides(
     records or host reports concern every type, so only overrides of all types accept their loss.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
         reason: Reason for the buckets' manifests; must not be blank.
         operator: Name of the operator.
@@ -208,7 +208,7 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     """Return the reasons why the oldest open hours of event types do not close.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
@@ -279,7 +279,7 @@ def put_blockers(
     A blocker describes what keeps the oldest open hour of an event type from closing.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         changed: Blockers to store; each replaces the previous one of its type.
         gone: Event types whose blocker is deleted.

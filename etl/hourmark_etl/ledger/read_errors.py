@@ -62,7 +62,7 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
     """Return the current read errors of Kafka partitions.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         At most one error by topic-partition; empty if every partition can be read.
@@ -77,7 +77,7 @@ def record_read_errors(
     """Store read errors of Kafka partitions in a new transaction, and schedule their retries.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the consumer that reads the partitions.
         errors: One error per partition that could not be read; if empty, nothing is changed.
 
@@ -103,7 +103,7 @@ def delete_resolved_read_errors(
     deletes the error.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         partitions: Partitions; if empty, nothing is changed.
 

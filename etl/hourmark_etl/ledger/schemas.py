@@ -23,7 +23,7 @@ def known_schemas(database: Database) -> dict[int, KnownSchema]:
     """Return the event type and the schema of each schema id in the ledger.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Event type and schema by schema id; empty if the ledger has no schemas.
@@ -40,7 +40,7 @@ def read_schemas_by_id(
     """Return the event type and the schema of the given schema ids.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         ids: Schema ids to look up.
 
     Returns:
@@ -71,7 +71,7 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
     Ids whose ledger row is damaged are omitted.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         checks: Checks by schema id; updated in place.
     """
     if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - checks.keys():

@@ -79,7 +79,7 @@ def check_ledger(
     them.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage with buckets and staged files.
         bucket_seconds: Length of a bucket in seconds.
         central: The central Kafka cluster.
@@ -122,7 +122,7 @@ def check_chains(
     A type must have a seal if and only if its oldest open hour is sealed (its content is fixed).
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         known_frontiers: The oldest open hour of each type.
 
     Yields:
@@ -163,7 +163,7 @@ def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[Ledger
     missing, a search for duplicates does not find the bucket.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
@@ -222,7 +222,7 @@ def check_groups(
     number of rows.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         known_frontiers: The oldest open hour of each type.
 
     Yields:
@@ -273,7 +273,7 @@ def check_markers(
     A closed bucket has a marker on storage, the file `_SUCCESS`.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage with the buckets.
         known_frontiers: The oldest open hour of each type.
         on_storage: Hours that have a bucket folder, by event type. They must be listed before
@@ -353,7 +353,7 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     that no closed bucket has accounted for.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage with the staged files.
 
     Yields:
@@ -402,7 +402,7 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
     """Check that each staging position (next offset to stage) lies within the log of its topic.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         central: The central Kafka cluster.
 
     Yields:

@@ -65,7 +65,7 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
     Args:
         storage: The storage.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Raises:

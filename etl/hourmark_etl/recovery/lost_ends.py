@@ -38,7 +38,7 @@ class LostEndDetector:
 
     Args:
         storage: The storage with staged files.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         central: The central cluster.
         topics: Names of the topics on the central cluster.
     """

@@ -36,7 +36,7 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
 
     Args:
         storage: The storage with the buckets.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Raises:

@@ -174,7 +174,7 @@ def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ..
     """Return the offsets up to which the audit topics are staged (copied to files on storage).
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         One entry per partition, sorted by topic and partition. Partitions whose last leader epoch
@@ -308,7 +308,7 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
 
     Args:
         storage: The storage with the files.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Raises:
         Unavailable: Storage or the ledger does not respond.

@@ -14,9 +14,10 @@ every type until an override accepts them. Gaps in events are only reported: pro
 anything is missing, and then the hour must be forced.
 
 A log that ends before what was staged, settled or closed has lost records, and new records take
-their offsets. It is handled as in `batches.restart_truncated_logs`. Staged files of such audit records are
-used as if Kafka held none of them. Once the log has grown again, only the recorded gap shows the
-loss: for such a log of events the offsets in markers mean nothing, and all staged files are used.
+their offsets. It is handled as in `batches.restart_truncated_logs`. Staged files of such audit
+records are used as if Kafka held none of them. Once the log has grown again, only the recorded gap
+shows the loss: for such a log of events the offsets in markers mean nothing, and all staged files
+are used.
 """
 
 from __future__ import annotations

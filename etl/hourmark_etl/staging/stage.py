@@ -453,7 +453,7 @@ def read_and_stage(
 
 
 def stage_chunks(
-    pieces: Iterable[RecordChunk],
+    chunks: Iterable[RecordChunk],
     plan: StagePlan,
     storage: Storage,
     unread: list[UnreadablePartition],
@@ -464,7 +464,7 @@ def stage_chunks(
     record.
 
     Args:
-        pieces: Chunks to stage; those of a partition are in the order of offsets.
+        chunks: Chunks to stage; those of a partition are in the order of offsets.
         plan: Settings of the batch.
         storage: Storage to write to.
         unread: Partitions that could not be read. The reader may add entries while chunks are
@@ -478,8 +478,8 @@ def stage_chunks(
         StorageError: A file could not be written.
     """
     bad: list[BadRecord] = []
-    for piece in pieces:
-        left = _before(piece, bad)
+    for chunk in chunks:
+        left = _before(chunk, bad)
         while left.spans:
             try:
                 yield TaskResult(stage_table(left.table, left.spans, plan, storage), left.spans)
@@ -499,8 +499,8 @@ def stage_chunks(
         yield TaskResult(StagedChunk(), (), unread=tuple(first.values()))
 
 
-def _before(piece: RecordChunk, bad: Collection[BadRecord]) -> RecordChunk:
-    table, spans, one_epoch = piece
+def _before(chunk: RecordChunk, bad: Collection[BadRecord]) -> RecordChunk:
+    table, spans, one_epoch = chunk
     for of in bad:
         at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
         here = pc.and_(at_topic, pc.equal(table.column("partition"), of.partition))

@@ -113,7 +113,7 @@ def losses(database: Database) -> list[HostLoss]:
     """Return all data losses in the ledger, of all hosts and sources.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         One entry per source and report that added a loss; empty if no data was lost.

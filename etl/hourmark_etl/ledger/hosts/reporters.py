@@ -28,7 +28,7 @@ def reporters(database: Database) -> list[ReportedSource]:
     delivered its sources.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         One entry per host and source; empty if no host has reported.

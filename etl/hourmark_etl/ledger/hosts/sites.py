@@ -30,7 +30,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     of the first site by another one.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         audits: Site name by the name of its audit topic on the central cluster.
 

@@ -36,7 +36,7 @@ def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, Fixed
     A bucket is fixed if it accepts no more events.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
@@ -61,7 +61,7 @@ def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Man
     """Return the ledger's copy of a closed bucket's manifest, which lists its files and totals.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
 
@@ -80,7 +80,7 @@ def read_closed_marker(database: Database, event_type: str, hour: Hour) -> bytes
     """Return the ledger's copy of a closed bucket's marker, the file `_SUCCESS`.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
 

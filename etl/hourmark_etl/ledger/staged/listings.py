@@ -88,7 +88,7 @@ def read_proof_totals(
     Audit records promise events: they state how many events a delivery service wrote.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The frozen hours to prove, each the oldest open hour of its event type.
         below_offsets: Only audit records below these offsets count.
 
@@ -177,7 +177,7 @@ def read_assigned_groups(
     a bucket when its hour is frozen.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
@@ -197,7 +197,7 @@ def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) 
     Groups whose list of ids cannot be parsed are skipped; other queries report them as damaged.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
@@ -228,7 +228,7 @@ def find_counted_promises(
     if at least one of its records counts.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The hours whose buckets are requested, each the oldest open hour of its type.
         below_offsets: Only audit records below these offsets count.
 
@@ -322,7 +322,7 @@ def find_promises_between(
     range. A returned group may also contain records outside the range.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         hours_s: Hours of the promised events, Unix seconds.
         from_offsets: First offset of the range for each site.
@@ -487,7 +487,7 @@ def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> l
     A group contains the rows of one event type and hour in one staged file.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         origin_s: Hour of the events' own time, Unix seconds.
 
@@ -508,7 +508,7 @@ def read_groups_with_buckets(
     A group contains the rows of one event type and hour in one staged file.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         origin_s: Hour of the events' own time, Unix seconds.
 

@@ -115,7 +115,7 @@ def set_aside_rows(
     All given filters must match; a filter that is None matches every record.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds.
         reviewed: True for records that an operator has reviewed, False for all others.
@@ -148,7 +148,7 @@ def find_set_aside_in_buckets(
     Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         buckets: Pairs of event type and hour in Unix seconds.
 
     Returns:
@@ -177,7 +177,7 @@ def count_unreviewed_records(database: Database, event_type: str | None = None) 
     Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: The only event type to count; None counts all.
     """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
@@ -196,7 +196,7 @@ def find_set_aside_offsets(
     Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         spans: Offset ranges of the central cluster's partitions.
 
     Returns:
@@ -225,7 +225,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
     """Mark all unreviewed set-aside records as reviewed, and return their number.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: The only event type to mark; None marks all types.
         now_ms: Current time, Unix milliseconds.
 
@@ -251,7 +251,7 @@ def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> 
     """Delete set-aside records that were found more than 30 days ago and are counted by a bucket.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 

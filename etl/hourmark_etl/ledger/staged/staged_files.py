@@ -77,7 +77,7 @@ def find_closed_event_files(
     files that are still needed do not block others.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         after_id: Row id after which to continue; 0 for the first call.
         closed_before_ms: Upper limit of the buckets' times of closing, Unix milliseconds,
             exclusive.
@@ -115,7 +115,7 @@ def find_settled_audit_files(
     `limit` files.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         after_id: Row id after which to continue; 0 for the first call.
         below_offsets: Files with an audit record at or after these offsets are kept.
         limit: Number of files to examine.
@@ -199,7 +199,7 @@ def read_oldest_open_hour_ms(database: Database) -> int:
     """Return the start of the oldest hour that is open for any event type.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Unix milliseconds; 0 if the ledger has no event types.
@@ -215,7 +215,7 @@ def find_offsets_settled_before(
     Closed buckets account for the audit records below these offsets.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         closed_before_ms: Only buckets closed before this time count, Unix milliseconds.
 
@@ -236,7 +236,7 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
     """Delete staged files and their groups from the ledger; the caller then deletes the files.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         files: The files to delete.
 
@@ -270,7 +270,7 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
     not refer to.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         A pair: paths of the batch folders relative to the storage root, and the epoch of each lease
@@ -307,7 +307,7 @@ def read_ledger_file(database: Database, path: str) -> LedgerFile:
     A group contains the rows of one event type and hour in one staged file.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         path: Path of the file, relative to the storage root.
 
     Raises:
@@ -357,7 +357,7 @@ def find_types_needing_file(database: Database, path: str) -> set[str]:
     Rows are needed to write a bucket or to prove that it is complete.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         path: Path of the file, relative to the storage root.
 
     Returns:
@@ -377,7 +377,7 @@ def select_needed_groups(
     executed.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         column: Column to select, which must exist in both `staged_groups` and `audit_groups`.
         *where: Further SQL conditions.
 
@@ -403,7 +403,7 @@ def replace_damaged_file(
     The file on storage is not changed. The caller deletes the damaged file afterwards.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease under which the ledger is changed.
         known: The damaged file.
         path: Path of the new file, relative to the storage root.
@@ -452,7 +452,7 @@ def give_up_file(
     gap.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         known: The lost file.
         frontier: The oldest open hour of the type, with its seals.
