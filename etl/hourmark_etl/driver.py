@@ -42,7 +42,7 @@ from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.lost_ends import LostEndDetector
-from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 from hourmark_etl.staging.consumer import Consumer, ShardConsumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
@@ -101,7 +101,7 @@ class Driver:
             CentralTopics.from_settings(config.kafka, found.types),
         )
         self._lost_ends = LostEndDetector(self._storage, self._database, central, topics)
-        self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
+        self._recorder = OffsetBackupWriter(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(
             Consumer,

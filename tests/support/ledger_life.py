@@ -41,7 +41,7 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBatch, StagingPosition
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 from hourmark_etl.recovery.rebuild_result import RebuildSources
 from hourmark_etl.staging.consumer import build_batch
 from hourmark_etl.staging.stage import TaskResult, stage_table
@@ -126,7 +126,7 @@ class Life:
         """
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
-        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
+        OffsetBackupWriter(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
         batches.insert_new_positions(

@@ -54,8 +54,8 @@ from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.staged.staged_files import (
     find_types_needing_file,
     format_spans,
-    give_up_file,
     read_ledger_file,
+    remove_lost_file,
 )
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
@@ -391,7 +391,7 @@ class Closer:
                 type=of_type,
                 lost_end=False,
             )
-            give_up_file(self._database, self.lease, known, f, gap, override.manifest_text)
+            remove_lost_file(self._database, self.lease, known, f, gap, override.manifest_text)
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
 

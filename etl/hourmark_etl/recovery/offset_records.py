@@ -63,7 +63,7 @@ class StagedAuditOffset:
     leader_epoch: int
 
 
-class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
+class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
     """A backup file on storage with a ledger's edge checks and offset gaps.
 
     An edge check is the last successful check that an edge partition lost no records. An offset gap
@@ -91,7 +91,7 @@ class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
         return self.model_dump_json().encode()
 
 
-class OffsetRecorder:
+class OffsetBackupWriter:
     """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
 
     An edge check states that an edge partition lost no records; an offset gap is a range of missing
@@ -101,7 +101,7 @@ class OffsetRecorder:
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
         self._storage, self._database, self._clock = storage, database, clock
         self._due_s = clock.monotonic_s()
-        self._kept: OffsetRecord | None = None
+        self._kept: OffsetBackupFile | None = None
 
     def poll(self, lease: Lease) -> None:
         """Update the backup file once a minute, and immediately if the offset gaps have changed.
@@ -152,7 +152,7 @@ class OffsetRecorder:
             self._kept = content
 
 
-def _create_record(database: Database) -> OffsetRecord:
+def _create_record(database: Database) -> OffsetBackupFile:
     # Read the ledger's checks and gaps. Gaps are read after checks, so that a gap whose acceptance
     # reset a check is included.
     ledger, commit = database.identity()
@@ -160,7 +160,7 @@ def _create_record(database: Database) -> OffsetRecord:
     staged = read_staged_audit_offsets(
         database
     )  # read before the gaps, so that any loss since is among them
-    return OffsetRecord(
+    return OffsetBackupFile(
         format=1,
         ledger=ledger,
         commit=commit,
@@ -198,7 +198,7 @@ def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ..
     )
 
 
-def _replace_records(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
+def _replace_records(storage: Storage, record: OffsetBackupFile, standing: Collection[str]) -> None:
     written = record.encode()
     path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{compute_digest(written).hex()}.json"
     if path not in standing:
@@ -209,7 +209,7 @@ def _replace_records(storage: Storage, record: OffsetRecord, standing: Collectio
 
 
 @dataclass(frozen=True)
-class KnownOffsets:
+class OffsetBackup:
     """The combined content of a ledger's backup files with edge checks and offset gaps.
 
     Attributes:
@@ -228,7 +228,7 @@ class KnownOffsets:
     staged: tuple[StagedAuditOffset, ...] = ()
 
 
-def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
+def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
     """Read and combine all backup files with a ledger's edge checks and offset gaps.
 
     Args:
@@ -251,14 +251,14 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
         if isinstance(record, str)
     ]
     records = sorted(
-        (r for r in found.values() if isinstance(r, OffsetRecord)), key=lambda r: r.commit
+        (r for r in found.values() if isinstance(r, OffsetBackupFile)), key=lambda r: r.commit
     )
     if len(found) > 1:
         notes.append(f"{', '.join(map(storage.url, found))}: of these only one should stand")
     gaps = dict.fromkeys(gap for r in records for gap in r.gaps)
     checks = None if notes or not records else records[0].checks
     staged = tuple(at for r in records for at in r.staged)
-    return KnownOffsets(
+    return OffsetBackup(
         max((r.commit for r in records), default=0), checks, tuple(gaps), tuple(notes), staged
     )
 
@@ -267,7 +267,7 @@ def record_lost_ends(
     storage: Storage,
     ledger: str,
     commit: int,
-    known_offsets: KnownOffsets,
+    known_offsets: OffsetBackup,
     lost_ends: Collection[OffsetGap],
 ) -> None:
     """Write a backup file with the lost log ends that a rebuild found, before the rebuild commits.
@@ -288,7 +288,7 @@ def record_lost_ends(
     """
     if lost_ends:
         gaps = (*known_offsets.gaps, *lost_ends)
-        record = OffsetRecord(
+        record = OffsetBackupFile(
             format=1,
             ledger=ledger,
             commit=commit,
@@ -313,7 +313,7 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
     Raises:
         Unavailable: Storage or the ledger does not respond.
     """
-    found = read_offset_records(storage, database.identity()[0])
+    found = read_offset_backup(storage, database.identity()[0])
     for note in found.notes:
         _LOG.warning(
             "where an older copy of the ledger goes on, gaps that were found since may "
@@ -336,13 +336,13 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
             put_gaps(connection, missing)
 
 
-def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
+def _read_record(storage: Storage, path: str, digest: str) -> OffsetBackupFile | str:
     # Return the record, or a readable reason why it cannot be used.
     try:
         content = storage.read(path)
         if compute_digest(content).hex() != digest:
             return "it is not as it was written"
-        return OffsetRecord.model_validate_json(content)
+        return OffsetBackupFile.model_validate_json(content)
     except ContentLost as error:
         return str(error)
     except ValidationError as error:

@@ -48,7 +48,7 @@ from hourmark_etl.model import (
     OffsetSpan,
     StagingPosition,
 )
-from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
+from hourmark_etl.recovery.offset_records import OffsetBackup, read_offset_backup
 from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.storage_scan import (
     BucketChain,
@@ -176,7 +176,7 @@ class OffsetRebuilder:
         default_factory=set
     )  # edge names of topics with a recorded lost end
 
-    def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
+    def run(self) -> tuple[OffsetBackup, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
         Call this method once.
@@ -218,8 +218,8 @@ class OffsetRebuilder:
         ]
         return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
 
-    def _put_known_offsets(self) -> KnownOffsets:
-        found = read_offset_records(self.sources.storage, self.result.ledger)
+    def _put_known_offsets(self) -> OffsetBackup:
+        found = read_offset_backup(self.sources.storage, self.result.ledger)
         self.result.notes += found.notes
         if found.checks is None:
             self.result.notes.append("nothing tells which gaps the lost ledger knew")
@@ -259,7 +259,7 @@ class OffsetRebuilder:
         logs: PartitionLogs,
         closed: Mapping[Key, int],
         staged: StagedFileRecovery,
-        known: KnownOffsets,
+        known: OffsetBackup,
     ) -> dict[Key, int]:
         # Returns, for each log that has lost its end, the offset up to which it was staged, settled
         # or closed.
@@ -300,7 +300,7 @@ class OffsetRebuilder:
         return shorter
 
     def _find_shorter(
-        self, logs: PartitionLogs, staged: StagedFileRecovery, offsets: KnownOffsets
+        self, logs: PartitionLogs, staged: StagedFileRecovery, offsets: OffsetBackup
     ) -> dict[Key, int]:
         settled = functools.reduce(
             AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
@@ -322,7 +322,7 @@ class OffsetRebuilder:
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
     def _staged_epochs(
-        self, staged: StagedFileRecovery, known: KnownOffsets
+        self, staged: StagedFileRecovery, known: OffsetBackup
     ) -> dict[Key, dict[int, int]]:
         # By partition and leader epoch: the offset after the last known staged record.
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
@@ -332,7 +332,7 @@ class OffsetRebuilder:
         return found
 
     def _truncated_logs(
-        self, logs: PartitionLogs, staged: StagedFileRecovery, known: KnownOffsets
+        self, logs: PartitionLogs, staged: StagedFileRecovery, known: OffsetBackup
     ) -> set[Key]:
         # The broker can only compare leader epochs before the current one.
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
@@ -348,7 +348,7 @@ class OffsetRebuilder:
         self,
         logs: PartitionLogs,
         staged: StagedFileRecovery,
-        known: KnownOffsets,
+        known: OffsetBackup,
         shorter: Mapping[Key, int],
     ) -> list[OffsetGap]:
         # If an audit log's leader has changed since the last record known to be staged, the new

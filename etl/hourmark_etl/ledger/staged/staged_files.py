@@ -437,7 +437,7 @@ def replace_damaged_file(
         update_rows(connection, _FILES, [(row, {"path": path})])
 
 
-def give_up_file(
+def remove_lost_file(
     database: Database,
     lease: Lease,
     known: LedgerFile,
