@@ -99,11 +99,11 @@ def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
 
 
 def insert_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
-    """Insert the staging positions of partitions that the ledger does not have yet.
+    """Insert the staging positions (next offset to stage) of new partitions.
 
     Args:
         connection: The caller's transaction.
-        new_positions: Positions to insert.
+        new_positions: Positions of partitions that the ledger does not have yet.
     """
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new_positions]:
         connection.execute(insert(tables.positions), rows)
@@ -123,7 +123,10 @@ def _change_positions(
 def insert_new_positions(
     database: Database, lease: Lease, wanted: Collection[StagingPosition]
 ) -> None:
-    """Insert the staging positions of new partitions; known partitions are left unchanged.
+    """Insert the staging positions of partitions that the ledger does not have yet.
+
+    A staging position is the next offset to stage. The positions of known partitions are not
+    changed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -173,7 +176,8 @@ def skip_expired_offsets(
 ) -> None:
     """Advance staging positions past records that retention deleted before they were staged.
 
-    The skipped offsets are stored as an open offset gap of the topic.
+    A staging position is the next offset to stage. The skipped offsets are stored as an open offset
+    gap of the topic, which keeps hours from closing until an operator's override accepts it.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -405,23 +409,24 @@ def assign_topics_to_shards(database: Database, lease: Lease, shards: Mapping[st
 def skip_unreadable(
     database: Database, to_edge_topic: Callable[[str], str], error: ReadError, end: int
 ) -> OffsetGap:
-    """Skip offsets that cannot be read, and store them as an open offset gap.
+    """Skip Kafka offsets that cannot be read, and store them as an open offset gap.
 
-    The gap keeps the hours of the topic's event type open until an override accepts it. A gap in a
-    control topic keeps the hours of every type open.
+    The gap keeps the hours of the topic's event type open until an operator's override accepts it.
+    A gap in a topic of audit records or host reports keeps the hours of every type open.
 
     Args:
         database: The ledger (the ETL's state database).
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        error: The read error of the blocked partition.
+        error: The read error of the partition, which staging does not get past.
         end: Offset at which staging continues.
 
     Returns:
         The stored gap.
 
     Raises:
-        UsageError: The partition is no longer blocked at the error's offset; nothing was changed.
+        UsageError: Staging of the partition no longer waits at the error's offset; nothing was
+            changed.
     """
     rows = tables.positions
     what = (

@@ -78,7 +78,11 @@ class ClosedBucket:
 
     @property
     def is_indexed(self) -> bool:
-        """Return whether the id index covers every event of the bucket."""
+        """Return whether event ids can be looked up in the id index alone.
+
+        This is the case if the index covers every event of the bucket. Otherwise, the bucket's
+        files must be read.
+        """
         return sum(run.rows for run in self.index) == self.events
 
 

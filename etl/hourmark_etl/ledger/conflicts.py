@@ -186,7 +186,7 @@ def find_compared_files(database: Database, from_ms: int, to_ms: int) -> list[Au
     """Return the compared audit files that may refer to a time span.
 
     Each audit record states when its byte range of a log file was observed. A file is returned if
-    the earliest and latest of these times enclose a part of the given span.
+    the span from the earliest to the latest of these times overlaps the given span.
 
     Args:
         database: The ledger (the ETL's state database).

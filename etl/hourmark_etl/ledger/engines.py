@@ -72,10 +72,13 @@ def open_engine(url: str) -> tuple[Engine, Engine]:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the path of a ledger's SQLite file, or None if the ledger is in another database.
+    """Return the path of a ledger's SQLite file.
 
     Args:
         url: URL of the ledger.
+
+    Returns:
+        The path; None if the ledger is in PostgreSQL or in memory.
 
     Raises:
         ConfigError: The URL is invalid or names an unsupported database.

@@ -24,10 +24,11 @@ _KEY: Final = "driver_seen_ms"
 
 
 class Heartbeat:
-    """A background thread that writes a heartbeat, the current time, to the ledger every 15 s.
+    """A background thread that writes the current time to the ledger every 15 seconds.
 
-    The thread ends when `stop` is called, when another process takes over the lease, or when the
-    ledger is damaged. If the database does not respond, it continues with the next heartbeat.
+    The heartbeat shows other processes that the driver is running. The thread ends when `stop` is
+    called, when another process takes over the lease, or when the ledger is damaged. If the
+    database does not respond, the thread continues with the next heartbeat.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock) -> None:
@@ -36,7 +37,10 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which writes the first heartbeat at once."""
+        """Start the thread, which writes the first heartbeat immediately.
+
+        Call this method once.
+        """
         self._thread.start()
 
     def stop(self) -> None:

@@ -19,13 +19,20 @@ from hourmark_etl.ledger.schemas import known_schemas, put_schemas
 
 
 class LedgerRules:
-    """The rules revisions in one ledger; each declares all event types, sources and schemas."""
+    """Reads and writes the rules revisions in a ledger.
+
+    A rules revision declares all event types, sources and schemas at one time. All methods raise
+    `Unavailable` if the database does not respond.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def book(self) -> RulesBook:
         """Return all rules revisions in the ledger.
+
+        Returns:
+            The revisions; none if the ledger has no rules yet.
 
         Raises:
             Finding: The rules were written by a newer version of the software.

@@ -71,7 +71,7 @@ class LostEndDetector:
     def is_done(self) -> bool:
         """Return whether all logs have been compared with the staged files.
 
-        Do not delete staged files before this is True. Call `poll` until it is.
+        Call `poll` until this is True, and do not delete staged files before.
         """
         return self._events is not None and not self._events
 

@@ -28,11 +28,10 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Check that the ledger is up to date with the buckets on storage.
+    """Check that the ledger is not an older copy and belongs to the buckets on storage.
 
-    The check fails if the ledger is an older copy, or belongs to another installation. For each
-    event type, the first unsealed hour must have no bucket on storage. The bucket of the last
-    closed hour must name this ledger and a commit number that the ledger has reached.
+    For each event type, the first unsealed hour must have no bucket on storage. The bucket of the
+    last closed hour must name this ledger and a commit number that the ledger has reached.
 
     Args:
         storage: The storage with the buckets.
@@ -40,7 +39,8 @@ def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) 
         bucket_seconds: Length of a bucket in seconds.
 
     Raises:
-        ForeignLedger: Storage contains a bucket that contradicts the ledger.
+        ForeignLedger: Storage contains a bucket that contradicts the ledger. The message states how
+            to restore or rebuild the ledger.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)

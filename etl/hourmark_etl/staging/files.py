@@ -154,12 +154,13 @@ def read_rows(
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file and verify their digests.
 
-    Columns that files of version 0.3.0 do not have are returned as null.
-
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
         columns: Names of the columns to return.
+
+    Returns:
+        A table with these columns. Columns that files of version 0.3.0 do not have are null.
 
     Raises:
         Unreadable: The file is missing or damaged.
@@ -180,6 +181,9 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
         path: Path relative to the storage root.
         columns: Names of the columns to return.
 
+    Returns:
+        A table with these columns.
+
     Raises:
         StorageError: The file is missing (`ContentLost`), or the storage is unavailable.
         Exception: One of the classes in `verified.DAMAGE` if the file is damaged.
@@ -189,11 +193,14 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def read_note(storage: Storage, path: str) -> StagedNote:
-    """Return the description of a staged file's content, which is stored in its Parquet footer.
+    """Return the description of a staged file's content from its Parquet footer.
 
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
+
+    Returns:
+        The description: ledger, number of rows, Kafka offset ranges, and totals by type and hour.
 
     Raises:
         Unreadable: The file is missing or damaged, or has no valid description.

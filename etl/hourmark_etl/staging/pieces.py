@@ -23,7 +23,7 @@ NOTE_FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """The settings that the tasks of a batch need to stage records (write them to files).
+    """The settings that the Spark tasks of a batch need to write Kafka records to staged files.
 
     The driver sends an instance to Spark's executors.
 
@@ -104,7 +104,10 @@ class StagedNote:
         return dataclasses.replace(self, groups=groups, audit_groups=audit_groups, path=path)
 
     def to_json(self) -> str:
-        """Return the note as JSON for the file's footer, without paths; `from_json` parses it."""
+        """Return the description as JSON for the file's footer, without file paths.
+
+        `from_json` is the inverse.
+        """
         values = {
             name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")
         }
@@ -114,14 +117,14 @@ class StagedNote:
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
-        """Parse JSON that `to_json` returned.
+        """Parse the JSON of a file's footer, which `to_json` returned.
 
         Args:
-            path: Path of the file that contains the note.
+            path: Path of the file, which is stored in the result.
             text: JSON from the file's footer.
 
         Raises:
-            ValueError: The text is not a note, or has another format version.
+            ValueError: The text is not a description, or has another format version.
             LookupError: A field is missing.
         """
         values: dict[str, Any] = json.loads(text)

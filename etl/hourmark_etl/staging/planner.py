@@ -230,9 +230,11 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
     Args:
         rows: Rows that `pack_result` created.
 
+    Returns:
+        One result per staged chunk of records, in the order of the rows.
+
     Raises:
-        HourmarkError: Planning or a task failed with this error. Nothing of the batch may be
-            committed.
+        HourmarkError: Planning or a task failed with this error. Do not commit the batch.
     """
     packed: list[TaskResult | TaskFailure] = [
         pickle.loads(row[COLUMN])  # noqa: S301  # of our own tasks

@@ -49,6 +49,9 @@ def is_current(connection: Connection) -> bool:
     Args:
         connection: A connection to the ledger.
 
+    Returns:
+        False if the ledger has an older version that can be migrated, or no version yet.
+
     Raises:
         EtlStop: The ledger cannot be migrated: its version is 1, or newer than the software.
     """

@@ -354,15 +354,17 @@ def find_promises_between(
 
 
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
-    """Decode a group of staged events from its ledger row.
+    """Convert a row of the table `staged_groups` to a group of staged events.
+
+    A group contains the rows of one event type and hour in one staged file.
 
     Args:
-        row: All columns of a row of `staged_groups`, and the column `path` of its staged file.
+        row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
 
     Raises:
-        DamagedRow: The digest of the row does not match its content, or the group is assigned to a
-            bucket before its own hour.
+        DamagedRow: The row does not match its digest, or the group is assigned to a bucket before
+            its own hour.
     """
     check_digest(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
@@ -384,14 +386,16 @@ def _unsigned(value: int | None) -> int | None:
 
 
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
-    """Decode a group of audit records from its ledger row.
+    """Convert a row of the table `audit_groups` to a group of audit records.
+
+    A group contains the audit records of one event type and hour in one staged file.
 
     Args:
-        row: All columns of a row of `audit_groups`, and the column `path` of its staged file.
+        row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
 
     Raises:
-        DamagedRow: The digest of the row does not match its content.
+        DamagedRow: The row does not match its digest; restore or rebuild the ledger.
     """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(

@@ -222,12 +222,17 @@ def find_set_aside_offsets(
 
 
 def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> int:
-    """Mark all unreviewed set-aside records as reviewed, and return their number.
+    """Mark all unreviewed set-aside records as reviewed by an operator.
+
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
         database: The ledger (the ETL's state database).
         event_type: The only event type to mark; None marks all types.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The number of records that were marked.
 
     Raises:
         UsageError: There are no unreviewed records.
@@ -249,6 +254,9 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
 def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> None:
     """Delete set-aside records that were found more than 30 days ago and are counted by a bucket.
+
+    Set-aside records are Kafka records that no bucket can contain. Records that no bucket counts
+    yet are kept.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -55,7 +55,7 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that is not needed any more and can be deleted.
+    """A staged file that no open hour needs any more, so that it can be deleted.
 
     Attributes:
         file_id: Row id in the ledger.
