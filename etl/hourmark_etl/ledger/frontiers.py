@@ -330,7 +330,7 @@ def force_sealed_hours(
 
 
 def omit_unwritable_rows(
-    database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
+    database: Database, lease: Lease, frontier: Frontier, override_text: str, *, gives_up: bool
 ) -> None:
     """Let a sealed hour close without the rows that cannot be written.
 
@@ -342,7 +342,7 @@ def omit_unwritable_rows(
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         frontier: The oldest open hour of the type, which is sealed.
-        waived: Readable text about the override, which is added to the manifest.
+        override_text: Readable text about the override, which is added to the manifest.
         gives_up: Whether the override also gives up checks that need an unreadable closed bucket.
 
     Raises:
@@ -353,7 +353,7 @@ def omit_unwritable_rows(
     seal = dataclasses.replace(
         frontier.seal,
         grade=Grade.FORCED.value,
-        waived=(waived, *frontier.seal.waived),
+        waived=(override_text, *frontier.seal.waived),
         leaves_out=True,
         gives_up=gives_up,
         lacks=_with_others(frontier.seal),

@@ -396,7 +396,11 @@ def select_needed_groups(
 
 
 def replace_damaged_file(
-    database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
+    database: Database,
+    lease: Lease,
+    damaged_file: LedgerFile,
+    path: str,
+    groups: Collection[StagedGroup],
 ) -> None:
     """Replace a damaged staged file in the ledger with a new file that has the same rows.
 
@@ -405,7 +409,7 @@ def replace_damaged_file(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease under which the ledger is changed.
-        known: The damaged file.
+        damaged_file: The damaged file.
         path: Path of the new file, relative to the storage root.
         groups: Groups of the new file, which provide their first rows; empty for an audit file.
 
@@ -418,9 +422,9 @@ def replace_damaged_file(
         for table in (tables.groups, tables.audit_groups):
             moved = []
             for row in connection.execute(
-                select(table).where(table.c.file_id == known.file_id)
+                select(table).where(table.c.file_id == damaged_file.file_id)
             ).mappings():
-                check_digest(table, row, known.file.path, row["type"])
+                check_digest(table, row, damaged_file.file.path, row["type"])
                 moved.append(
                     (
                         row,
@@ -431,7 +435,9 @@ def replace_damaged_file(
                 )
             update_rows(connection, table, moved, path)
         row = (
-            connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
+            connection.execute(select(_FILES).where(_FILES.c.id == damaged_file.file_id))
+            .mappings()
+            .one()
         )
         check_digest(_FILES, row)
         update_rows(connection, _FILES, [(row, {"path": path})])
@@ -440,10 +446,10 @@ def replace_damaged_file(
 def remove_lost_file(
     database: Database,
     lease: Lease,
-    known: LedgerFile,
+    lost_file: LedgerFile,
     frontier: Frontier,
     gap: OffsetGap,
-    forced: str,
+    override_text: str,
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
@@ -454,10 +460,10 @@ def remove_lost_file(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        known: The lost file.
+        lost_file: The lost file.
         frontier: The oldest open hour of the type, with its seals.
         gap: Offset gap to store.
-        forced: Readable text about the override, which is added to the manifests.
+        override_text: Readable text about the override, which is added to the manifests.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's sealed hours have
@@ -466,7 +472,7 @@ def remove_lost_file(
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)
         for table in (tables.groups, tables.audit_groups):
-            own = (table.c.file_id == known.file_id, table.c.type == frontier.event_type)
+            own = (table.c.file_id == lost_file.file_id, table.c.type == frontier.event_type)
             if table is tables.groups:
                 for row in connection.execute(select(table).where(*own)):
                     is_known = row.value_sum is not None
@@ -477,7 +483,7 @@ def remove_lost_file(
                         row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
                     )
             connection.execute(delete(table).where(*own))
-        force_sealed_hours(connection, frontier, lost, (forced, gap.what))
+        force_sealed_hours(connection, frontier, lost, (override_text, gap.what))
         put_gaps(connection, [gap])
 
 
