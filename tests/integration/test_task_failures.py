@@ -32,7 +32,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import EVENTS
 from hourmark_etl.staging.consumer import PAUSE_S_MAX, Consumer
-from hourmark_etl.staging.pieces import StagedNote, StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk, StagedNote
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.stage import TaskResult
@@ -109,9 +109,9 @@ class ScriptedReader(StreamReader):
         n = partition.value
         (self._folder / f"{n}-{uuid.uuid4().hex}").touch()  # one for each attempt
         first, last = span(10 * n, 10 * n + 5), span(10 * n + 5, 10 * n + 10)
-        yield TaskResult(StagedPiece((note(f"{n}-first", first),)), (first,))
+        yield TaskResult(StagedChunk((note(f"{n}-first", first),)), (first,))
         self._staging[n](self._folder)
-        yield TaskResult(StagedPiece((note(f"{n}-last", last),)), (last,))
+        yield TaskResult(StagedChunk((note(f"{n}-last", last),)), (last,))
 
 
 def note(name: str, of: Any) -> StagedNote:
@@ -160,7 +160,7 @@ class Staging:
         )
         self.database = Database(url)
         lease = self.database.acquire("consumer:default")
-        ledger.begin_positions(self.database, lease, [position(0)])
+        ledger.insert_new_positions(self.database, lease, [position(0)])
         self.attempts = folder / "attempts"
         self.attempts.mkdir()
         self.committed: list[int] = []

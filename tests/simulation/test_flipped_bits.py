@@ -42,7 +42,7 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ledger import frontiers
-from hourmark_etl.ledger.staged.listings import listed_groups
+from hourmark_etl.ledger.staged.listings import read_assigned_groups
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import compute_digest
@@ -146,7 +146,7 @@ class Moment:
             proof = self.engine.prove([self.frontier], self.below)["click"]
             if proof.findings:
                 return "not proved"
-            (listed,) = listed_groups(self.world.database, [self.frontier])
+            (listed,) = read_assigned_groups(self.world.database, [self.frontier])
             texts = {n: json.dumps(schema) for n, schema in SCHEMAS.items()}
             (written,) = self.engine.write(
                 [SealedHour("click", self.frontier.hour, tuple(listed))], texts, "_attempts/x"

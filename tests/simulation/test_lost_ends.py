@@ -31,7 +31,7 @@ from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, central_topic, eve
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
 from hourmark_etl.recovery.lost_ends import LostEndDetector
-from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 
 from .stories import grows, polls, writes
 
@@ -122,7 +122,7 @@ def test_a_ledger_that_is_lost_later_is_rebuilt_with_what_it_knew_of_it(world: W
     world.ledgers.keep_checks(0)
     world.pipeline.shorten((AUDIT,), 6)
     world.pipeline.stage_all(0)
-    OffsetRecorder(world.storage, world.database, world.clock).poll(world.closer.lease)
+    OffsetBackupWriter(world.storage, world.database, world.clock).poll(world.closer.lease)
     grows(world, 4)
     assert lose_ledger(world).lost == [gap.what for gap in open_gaps(world.database)]
     held(world, hour(1))

@@ -224,7 +224,7 @@ def records_are_not_compared(patch: Patch) -> None:
 def conflicts_hold_nothing(patch: Patch) -> None:
     """They are found, and hours are closed all the same."""
     for module in ("hourmark_etl.closing.closer", "hourmark_etl.closing.sealing"):
-        patch.setattr(f"{module}.conflict_texts", lambda found, frontier: ())
+        patch.setattr(f"{module}.format_blocking_conflicts", lambda found, frontier: ())
 
 
 STORIES: Mapping[str, tuple[Plant, Story]] = {

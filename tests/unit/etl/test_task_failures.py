@@ -29,13 +29,13 @@ from hourmark_etl.execution.task_failures import (
     raise_failures,
     typed_error,
 )
-from hourmark_etl.staging.pieces import StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.planner import pack_result, unpack_results
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.storage import NoSpace, SafeMode
 
 AT: Final = Partition("events.click", 3)
-RESULT: Final = TaskResult(StagedPiece(), ())
+RESULT: Final = TaskResult(StagedChunk(), ())
 
 
 class NeedsTwoArguments(Unavailable):

@@ -44,7 +44,7 @@ def engine(ledger_url: str) -> Iterator[Engine]:
 
 def revision(engine: Engine) -> int | None:
     with engine.connect() as connection:
-        return migrations.revision_of(connection)
+        return migrations.read_revision(connection)
 
 
 def commit(database: Database) -> int:
