@@ -101,7 +101,7 @@ def cut_lines(
     *,
     in_line: bool,
     searched: int = 0,
-    whole: ReadIntoBuffer | None = None,
+    read_buffered: ReadIntoBuffer | None = None,
 ) -> RangeCut | NoCompleteLine:
     """Return the bytes of the next range of a file of lines.
 
@@ -111,17 +111,19 @@ def cut_lines(
         in_line: Whether the previous range was a `Part.CHUNK`, so that the position is within a
             line.
         searched: Number of bytes after the position that are known to contain no LF.
-        whole: Function that reads into a reused buffer, which avoids a copy. None if the content
+        read_buffered: Function that reads into a reused buffer, which avoids a copy. None if the content
             can only be read forward, as in a compressed file.
 
     Returns:
         The next bytes to send, or `NoCompleteLine` if no line is complete.
     """
-    if searched and (pending := _still_pending(read, limits, searched)):
+    if searched and (pending := _find_pending_line(read, limits, searched)):
         return pending
     if in_line:
-        return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
-    if whole is not None and (body := _full(read, whole, limits.range_bytes)):
+        return _cut_long_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
+    if read_buffered is not None and (
+        body := _cut_whole_lines(read, read_buffered, limits.range_bytes)
+    ):
         return RangeCut(body, Part.LINES)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
@@ -129,15 +131,17 @@ def cut_lines(
         return RangeCut(window[: last + 1], Part.LINES)
     if len(window) < limits.range_bytes:
         return NoCompleteLine(len(window))
-    return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
+    return _cut_long_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
 
 
-def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | None:
+def _cut_whole_lines(
+    read: ReadBytes, read_buffered: ReadIntoBuffer, size: int
+) -> memoryview | None:
     """Return as many whole lines as fit into `size` bytes, read into a buffer without a copy.
 
     Args:
         read: Function that reads bytes relative to the current position.
-        whole: Function that reads from the current position into the buffer.
+        read_buffered: Function that reads from the current position into the buffer.
         size: Maximum number of bytes.
 
     Returns:
@@ -149,13 +153,15 @@ def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | Non
     last = tail.rfind(_LF)
     if last < 0 or skipped + len(tail) < size:
         return None
-    body = whole(skipped + last + 1)
+    body = read_buffered(skipped + last + 1)
     return (
         body if len(body) == skipped + last + 1 and body[-1:] == _LF else None
     )  # unless it was truncated meanwhile
 
 
-def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
+def _find_pending_line(
+    read: ReadBytes, limits: RangeLimits, searched: int
+) -> NoCompleteLine | None:
     """Return `NoCompleteLine` if the current line still has no LF and is below the size limit.
 
     Args:
@@ -171,7 +177,7 @@ def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCom
     return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
 
 
-def _one_line(
+def _cut_long_line(
     read: ReadBytes, limits: RangeLimits, size_max: int, ends: Part
 ) -> RangeCut | NoCompleteLine:
     """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
 from hourmark_producer.cut.lines import NoCompleteLine, RangeCut
-from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.cut.sources import cut_for_source, joins_lines
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
+from hourmark_producer.cut.sources import cut_for_source, has_multiline_records
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import is_anchored, read_at, read_into
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
@@ -56,7 +56,7 @@ class RangeCutter:
     """
 
     sources: Mapping[str, TailedSource]
-    sizes: RangeSizes
+    sizes: AdaptiveRangeLimits
     clock: Clock
 
     def cut(
@@ -105,7 +105,7 @@ class RangeCutter:
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
 
-        def whole(count: int) -> memoryview:
+        def read_whole(count: int) -> memoryview:
             return read_into(descriptor, position.offset, buffer[: min(count, size)])
 
         source = self.sources[file.place.source]
@@ -113,10 +113,18 @@ class RangeCutter:
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
         found = cut_for_source(
-            source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
+            source,
+            read,
+            self.sizes.limits,
+            position,
+            searched=searched,
+            read_buffered=read_whole,
+            flush=flush,
         )
         is_waiting = (
-            isinstance(found, NoCompleteLine) and not found.searched and joins_lines(source)
+            isinstance(found, NoCompleteLine)
+            and not found.searched
+            and has_multiline_records(source)
         )
         file.sender.flush_at_s = (
             max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None

@@ -19,7 +19,7 @@ SLOW_S: Final = 5.0  # a claim, and with it an hour, waits as long as the oldest
 QUICK_S: Final = 1.0
 
 
-class RangeSizes:
+class AdaptiveRangeLimits:
     """The current size limit of ranges, which adapts to the response times of the services.
 
     Safe to use from several threads.

@@ -53,7 +53,7 @@ def cut_for_source(
     position: FilePosition,
     *,
     searched: int = 0,
-    whole: ReadIntoBuffer | None = None,
+    read_buffered: ReadIntoBuffer | None = None,
     flush: bool = False,
 ) -> RangeCut | NoCompleteLine:
     """Return the bytes of the next range of a file, cut as its source is configured.
@@ -65,7 +65,7 @@ def cut_for_source(
         position: Position of the file.
         searched: Number of bytes after the position that are known to contain no LF. Used only for
             lines.
-        whole: Function that reads into a reused buffer, which avoids a copy. Used only for lines.
+        read_buffered: Function that reads into a reused buffer, which avoids a copy. Used only for lines.
         flush: Whether to send an incomplete record of several lines. Set it when the file has not
             grown for some time.
 
@@ -73,10 +73,14 @@ def cut_for_source(
         The next bytes to send, or `NoCompleteLine` if nothing is complete.
     """
     if source.format == "cri":
-        at_line = position.anchor.endswith(b"\n")
-        return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
+        after_line_end = position.anchor.endswith(b"\n")
+        return cut_cri(
+            read, limits, in_record=position.in_line, after_line_end=after_line_end, flush=flush
+        )
     if source.record_start is None:
-        return cut_lines(read, limits, in_line=position.in_line, searched=searched, whole=whole)
+        return cut_lines(
+            read, limits, in_line=position.in_line, searched=searched, read_buffered=read_buffered
+        )
     from hourmark.records.record_start import (
         compile_record_start,  # where such a source is: hosts without one need no RE2
     )
@@ -90,12 +94,12 @@ def cut_for_source(
     )
 
 
-def joins_lines(source: TailedSource) -> bool:
+def has_multiline_records(source: TailedSource) -> bool:
     """Return whether a record of this source may span several lines."""
     return source.record_start is not None or source.format == "cri"
 
 
-def range_extras(source: TailedSource, path: str) -> dict[str, str]:
+def optional_range_fields(source: TailedSource, path: str) -> dict[str, str]:
     """Return the optional fields that the ranges of a file carry.
 
     Args:

@@ -5,7 +5,7 @@ Memory is bounded: content is decompressed in blocks of 64 KiB, with dictionarie
 (`decompressed_bytes_max`), which stops decompression bombs. Nothing is written to disk.
 
 A compressed file without an end may still be written to, or may have been cut off. Only time tells
-which: `UnfinishedFiles` measures for how long a file has not changed.
+which: `IncompleteFileTimer` measures for how long a file has not changed.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def _end_of_frame(descriptor: int, at: int, size: int) -> int:
 UNFINISHED_FILES_MAX: Final = 256
 
 
-class UnfinishedFiles:
+class IncompleteFileTimer:
     """Measures for how long incomplete compressed files have not changed. Thread-safe.
 
     Args:

@@ -25,7 +25,7 @@ IDENTIFYING_BYTES: Final = 64  # less content than this could be equal by chance
 FindElsewhere = Callable[[bytes, int], int]
 
 
-class Shrink(NamedTuple):
+class Truncation(NamedTuple):
     """One truncation or replacement of a file's content, detected by comparing two scans.
 
     Attributes:
@@ -42,7 +42,7 @@ class Shrink(NamedTuple):
     head: bytes = b""  # what began it until then
 
 
-class ShrinkVerdict(enum.Enum):
+class TruncationVerdict(enum.Enum):
     """What happened to a file's content since the file was last examined.
 
     Attributes:
@@ -56,7 +56,7 @@ class ShrinkVerdict(enum.Enum):
     REPLACED = "replaced"  # the position is void: a new generation begins at 0
 
 
-class ShrinkJudgement(NamedTuple):
+class TruncationEffect(NamedTuple):
     """The effect of truncations on a file.
 
     Attributes:
@@ -64,18 +64,21 @@ class ShrinkJudgement(NamedTuple):
         lost_bytes: Number of unread bytes that are known to be destroyed.
     """
 
-    verdict: ShrinkVerdict
+    verdict: TruncationVerdict
     lost_bytes: int
 
 
-def find_nothing(_head: bytes, _read_to: int) -> int:
+def find_no_copies(_head: bytes, _read_to: int) -> int:
     """Return 0, for callers that do not search other files for lost content."""
     return 0
 
 
-def judge_shrinks(
-    offset: int, shrinks: Sequence[Shrink], find: FindElsewhere = find_nothing, kept_to: int = 0
-) -> ShrinkJudgement:
+def assess_truncations(
+    offset: int,
+    shrinks: Sequence[Truncation],
+    find: FindElsewhere = find_no_copies,
+    kept_to: int = 0,
+) -> TruncationEffect:
     """Determine whether a file's position is still valid after it shrank, and how much was lost.
 
     Args:
@@ -87,21 +90,21 @@ def judge_shrinks(
             They do not count as lost.
 
     Returns:
-        The verdict and the number of lost bytes; `ShrinkVerdict.SAME` and 0 if `shrinks` is empty.
+        The verdict and the number of lost bytes; `TruncationVerdict.SAME` and 0 if `shrinks` is empty.
     """
-    verdict, lost, read_to = ShrinkVerdict.SAME, 0, offset
+    verdict, lost, read_to = TruncationVerdict.SAME, 0, offset
     for high, low, other, head in shrinks:
         if other or low < read_to:
             lost += count_unread_bytes(high, read_to, head, find, kept_to)
-            verdict, read_to, kept_to = ShrinkVerdict.REPLACED, 0, 0
+            verdict, read_to, kept_to = TruncationVerdict.REPLACED, 0, 0
         else:
             lost += min(high - low, count_unread_bytes(high, read_to, head, find, kept_to))
             verdict = (
-                ShrinkVerdict.REPLACED
-                if verdict is ShrinkVerdict.REPLACED
-                else ShrinkVerdict.SHORTENED
+                TruncationVerdict.REPLACED
+                if verdict is TruncationVerdict.REPLACED
+                else TruncationVerdict.SHORTENED
             )
-    return ShrinkJudgement(verdict, lost)
+    return TruncationEffect(verdict, lost)
 
 
 def count_unread_bytes(
@@ -114,7 +117,7 @@ def count_unread_bytes(
         read_to: Offset up to which this file was read.
         head: First bytes of the content.
         find: Function that returns how many bytes of the content are available in other files, as
-            for `judge_shrinks`.
+            for `assess_truncations`.
         kept_to: Offset up to which the content holds bytes that were read in the previous
             generation.
     """
@@ -123,7 +126,7 @@ def count_unread_bytes(
     return max(0, high - max(read_to, kept_to, find(head, read_to)))
 
 
-def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
+def extend_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
     """Return the anchor (the last `ANCHOR_BYTES` bytes that were read) after reading more bytes.
 
     Args:

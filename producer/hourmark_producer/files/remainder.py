@@ -148,7 +148,7 @@ class PlainFileReader:
         self._at += len(block)
         return block
 
-    def holds(self, known: KnownContent) -> CandidateContent | None:
+    def compare(self, known: KnownContent) -> CandidateContent | None:
         """Compare the file with known content.
 
         Only the first bytes and the bytes before the known offset are compared.
@@ -172,7 +172,7 @@ class PlainFileReader:
         os.close(self._descriptor)
 
 
-class Remainder:
+class RemainderSearch:
     """The search for the remainder of one file, and the reader of the remainder once it is found.
 
     The remainder is the unread content of a file that vanished or was truncated; another file, such

@@ -29,7 +29,7 @@ class Schedule:
         self._held: set[TrackedFile] = set()  # ready, busy or waiting
         self._again: set[TrackedFile] = set()
         self._busy: set[TrackedFile] = set()
-        self._touched: set[TrackedFile] = set()  # see `touched`
+        self._touched: set[TrackedFile] = set()  # see `scheduled_files`
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
@@ -41,7 +41,7 @@ class Schedule:
         with self._changed:
             self._add(file)
 
-    def wake(self, file: TrackedFile, at_s: float) -> None:
+    def add_later(self, file: TrackedFile, at_s: float) -> None:
         """Add a file at a later time.
 
         Args:
@@ -149,7 +149,7 @@ class Schedule:
         with self._changed:
             return file not in self._held
 
-    def unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
+    def run_unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
         """Call a function while no worker has the file.
 
         Args:
@@ -165,7 +165,7 @@ class Schedule:
             action()
             return True
 
-    def touched(self, *, forget: bool = False) -> set[TrackedFile]:
+    def scheduled_files(self, *, forget: bool = False) -> set[TrackedFile]:
         """Return the files that are not idle, and the files that were added since the last reset.
 
         Args:

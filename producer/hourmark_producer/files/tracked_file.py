@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hourmark.records.ranges import ByteRange
 from hourmark_producer.files.fingerprints import (
     IDENTIFYING_BYTES,
-    Shrink,
-    ShrinkVerdict,
+    Truncation,
+    TruncationVerdict,
     are_lines_equal,
-    judge_shrinks,
+    assess_truncations,
 )
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 
 if TYPE_CHECKING:
-    from hourmark_producer.files.remainder import Remainder
+    from hourmark_producer.files.remainder import RemainderSearch
 
 
 class FileLocation(NamedTuple):
@@ -156,7 +156,7 @@ class FileAccount(NamedTuple):
     """
 
     high: int
-    shrinks: tuple[Shrink, ...] = ()
+    shrinks: tuple[Truncation, ...] = ()
     head: bytes = b""
 
     def next(self, size: int, found: Fingerprints | None, position: FilePosition) -> FileAccount:
@@ -169,12 +169,15 @@ class FileAccount(NamedTuple):
         """
         head, other = self.head[:size], False
         if found is not None:
-            void = judge_shrinks(position.offset, self.shrinks).verdict is ShrinkVerdict.REPLACED
+            void = (
+                assess_truncations(position.offset, self.shrinks).verdict
+                is TruncationVerdict.REPLACED
+            )
             other = not found.head.startswith(head) or (not found.anchored and not void)
             head = found.head[:size]
         if other or size < self.high:
             return FileAccount(
-                size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head
+                size, (*self.shrinks, Truncation(self.high, size, other, self.head)), head
             )
         return FileAccount(max(self.high, size), self.shrinks, head)
 
@@ -389,7 +392,7 @@ class TrackedFile:
     unfound: int = 0
     target: str = ""
     other_names: tuple[str, ...] = ()
-    rest: Remainder | None = None
+    rest: RemainderSearch | None = None
     saved: FileAccount | None = None
     suspected: bool = False
 

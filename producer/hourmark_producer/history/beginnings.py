@@ -86,7 +86,7 @@ class StartPositions:
         self._left_out: dict[str, dict[str, tuple[int, int]]] = {}  # inodes by path, by source
         self._clock = clock
 
-    def next_scan(self) -> None:
+    def begin_scan(self) -> None:
         """Begin a new scan of all sources.
 
         A source that was first scanned by the previous scan no longer counts as new. Within one
@@ -173,7 +173,7 @@ class StartPositions:
             and os.fstat(descriptor).st_mtime >= datetime.fromisoformat(read_from).timestamp()
         ):
             return FilePosition(generation=generation)
-        return at_last_line(descriptor, generation)
+        return position_after_last_line(descriptor, generation)
 
     def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
         """Return the SQL statements to commit together with new files of the source scanned last.
@@ -216,7 +216,7 @@ class StartPositions:
             )
 
 
-def at_last_line(descriptor: int, generation: int) -> FilePosition:
+def position_after_last_line(descriptor: int, generation: int) -> FilePosition:
     """Return the position after the last line end of a file.
 
     An incomplete last line is therefore read once it is complete.

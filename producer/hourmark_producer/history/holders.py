@@ -2,7 +2,7 @@
 
 A candidate must have a related name (`rotated_names`), must not be older than the file, and must
 contain the known head and the bytes before the position. Each candidate holds the remainder of one
-file only: `HolderComparison` records which file claimed it.
+file only: `CandidateComparer` records which file claimed it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
     CompressedFileIncomplete,
     DecompressedReader,
-    UnfinishedFiles,
+    IncompleteFileTimer,
 )
 from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
@@ -28,7 +28,7 @@ from hourmark_producer.files.remainder import (
     CandidateContent,
     KnownContent,
     PlainFileReader,
-    Remainder,
+    RemainderSearch,
     RemainderStage,
     compare_content,
 )
@@ -43,7 +43,7 @@ class CandidateRenamed(RetryLater):
     """
 
 
-class Holder(NamedTuple):
+class ContentHolder(NamedTuple):
     """A file that holds the content that is searched for.
 
     Attributes:
@@ -83,11 +83,11 @@ class OpenedCandidate(NamedTuple):
     claim: Claim | None
 
 
-class NotTheRemainder(OSError):
+class CandidateRejected(OSError):
     """Raised when a candidate file cannot hold the remainder of a file."""
 
 
-class HolderComparison:
+class CandidateComparer:
     """Compares content that a file lost with candidate files that may still hold it.
 
     Safe to use from several threads.
@@ -102,11 +102,11 @@ class HolderComparison:
     def __init__(self, files: TrackedFiles, clock: Clock, pause: Callable[[], object]) -> None:
         self._files, self._pause = files, pause
         self._taken: dict[FileIdentity, Claim] = {}  # compressed files and copies
-        self._unfinished = UnfinishedFiles(clock)
+        self._unfinished = IncompleteFileTimer(clock)
 
     def compare(
-        self, file: TrackedFile, path: str, known: KnownContent, rest: Remainder
-    ) -> Holder | None:
+        self, file: TrackedFile, path: str, known: KnownContent, rest: RemainderSearch
+    ) -> ContentHolder | None:
         """Compare lost content with a candidate file.
 
         Args:
@@ -128,12 +128,12 @@ class HolderComparison:
             opened = self.open(file, path, rest)
         except FileNotFoundError as error:  # the next scans of its folder find its new name
             raise CandidateRenamed(f"{path} was there, and is looked for again") from error
-        except (CompressedFileIncomplete, CompressedFileDamaged, NotTheRemainder):
+        except (CompressedFileIncomplete, CompressedFileDamaged, CandidateRejected):
             return None
         plain, status, _ = opened
         with contextlib.closing(plain):
             content = (
-                plain.holds(known)
+                plain.compare(known)
                 if isinstance(plain, PlainFileReader)
                 else compare_content(plain, known, self._pause)
             )
@@ -146,10 +146,10 @@ class HolderComparison:
             if rest.truncated_at is not None and (skipped := self._skipped_bytes(file, opened)):
                 # the copy itself sends what is behind that
                 content = content._replace(readable=min(content.readable, skipped))
-        return Holder(path, content)
+        return ContentHolder(path, content)
 
     def open(
-        self, file: TrackedFile, path: str, rest: Remainder, *, take: bool = False
+        self, file: TrackedFile, path: str, rest: RemainderSearch, *, take: bool = False
     ) -> OpenedCandidate:
         """Open a candidate file for reading.
 
@@ -165,7 +165,7 @@ class HolderComparison:
 
         Raises:
             FileNotFoundError: There is no file at this path, or one with another inode.
-            NotTheRemainder: The candidate is not a regular file, is older than `file`, is `file`
+            CandidateRejected: The candidate is not a regular file, is older than `file`, is `file`
                 itself, or is assigned to another file.
             OSError: The candidate cannot be opened.
         """
@@ -183,7 +183,7 @@ class HolderComparison:
                 and (file.suspected or claim.of_truncated == own.of_truncated)
             )
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
-                raise NotTheRemainder(path)
+                raise CandidateRejected(path)
             if path.endswith(PACKED):
                 return OpenedCandidate(DecompressedReader(descriptor, path), status, claim)
             return OpenedCandidate(PlainFileReader(descriptor, own.offset), status, claim)
@@ -208,7 +208,7 @@ class HolderComparison:
         if claim is not None:
             return 0 if claim.file_id == file.file_id else claim.offset
         if any(
-            is_sought(other) and not other.progress.is_untouched
+            may_be_found_compressed(other) and not other.progress.is_untouched
             for other in self._files
             if other is not file
         ):
@@ -218,12 +218,12 @@ class HolderComparison:
         return 0
 
 
-def is_at_work(rest: Remainder | None) -> bool:
+def is_search_active(rest: RemainderSearch | None) -> bool:
     """Return whether the unread content of a file is being searched for or read."""
     return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
-def is_sought(file: TrackedFile) -> bool:
+def may_be_found_compressed(file: TrackedFile) -> bool:
     """Return whether a file vanished and its content may still be found in a compressed file."""
     is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
-    return is_elsewhere and (file.unfound > 0 or is_at_work(file.rest))
+    return is_elsewhere and (file.unfound > 0 or is_search_active(file.rest))

@@ -29,13 +29,13 @@ from hourmark_producer.files.compressed import (
 )
 from hourmark_producer.files.fingerprints import (
     IDENTIFYING_BYTES,
-    ShrinkJudgement,
-    ShrinkVerdict,
+    TruncationEffect,
+    TruncationVerdict,
     are_lines_equal,
+    assess_truncations,
     begins_alike,
     count_unread_bytes,
-    find_nothing,
-    judge_shrinks,
+    find_no_copies,
 )
 from hourmark_producer.files.remainder import (
     NOTHING,
@@ -89,9 +89,9 @@ class LostContentFinder:
             file.sender.counted_from = self.files.looks
         return self.files.looks < file.sender.counted_from + waits.TRUNCATED_SCANS
 
-    def judge_truncation(
+    def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
-    ) -> ShrinkJudgement:
+    ) -> TruncationEffect:
         """Determine the effect of truncations on an open file.
 
         Args:
@@ -108,13 +108,13 @@ class LostContentFinder:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         search = self.search_for(file)
-        judgement = judge_shrinks(position.offset, account.shrinks, search, file.kept_to)
+        judgement = assess_truncations(position.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_used and self.may_be_found_later(file):
             raise RetryLater("the truncated bytes may be in a copy that the next scans find")
         file.sender.counted_from = None
         return judgement
 
-    def count_lost_with(self, file: TrackedFile) -> int:
+    def count_lost_bytes(self, file: TrackedFile) -> int:
         """Return how many unread bytes are lost because a file is gone.
 
         Bytes that another file holds do not count.
@@ -131,10 +131,10 @@ class LostContentFinder:
         is_read = (
             rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
         )
-        find = find_nothing if is_read else self.search_for(file)
-        judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
+        find = find_no_copies if is_read else self.search_for(file)
+        judgement = assess_truncations(offset, account.shrinks, find, file.kept_to)
         read_to, kept_to = (
-            (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)
+            (0, 0) if judgement.verdict is TruncationVerdict.REPLACED else (offset, file.kept_to)
         )
         return judgement.lost_bytes + count_unread_bytes(
             account.high, read_to, account.head, find, kept_to

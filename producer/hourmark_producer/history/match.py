@@ -6,12 +6,12 @@ checkpoint and changes neither; the caller makes the decision durable (`skip_cop
 
 | content | decisions |
 |---|---|
-| `UnreadFile`: an open plain file of which nothing was read | `New`, `CopyOf` |
+| `UnreadFile`: an open plain file of which nothing was read | `NewContent`, `CopyOf` |
 | `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
-| `LostContent`: the unread content of a file that vanished or was truncated | `HeldBy`, `Undecidable` |
+| `LostContent`: the unread content of a file that vanished or was truncated | `FoundInFile`, `Undecidable` |
 
 Any of them may raise `RetryLater`, because the decision depends on something that is still
-changing. A wrong `New` sends lines twice, and a wrong `AlreadyRead` loses them.
+changing. A wrong `NewContent` sends lines twice, and a wrong `AlreadyRead` loses them.
 
 The steps, in this order:
 
@@ -30,7 +30,7 @@ The steps, in this order:
 5. Other searches. A decision that an active search may contradict waits for it. This comes last,
    because most decisions do not depend on one, and a search may take minutes.
 
-Bytes that no file holds are lost. `ContentMatcher.judge_truncation` and `count_lost_with` count them
+Bytes that no file holds are lost. `ContentMatcher.assess_truncation` and `count_lost_bytes` count them
 (`lost_content`), after `match` has found no holder.
 """
 
@@ -58,13 +58,13 @@ from hourmark_producer.files.fingerprints import (
     ANCHOR_BYTES,
     HEAD_BYTES,
     IDENTIFYING_BYTES,
-    ShrinkJudgement,
+    TruncationEffect,
 )
 from hourmark_producer.files.remainder import (
     NOTHING,
     KnownContent,
     PlainFileReader,
-    Remainder,
+    RemainderSearch,
 )
 from hourmark_producer.files.tracked_file import (
     FileAccount,
@@ -81,19 +81,23 @@ from hourmark_producer.history.copies import (
     end_of_copy,
     find_origin,
 )
-from hourmark_producer.history.holders import Holder, HolderComparison, is_sought
+from hourmark_producer.history.holders import (
+    CandidateComparer,
+    ContentHolder,
+    may_be_found_compressed,
+)
 from hourmark_producer.history.lost_content import LostContentFinder
 from hourmark_producer.history.read_state import (
-    KnownPast,
+    ContentHistory,
     ReadState,
     determine_read_state,
-    known_contents,
+    list_known_contents,
 )
 
 _UNSUCCESSFUL_MAX: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
 _LOG = logging.getLogger(__name__)
-NEVER_READ: Final = KnownPast(b"", 0, b"")
+NEVER_READ: Final = ContentHistory(b"", 0, b"")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,7 +123,7 @@ class NewCompressedFile:
     """
 
     file: TrackedFile
-    search: Remainder
+    search: RemainderSearch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -133,11 +137,11 @@ class LostContent:
     """
 
     file: TrackedFile
-    search: Remainder
+    search: RemainderSearch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class New:
+class NewContent:
     """Decision that no other file supplies the content, so that all of it must be read."""
 
 
@@ -166,8 +170,8 @@ class ReadUpTo:
         stamp: Inode, size and modification time of the compressed file when it was compared.
     """
 
-    past: KnownPast
-    holder: Holder
+    past: ContentHistory
+    holder: ContentHolder
     stamp: ArchiveStamp
 
 
@@ -177,7 +181,7 @@ class AlreadyRead:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldBy:
+class FoundInFile:
     """Decision that another file holds the content.
 
     Attributes:
@@ -185,7 +189,7 @@ class HeldBy:
         copy: The original that supplies the beginning of the content; None if there is none.
     """
 
-    holder: Holder
+    holder: ContentHolder
     copy: CopyOf | None
 
 
@@ -219,30 +223,30 @@ class ContentMatcher:
         self.files = files
         self.stopping = threading.Event()
         self._checkpoint, self._clock = checkpoint, clock
-        self._holders = HolderComparison(files, clock, self.pause)
+        self._holders = CandidateComparer(files, clock, self.pause)
         self._lost = LostContentFinder(files, checkpoint)
         self._lock = threading.Lock()
         # the inodes of the candidates, per search that ended without a result
         self._unsuccessful: list[set[int]] = []
 
     @overload
-    def match(self, content: UnreadFile) -> New | CopyOf: ...
+    def match(self, content: UnreadFile) -> NewContent | CopyOf: ...
     @overload
     def match(self, content: NewCompressedFile) -> ReadUpTo | AlreadyRead | Undecidable: ...
     @overload
-    def match(self, content: LostContent) -> HeldBy | Undecidable: ...
+    def match(self, content: LostContent) -> FoundInFile | Undecidable: ...
 
     def match(
         self, content: UnreadFile | NewCompressedFile | LostContent
-    ) -> New | CopyOf | ReadUpTo | AlreadyRead | HeldBy | Undecidable:
+    ) -> NewContent | CopyOf | ReadUpTo | AlreadyRead | FoundInFile | Undecidable:
         """Decide whether content was read before, or which file holds it.
 
         Args:
             content: The content to decide about. Only one thread may pass the same file at a time.
 
         Returns:
-            For an `UnreadFile`, `New` or `CopyOf`. For a `NewCompressedFile`, `ReadUpTo`,
-            `AlreadyRead` or `Undecidable`. For a `LostContent`, `HeldBy` or `Undecidable`.
+            For an `UnreadFile`, `NewContent` or `CopyOf`. For a `NewCompressedFile`, `ReadUpTo`,
+            `AlreadyRead` or `Undecidable`. For a `LostContent`, `FoundInFile` or `Undecidable`.
 
         Raises:
             CandidateRenamed: A candidate file is no longer at its path. List the candidates again.
@@ -259,7 +263,7 @@ class ContentMatcher:
                 return self._match_lost(content.file, content.search)
 
     def claim(
-        self, file: TrackedFile, search: Remainder, path: str
+        self, file: TrackedFile, search: RemainderSearch, path: str
     ) -> DecompressedReader | PlainFileReader:
         """Open the file that `match` found, and reserve it for one file whose content was lost.
 
@@ -280,9 +284,9 @@ class ContentMatcher:
         """
         return self._holders.open(file, path, search, take=True).plain
 
-    def judge_truncation(
+    def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
-    ) -> ShrinkJudgement:
+    ) -> TruncationEffect:
         """Determine the effect of truncations on an open file.
 
         Args:
@@ -298,9 +302,9 @@ class ContentMatcher:
             RetryLater: One of the next scans may find a copy that holds the bytes.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
-        return self._lost.judge_truncation(file, position, account)
+        return self._lost.assess_truncation(file, position, account)
 
-    def count_lost_with(self, file: TrackedFile) -> int:
+    def count_lost_bytes(self, file: TrackedFile) -> int:
         """Return how many unread bytes are lost because a file is gone.
 
         Bytes that another file holds do not count.
@@ -308,7 +312,7 @@ class ContentMatcher:
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
-        return self._lost.count_lost_with(file)
+        return self._lost.count_lost_bytes(file)
 
     def awaited_origins(self) -> set[TrackedFile]:
         """Return the tracked files that an unexamined file may be a copy of.
@@ -326,7 +330,7 @@ class ContentMatcher:
         if self.stopping.is_set():
             raise RetryLater("the tailer stops")
 
-    def _match_unread(self, file: TrackedFile, descriptor: int) -> New | CopyOf:
+    def _match_unread(self, file: TrackedFile, descriptor: int) -> NewContent | CopyOf:
         now_s = self._clock.monotonic_s()
         candidate = describe_candidate(
             descriptor,
@@ -336,10 +340,10 @@ class ContentMatcher:
         )
         origin = find_origin(self.files, file, candidate)
         if origin is None or not (end := end_of_copy(origin, descriptor)):
-            return New()
+            return NewContent()
         return CopyOf(origin, end, candidate.read)
 
-    def _match_lost(self, file: TrackedFile, search: Remainder) -> HeldBy | Undecidable:
+    def _match_lost(self, file: TrackedFile, search: RemainderSearch) -> FoundInFile | Undecidable:
         position, account = file.progress.position, file.observed.account_since(file.progress)
         if search.truncated_at is not None:
             known = KnownContent(search.head, position.offset, position.anchor, search.truncated_at)
@@ -360,10 +364,12 @@ class ContentMatcher:
         whole = (one for one in readable if not one.content.flaw)
         chosen = next(whole, max(readable, key=lambda one: one.content.readable))
         is_unread = search.truncated_at is None and file.progress.is_untouched
-        return HeldBy(chosen, self._find_origin_of(file, search, chosen) if is_unread else None)
+        return FoundInFile(
+            chosen, self._find_origin_of(file, search, chosen) if is_unread else None
+        )
 
     def _find_origin_of(
-        self, file: TrackedFile, search: Remainder, holder: Holder
+        self, file: TrackedFile, search: RemainderSearch, holder: ContentHolder
     ) -> CopyOf | None:
         """Return the original of which a vanished file was a copy, or None.
 
@@ -392,7 +398,7 @@ class ContentMatcher:
         return CopyOf(origin, end, read)
 
     def _match_compressed(
-        self, file: TrackedFile, search: Remainder
+        self, file: TrackedFile, search: RemainderSearch
     ) -> ReadUpTo | AlreadyRead | Undecidable:
         path = next(iter(search.candidates))
         anything = KnownContent(b"", 0, b"", 0)
@@ -405,7 +411,7 @@ class ContentMatcher:
             with contextlib.closing(plain):
                 departed = self._checkpoint.read(archives.read_departed)
                 state, past = determine_read_state(
-                    plain, known_contents(self.files, departed, file), self.pause
+                    plain, list_known_contents(self.files, departed, file), self.pause
                 )
         except (CompressedFileIncomplete, CompressedFileDamaged):
             state, past = ReadState.UNDECIDED, None
@@ -416,21 +422,21 @@ class ContentMatcher:
         if (state is ReadState.READ and not has_more) or content.readable == 0:
             return AlreadyRead()
         if state is ReadState.UNDECIDED or content.flaw:
-            if any(is_sought(other) for other in self.files):
+            if any(may_be_found_compressed(other) for other in self.files):
                 raise RetryLater(f"{path} may be what a file that vanished was packed into")
-            if self._forget_unsuccessful(search.candidates[path]):
+            if self._remove_unsuccessful_search(search.candidates[path]):
                 return Undecidable()  # an unknown loss was reported for the file that vanished
             return Undecidable(
                 content.flaw or "too little is known to tell whether it was read before"
             )
         return ReadUpTo(past or NEVER_READ, holder, ArchiveStamp.of(status))
 
-    def _note_unsuccessful(self, search: Remainder) -> None:
+    def _note_unsuccessful(self, search: RemainderSearch) -> None:
         inodes = set(search.candidates.values())
         with self._lock:
             self._unsuccessful = [*self._unsuccessful[-_UNSUCCESSFUL_MAX:], inodes]
 
-    def _forget_unsuccessful(self, inode: int) -> bool:
+    def _remove_unsuccessful_search(self, inode: int) -> bool:
         """Return whether an earlier search without result had a file among its candidates.
 
         That search is removed, so that it is reported only once.

@@ -38,7 +38,7 @@ class ReadState(enum.Enum):
     NOT_YET = "not yet"  # something will
 
 
-class KnownPast(NamedTuple):
+class ContentHistory(NamedTuple):
     """What is known of content that was read, or that will be read from another file.
 
     Attributes:
@@ -79,7 +79,7 @@ class ReadStateResult(NamedTuple):
     """
 
     answer: ReadState
-    past: KnownPast | None = None
+    past: ContentHistory | None = None
 
 
 class ContentStream(Protocol):
@@ -88,9 +88,9 @@ class ContentStream(Protocol):
     def read(self, count: int, /) -> bytes: ...
 
 
-def known_contents(
+def list_known_contents(
     files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
-) -> list[KnownPast]:
+) -> list[ContentHistory]:
     """Return what is known of the content of all files, for comparison with a compressed file.
 
     Args:
@@ -99,7 +99,7 @@ def known_contents(
         excluded: The compressed file itself, which is left out.
     """
     made = [
-        KnownPast(
+        ContentHistory(
             position.head,
             position.offset,
             position.anchor,
@@ -114,14 +114,14 @@ def known_contents(
     return [past for past in made if past.head or past.offset]
 
 
-def _of_file(file: TrackedFile) -> list[KnownPast]:
+def _of_file(file: TrackedFile) -> list[ContentHistory]:
     progress = file.progress  # one consistent moment
     position, account = progress.position, file.observed.account_since(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
     settles = bool(account.shrinks) and not file.is_gone
     ends = [(position, awaited, file.retired), (file.earlier.latest, False, True)]
     made = [
-        KnownPast(known.head, known.offset, known.anchor, more, is_over, settles)
+        ContentHistory(known.head, known.offset, known.anchor, more, is_over, settles)
         for known, more, is_over in ends
         if known and known.offset
     ]
@@ -131,12 +131,14 @@ def _of_file(file: TrackedFile) -> list[KnownPast]:
     if not (file.is_gone or is_small) and (
         account.shrinks or not position.offset
     ):  # what it holds now will be read in its place
-        made.append(KnownPast(account.head, 0, b"", awaited=True if account.shrinks else awaited))
+        made.append(
+            ContentHistory(account.head, 0, b"", awaited=True if account.shrinks else awaited)
+        )
     return made
 
 
 def determine_read_state(
-    content: ContentStream, known: Iterable[KnownPast], pause: Callable[[], object]
+    content: ContentStream, known: Iterable[ContentHistory], pause: Callable[[], object]
 ) -> ReadStateResult:
     """Determine whether the content of a compressed file was read before.
 
@@ -153,7 +155,7 @@ def determine_read_state(
     left = sorted(
         (past for past in known if window.startswith(past.head)), key=lambda past: past.offset
     )
-    found = list[KnownPast]()
+    found = list[ContentHistory]()
     while left:
         while left and left[0].offset <= start + len(window):
             past = left.pop(0)
@@ -167,7 +169,7 @@ def determine_read_state(
     return _answer(found, any(past.head for past in left), start + len(window))
 
 
-def _answer(found: list[KnownPast], is_beginning: bool, size: int) -> ReadStateResult:
+def _answer(found: list[ContentHistory], is_beginning: bool, size: int) -> ReadStateResult:
     telling = [past for past in found if past.is_identifying and (past.offset or not past.awaited)]
     is_over = all(past.is_over for past in telling)
     if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):

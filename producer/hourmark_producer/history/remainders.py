@@ -23,19 +23,19 @@ from hourmark_producer.checkpoint import archives, books
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.cut.lines import RangeCut
-from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
 from hourmark_producer.cut.sources import cut_for_source
 from hourmark_producer.files.fingerprints import are_lines_equal
-from hourmark_producer.files.remainder import PlainFileReader, Remainder, RemainderStage
+from hourmark_producer.files.remainder import PlainFileReader, RemainderSearch, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.holders import CandidateRenamed, Holder, is_at_work
+from hourmark_producer.history.holders import CandidateRenamed, ContentHolder, is_search_active
 from hourmark_producer.history.match import (
     AlreadyRead,
     ContentMatcher,
     CopyOf,
-    HeldBy,
+    FoundInFile,
     LostContent,
     NewCompressedFile,
     ReadUpTo,
@@ -72,7 +72,7 @@ class RemainderFinder:
     checkpoint: Checkpoint
     schedule: Schedule
     clock: Clock
-    sizes: RangeSizes
+    sizes: AdaptiveRangeLimits
     sources: Mapping[str, TailedSource]
 
     def __post_init__(self) -> None:
@@ -98,13 +98,13 @@ class RemainderFinder:
             rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
             if rest is None:
                 return False
-            if sum(_takes_room(other.rest) for other in self.matcher.files) < AT_ONCE_MAX:
+            if sum(_counts_as_active(other.rest) for other in self.matcher.files) < AT_ONCE_MAX:
                 file.rest = rest
                 self.schedule.add(file)
             return True
-        return is_at_work(file.rest)
+        return is_search_active(file.rest)
 
-    def next_cut(self, file: TrackedFile, rest: Remainder) -> RangeCut | None:
+    def next_cut(self, file: TrackedFile, rest: RemainderSearch) -> RangeCut | None:
         """Return the next range of the unread content of a file, or None if there is no more.
 
         The candidate files are compared first if that was not done yet.
@@ -174,13 +174,15 @@ class RemainderFinder:
 
     def _make_room(self) -> None:
         with self._lock:
-            self._of_truncated = {file for file in self._of_truncated if is_at_work(file.rest)}
+            self._of_truncated = {
+                file for file in self._of_truncated if is_search_active(file.rest)
+            }
             if len(self._of_truncated) >= TRUNCATED_MAX:
                 raise RetryLater(
                     f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
                 )
 
-    def _search(self, file: TrackedFile, rest: Remainder) -> None:
+    def _search(self, file: TrackedFile, rest: RemainderSearch) -> None:
         """Find the file that holds the unread content of a file.
 
         Reading begins if it is found; otherwise the search ends.
@@ -200,7 +202,7 @@ class RemainderFinder:
             file.unfound = 1  # it is not where it was, so the count starts again
             raise
         match found:
-            case HeldBy():
+            case FoundInFile():
                 if found.copy is not None:
                     self._skip(file, found.copy)
                 self._begin(file, rest, found.holder)
@@ -246,7 +248,7 @@ class RemainderFinder:
         self.checkpoint.commit([changes.insert_file(file), *changed])
         file.suspected = False
 
-    def _begin(self, file: TrackedFile, rest: Remainder, found: Holder) -> None:
+    def _begin(self, file: TrackedFile, rest: RemainderSearch, found: ContentHolder) -> None:
         path, content = found
         plain = self.matcher.claim(file, rest, path)
         try:
@@ -291,7 +293,7 @@ class RemainderFinder:
         )
 
 
-def _takes_room(rest: Remainder | None) -> bool:
+def _counts_as_active(rest: RemainderSearch | None) -> bool:
     """Return whether a search counts towards the limit of `AT_ONCE_MAX` active searches."""
     return rest is not None and (
         rest.stage is RemainderStage.READING
@@ -299,7 +301,7 @@ def _takes_room(rest: Remainder | None) -> bool:
     )
 
 
-def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
+def _rest_of(file: TrackedFile, paths: Iterable[str]) -> RemainderSearch | None:
     account, candidates = (
         file.observed.account_since(file.progress),
         find_compressed_candidates(file, paths),
@@ -307,13 +309,13 @@ def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
     is_telling_at_all = bool(account.head) and not are_lines_equal(
         account.head, file.progress.position.anchor
     )
-    return Remainder(candidates) if candidates and is_telling_at_all else None
+    return RemainderSearch(candidates) if candidates and is_telling_at_all else None
 
 
-def _rest_of_truncated(file: TrackedFile, high: int) -> Remainder | None:
+def _rest_of_truncated(file: TrackedFile, high: int) -> RemainderSearch | None:
     position = file.progress.position
     return (
-        Remainder(find_copy_candidates(file), truncated_at=high, head=position.head)
+        RemainderSearch(find_copy_candidates(file), truncated_at=high, head=position.head)
         if position.is_identifying
         else None
     )

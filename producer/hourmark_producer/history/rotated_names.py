@@ -24,7 +24,7 @@ _ROOT: Final = re.compile(r"\.*[^.\d]*")
 _DATED: Final = re.compile(r"[.\-_]\d")
 
 
-def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
+def strip_rotation_suffixes(path: str, *, digits_min: int = 1) -> Iterator[str]:
     """Yield the names that a file may have had before rotation added a number or a date.
 
     The number is removed at the end of the name or before its extension, after a suffix such as
@@ -56,13 +56,13 @@ def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
 def former_names(path: str) -> Iterator[str]:
     """Yield all names that a file may have had before it was rotated or copied.
 
-    These are the names from `without_numbers`, and the path cut off at each separator in the file
+    These are the names from `strip_rotation_suffixes`, and the path cut off at each separator in the file
     name: `app.log` for `app.log.backup`. A name may be yielded more than once.
     """
     for at in range(len(path) - 1, path.rfind("/") + 1, -1):
         if path[at] in _SEPARATORS:
             yield path[:at]
-    yield from without_numbers(path)
+    yield from strip_rotation_suffixes(path)
 
 
 def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:

@@ -179,7 +179,7 @@ class PendingResponse:
                 answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
         finally:
-            if not (is_kept and self._connections.give_back(self._address, self._kept)):
+            if not (is_kept and self._connections.return_connection(self._address, self._kept)):
                 self._kept.connection.close()
         return answer
 
@@ -308,7 +308,7 @@ class ConnectionPool:
         for _, kept in closed:
             kept.connection.close()
 
-    def give_back(self, address: ServiceAddress, connection: _PooledConnection) -> bool:
+    def return_connection(self, address: ServiceAddress, connection: _PooledConnection) -> bool:
         """Return a connection to the pool for later requests.
 
         Args:

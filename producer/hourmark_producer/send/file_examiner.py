@@ -34,11 +34,11 @@ from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.range_cutter import ReadableContent
 from hourmark_producer.files.examination import examine, read_at
 from hourmark_producer.files.fingerprints import (
-    Shrink,
-    ShrinkJudgement,
-    ShrinkVerdict,
+    Truncation,
+    TruncationEffect,
+    TruncationVerdict,
     are_lines_equal,
-    judge_shrinks,
+    assess_truncations,
 )
 from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
 from hourmark_producer.history.match import ContentMatcher, CopyOf, UnreadFile, skip_copied_bytes
@@ -91,12 +91,12 @@ class FileExaminer:
         # before the read: a scan that began later observed a later state
         now_s = self.clock.monotonic_s()
         account = observed.account_since(before).next(size, found, known)
-        verdict = judge_shrinks(known.offset, account.shrinks).verdict
-        if verdict is ShrinkVerdict.REPLACED and (
+        verdict = assess_truncations(known.offset, account.shrinks).verdict
+        if verdict is TruncationVerdict.REPLACED and (
             unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high)
         ):
             return unread
-        if verdict is ShrinkVerdict.SAME:
+        if verdict is TruncationVerdict.SAME:
             position, quiet_to = self._follow_growth(file, descriptor, account, size)
         else:
             position = self._follow_truncation(file, descriptor, verdict, account, size)
@@ -150,7 +150,7 @@ class FileExaminer:
         self,
         file: TrackedFile,
         descriptor: int,
-        verdict: ShrinkVerdict,
+        verdict: TruncationVerdict,
         account: FileAccount,
         size: int,
     ) -> FilePosition:
@@ -169,12 +169,12 @@ class FileExaminer:
         """
         known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
-        if verdict is ShrinkVerdict.REPLACED:
+        if verdict is TruncationVerdict.REPLACED:
             position = FilePosition(
                 generation=known.generation + 1, size_seen=size, head=account.head
             )
             file.earlier = file.earlier.ending(known, GENERATIONS_MAX)
-        judgement = self.matcher.judge_truncation(file, known, account)
+        judgement = self.matcher.assess_truncation(file, known, account)
         position = dataclasses.replace(position, settled=known.settled + 1)
         kept_to = (
             _find_unchanged_size(descriptor, known, account)
@@ -187,8 +187,8 @@ class FileExaminer:
     def _record_truncation(
         self,
         file: TrackedFile,
-        judgement: ShrinkJudgement,
-        shrinks: Sequence[Shrink],
+        judgement: TruncationEffect,
+        shrinks: Sequence[Truncation],
         position: FilePosition,
         kept_to: int,
     ) -> None:
@@ -228,7 +228,7 @@ class FileExaminer:
             position.size_seen,
             judgement.lost_bytes,
             f"generation {position.generation} begins"
-            if judgement.verdict is ShrinkVerdict.REPLACED
+            if judgement.verdict is TruncationVerdict.REPLACED
             else "reading goes on",
         )
 

@@ -35,7 +35,7 @@ from hourmark.records.wire import RangeResponse
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.range_cutter import RangeCutter
-from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
 from hourmark_producer.files.tracked_file import SpooledRange, TrackedFile
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.send.acknowledgments import (
@@ -84,7 +84,7 @@ class FileShipper:
     client: DeliveryServiceClient
     checkpoint: Checkpoint
     sources: Mapping[str, TailedSource]
-    sizes: RangeSizes
+    sizes: AdaptiveRangeLimits
     examiner: FileExaminer
     rests: RemainderFinder
     cutter: RangeCutter
@@ -138,7 +138,7 @@ class FileShipper:
             SMALL_BYTES, self.sizes.limits.range_bytes
         )
 
-    def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
+    def step_batch(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
         """Ship several small files, which share their checkpoint transactions.
 
         A failure of one file does not affect the other files. However, once a service has failed to
@@ -312,7 +312,12 @@ class FileShipper:
 
 class _MeasuredRange:
     def __init__(
-        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: PendingRange
+        self,
+        sizes: AdaptiveRangeLimits,
+        clock: Clock,
+        count: int,
+        began_s: float,
+        sent: PendingRange,
     ) -> None:
         self._sizes, self._clock, self._count, self._began_s, self._sent = (
             sizes,

@@ -25,8 +25,8 @@ from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.checkpoint.marks import next_marks, save_marks
 from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_per_file
 from hourmark_producer.cut.lines import RangeCut
-from hourmark_producer.cut.sources import range_extras
-from hourmark_producer.files.fingerprints import HEAD_BYTES, next_anchor
+from hourmark_producer.cut.sources import optional_range_fields
+from hourmark_producer.files.fingerprints import HEAD_BYTES, extend_anchor
 from hourmark_producer.files.tracked_file import (
     FilePosition,
     FileProgress,
@@ -142,7 +142,7 @@ class RangeSpooler:
     def spool(
         self,
         file: TrackedFile,
-        shipped: RangeCut,
+        cut: RangeCut,
         reading: ClockReading,
         compressor: RangeCompressor,
     ) -> SpoolRequest:
@@ -150,7 +150,7 @@ class RangeSpooler:
 
         Args:
             file: The file from which the bytes were cut.
-            shipped: The bytes.
+            cut: The bytes.
             reading: Clock and rules revision of a service, with which the range is stamped.
             compressor: Compresses the bytes.
 
@@ -163,27 +163,23 @@ class RangeSpooler:
         """
         before = file.progress.position
         if before.offset == 0:
-            self._generations.note(
-                file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES])
-            )
-        outgoing = SpooledRange(
-            next(self._sequence), self._make_range(file, before, shipped, reading)
-        )
-        body: bytes = compressor.zstd.compress(shipped.body)
-        end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
+            self._generations.note(file.file_id, before.generation, bytes(cut.body[:HEAD_BYTES]))
+        outgoing = SpooledRange(next(self._sequence), self._make_range(file, before, cut, reading))
+        body: bytes = compressor.zstd.compress(cut.body)
+        end, anchor = outgoing.range.end, extend_anchor(before.anchor, cut.body)
         position = FilePosition(
             generation=before.generation,
             offset=end,
-            in_line=shipped.part is Part.CHUNK,
+            in_line=cut.part is Part.CHUNK,
             anchor=anchor,
             size_seen=max(before.size_seen, end),
             head=before.head
             or (
-                b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])
+                b"" if before.offset else bytes(cut.body[:HEAD_BYTES])
             ),  # archives are not examined, so they need no head
             settled=before.settled,
             doubted=before.doubted,
-            marks=next_marks(before, shipped.body, anchor),
+            marks=next_marks(before, cut.body, anchor),
         )
         others = file.progress.unacknowledged
         pending = [
@@ -199,7 +195,7 @@ class RangeSpooler:
         return SpoolRequest(pending, progress, body)
 
     def _make_range(
-        self, file: TrackedFile, position: FilePosition, shipped: RangeCut, reading: ClockReading
+        self, file: TrackedFile, position: FilePosition, cut: RangeCut, reading: ClockReading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self._sources[file.place.source]
@@ -209,15 +205,15 @@ class RangeSpooler:
                 file_id=file.file_id,
                 generation=position.generation,
                 start=position.offset,
-                end=position.offset + len(shipped.body),
+                end=position.offset + len(cut.body),
                 observed_at_ms=reading.clock_ms,
                 rules=reading.rules,
                 zone=source.zone,
                 source=file.place.source,
                 path=file.place.path,
                 host_name=self._host_name,
-                part=shipped.part,
-                **range_extras(source, file.place.path),
+                part=cut.part,
+                **optional_range_fields(source, file.place.path),
             )
         except ValueError as error:
             raise RequestRefused(

@@ -97,7 +97,7 @@ class SenderPool:
     def _step(self, files: list[TrackedFile]) -> None:
         results: dict[TrackedFile, bool | Exception]
         if len(files) > 1:
-            results = self.shipper.step_together(files)
+            results = self.shipper.step_batch(files)
         else:
             try:
                 results = {files[0]: self.shipper.step(files[0])}
@@ -117,7 +117,7 @@ class SenderPool:
             return
         file.sender.failures = 0
         if file.sender.flush_at_s is not None:
-            self.schedule.wake(file, file.sender.flush_at_s)
+            self.schedule.add_later(file, file.sender.flush_at_s)
         self.schedule.done(file, more=result)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:

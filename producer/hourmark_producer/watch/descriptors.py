@@ -74,7 +74,7 @@ class DescriptorBudget:
         self._held = sum(file.descriptor is not None for file in self.files)
         self._spent = False
 
-    def room(self) -> bool:
+    def can_open_another(self) -> bool:
         """Return whether another file may be opened.
 
         If the limit is reached, files that were read completely are closed first.
@@ -90,7 +90,7 @@ class DescriptorBudget:
             )
         return self._held < self.limit
 
-    def turns(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
+    def select_to_open(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
         """Return the waiting files that may be opened now, those that have waited longest first.
 
         If the limit is reached, the files that have been open longest are closed. Each file stays
@@ -100,7 +100,7 @@ class DescriptorBudget:
             waiting: Files that wait to be opened.
         """
         wanted = min(len(waiting), self._some)
-        if wanted and not self.room():
+        if wanted and not self.can_open_another():
             before_s = self.clock.monotonic_s() - _TURN_S
             had_theirs = [file for file in self._held_files() if file.held_since_s <= before_s]
             self._close(sorted(had_theirs, key=lambda file: file.held_since_s)[:wanted])
@@ -108,12 +108,12 @@ class DescriptorBudget:
             : max(0, self.limit - self._held)
         ]
 
-    def hold(self, file: TrackedFile, descriptor: int) -> None:
+    def assign(self, file: TrackedFile, descriptor: int) -> None:
         """Assign an open file descriptor to a file and count it."""
         file.descriptor, file.held_since_s = descriptor, self.clock.monotonic_s()
         self._held += 1
 
-    def give_back(self, file: TrackedFile) -> None:
+    def close_excess(self, file: TrackedFile) -> None:
         """Close a file that was opened beyond the limit in order to identify it."""
         file.close()
         self._held -= 1
@@ -126,6 +126,6 @@ class DescriptorBudget:
         return [file for file in self.files if file.descriptor is not None and not file.deleted]
 
     def _close(self, files: list[TrackedFile]) -> int:
-        closed = sum(self.schedule.unless_busy(file, file.close) for file in files)
+        closed = sum(self.schedule.run_unless_busy(file, file.close) for file in files)
         self._held -= closed
         return closed

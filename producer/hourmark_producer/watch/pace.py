@@ -75,7 +75,7 @@ class ScanPace:
         """
         return self._wait_s > self._scan_seconds
 
-    def want(self) -> None:
+    def request_scan(self) -> None:
         """Request that the next full scan begins earlier."""
         self._wanted = True
 
@@ -143,7 +143,7 @@ class PendingBytes:
             active_files: All files that are changed or not completely acknowledged.
         """
         with self._lock:
-            touched = self._schedule.touched(forget=True)
+            touched = self._schedule.scheduled_files(forget=True)
             self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:
@@ -159,4 +159,4 @@ class PendingBytes:
 
     def _asked(self) -> set[TrackedFile]:
         with self._lock:
-            return self._some | self._schedule.touched()
+            return self._some | self._schedule.scheduled_files()

@@ -34,12 +34,12 @@ from hourmark_producer.files.compressed import (
 )
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
-from hourmark_producer.files.remainder import Remainder, RemainderStage
+from hourmark_producer.files.remainder import RemainderSearch, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import FileLocation, TrackedFile, TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.history.rotated_names import former_names
-from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.retirement import FileRetirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
 _EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name may be in it
@@ -58,7 +58,7 @@ class NewCompressedFiles:
         files: TrackedFiles,
         checkpoint: Checkpoint,
         schedule: Schedule,
-        retirement: Retirement,
+        retirement: FileRetirement,
         beginnings: StartPositions,
         clock: Clock,
         identify: Callable[[int], FileIdentity],
@@ -123,7 +123,7 @@ class NewCompressedFiles:
         new = [stamp for stamp in here if stamp not in self._known and stamp.inode not in reading]
         told = True
         for stamp in new:
-            told &= self._appeared(source, stamp, here[stamp], looked_ms or 0)
+            told &= self._start_examination(source, stamp, here[stamp], looked_ms or 0)
         self._changed |= looked_ms is None
         if told and not any(
             file.suspected and file.place.source == source for file in self._holding
@@ -172,7 +172,7 @@ class NewCompressedFiles:
                 and file.unfound >= waits.COMPRESSED_SCANS
                 and self._at_work() < AT_ONCE_MAX
             ):
-                file.rest = Remainder({file.place.seen_at: stamp.inode % (1 << 64)})
+                file.rest = RemainderSearch({file.place.seen_at: stamp.inode % (1 << 64)})
                 self._schedule.add(file)
             return False
         if rest.stage in (
@@ -226,7 +226,9 @@ class NewCompressedFiles:
                 return path
         return None
 
-    def _appeared(self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int) -> bool:
+    def _start_examination(
+        self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int
+    ) -> bool:
         """Begin to examine a new compressed file, unless it is old, excluded or unreadable.
 
         Args:
@@ -273,9 +275,11 @@ class NewCompressedFiles:
             self._holding.append(file)
         return True
 
-    def _decided(self, file: TrackedFile, rest: Remainder, stamp: ArchiveStamp | None) -> None:
+    def _decided(
+        self, file: TrackedFile, rest: RemainderSearch, stamp: ArchiveStamp | None
+    ) -> None:
         if not file.suspected:
-            self._retirement.retire_packed(file, rest)
+            self._retirement.retire_compressed(file, rest)
             self._know([stamp] if stamp else [])
         else:
             self._let_go(file, rest.flaw, stamp)
@@ -283,7 +287,7 @@ class NewCompressedFiles:
 
     def _vanished(self, file: TrackedFile) -> bool:
         file.unfound += 1
-        if file.unfound < 2 * waits.COMPRESSED_SCANS or not self._schedule.unless_busy(
+        if file.unfound < 2 * waits.COMPRESSED_SCANS or not self._schedule.run_unless_busy(
             file, file.drop_remainder
         ):
             return False

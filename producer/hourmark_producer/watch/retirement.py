@@ -15,7 +15,7 @@ from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.files import waits
-from hourmark_producer.files.remainder import Remainder
+from hourmark_producer.files.remainder import RemainderSearch
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import (
     NEVER,
@@ -31,7 +31,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Retirement:
+class FileRetirement:
     """Ends the tracking of files, and counts their unread bytes as lost.
 
     Used by the scanning thread. Each method that changes a file saves the change first; it raises
@@ -58,23 +58,23 @@ class Retirement:
 
         Call it at each scan; it does nothing until then.
         """
-        if self._stays(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
+        if self._is_still_needed(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
         if file.identity.birth_ns:
             self._end(file, "was deleted")
         else:
-            self._deleted_unborn(file)
+            self._retire_without_birth_time(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
         """Stop following an open file that no pattern matches, once it has been idle for long.
 
         Call it at each scan; it does nothing until then.
         """
-        if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
+        if not self._is_still_needed(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
             self.mark_missing(file)
             file.close()
 
-    def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
+    def _is_still_needed(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
         """Return whether a file has unread or unacknowledged bytes, or changed recently.
 
         Args:
@@ -116,7 +116,7 @@ class Retirement:
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
-    def retire_packed(self, file: TrackedFile, rest: Remainder) -> None:
+    def retire_compressed(self, file: TrackedFile, rest: RemainderSearch) -> None:
         """Stop tracking a file whose unread content was read from a compressed file.
 
         Args:
@@ -134,9 +134,9 @@ class Retirement:
         if file.identity.birth_ns or file.is_packed:
             self._end(file, what, known_to_end=not rest.flaw, unread=unread)
         else:
-            self._deleted_unborn(file, what, known_to_end=not rest.flaw, unread=unread)
+            self._retire_without_birth_time(file, what, known_to_end=not rest.flaw, unread=unread)
 
-    def _deleted_unborn(
+    def _retire_without_birth_time(
         self,
         file: TrackedFile,
         what: str = "was deleted",
@@ -285,7 +285,7 @@ class Retirement:
             CheckpointFailed: Nothing was saved.
         """
         position = file.progress.position
-        lost = 0 if file.place.missing else self.matcher.count_lost_with(file)
+        lost = 0 if file.place.missing else self.matcher.count_lost_bytes(file)
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)
         unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(

@@ -20,7 +20,7 @@ from hourmark.config.groups import TailedSource
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder, matches_any_glob
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.history.rotated_names import DATE_DIGITS, without_numbers
+from hourmark_producer.history.rotated_names import DATE_DIGITS, strip_rotation_suffixes
 
 _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
 
@@ -56,7 +56,7 @@ class RotatedFileSearch:
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
-    def add_to(self, source: str, findings: PatternFindings, now_ms: int) -> None:
+    def add_rotated_files(self, source: str, findings: PatternFindings, now_ms: int) -> None:
         """Add rotated files of a source to the findings of a scan, if a search is due.
 
         Args:
@@ -74,7 +74,7 @@ class RotatedFileSearch:
         since_ns = self._since_ms[source] * 1_000_000 - _COARSE_NS
         for folder in list(findings.folders):
             for entry in list_folder(folder, findings):
-                if self._was_of(source, entry.path):
+                if self._is_rotated_name(source, entry.path):
                     try:
                         if not was_set_back:
                             self._add(entry, since_ns, findings)
@@ -132,12 +132,12 @@ class RotatedFileSearch:
             self._due.discard(source)
         return self._untold.pop(source, {})
 
-    def _was_of(self, source: str, path: str) -> bool:
+    def _is_rotated_name(self, source: str, path: str) -> bool:
         """Return whether a path is a rotated name of this source and matches no pattern."""
         settings = self._sources[source]
         formers = [
             name
-            for name in without_numbers(path, digits_min=DATE_DIGITS)
+            for name in strip_rotation_suffixes(path, digits_min=DATE_DIGITS)
             if matches_any_glob(name, settings.paths)
         ]
         return any(

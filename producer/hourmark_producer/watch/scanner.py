@@ -50,7 +50,7 @@ from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.packed_files import NewCompressedFiles
-from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.retirement import FileRetirement
 from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
@@ -123,7 +123,7 @@ class FileScanner:
     files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
-    retirement: Retirement
+    retirement: FileRetirement
     matcher: ContentMatcher
     rests: RemainderFinder
     generations: Generations
@@ -173,7 +173,7 @@ class FileScanner:
         self._number = number
         self._found, self._awaited = set(), None
         self.descriptors.begin()
-        self.beginnings.next_scan()
+        self.beginnings.begin_scan()
         began_ms = self._unseen.begin()
         for source in self._patterns:
             findings = self._look_until_settled(source, began_ms)
@@ -243,7 +243,7 @@ class FileScanner:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
             findings = scan_patterns(self._patterns[source])
-            self._rotated.add_to(source, findings, began_ms)
+            self._rotated.add_rotated_files(source, findings, began_ms)
             self._name_packed(source, findings)
             self.beginnings.record_scan(source, findings)
             for path, status in findings.files.items():
@@ -316,7 +316,7 @@ class FileScanner:
         Raises:
             OSError: The file cannot be opened or read.
         """
-        room = self.descriptors.room()
+        room = self.descriptors.can_open_another()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
             status = os.fstat(descriptor)
@@ -339,7 +339,7 @@ class FileScanner:
                 self._observe(
                     file, status, at_s
                 )  # while it is open: what it begins with tells it from others once it is packed
-                self.descriptors.give_back(file)
+                self.descriptors.close_excess(file)
             elif file not in self._added:
                 self.schedule.add(file)
         return file, status
@@ -375,12 +375,12 @@ class FileScanner:
                 progress=FileProgress(position=position, quiet_to=position.offset),
             )
             file.target = resolve_links(path)
-            self.descriptors.hold(file, descriptor)
+            self.descriptors.assign(file, descriptor)
             self.files.add(file)
             self._added.add(file)
             return file
         if file.descriptor is None:
-            self.descriptors.hold(file, descriptor)
+            self.descriptors.assign(file, descriptor)
         else:
             os.close(descriptor)
         if file.identity != identity and identity.birth_ns:
@@ -481,7 +481,7 @@ class FileScanner:
             file.unfound = 0
             self.retirement.release(file)
             if file.rest is not None and file.rest.truncated_at is None:
-                self.schedule.unless_busy(file, file.drop_remainder)
+                self.schedule.run_unless_busy(file, file.drop_remainder)
         seen.complete -= self._rotated.search_for_unfound(set(unfound))
         for file in unfound:
             if file.descriptor is None and seen.problems.get(file.place.source):
@@ -538,7 +538,7 @@ class FileScanner:
             and not (file.is_gone or file.is_read or file.rest)
             and file.place.source in self._patterns
         ]
-        for file in self.descriptors.turns(waiting):
+        for file in self.descriptors.select_to_open(waiting):
             try:
                 self._open_if(file, file.place.seen_at)
             except OSError as error:  # the next scan finds out what became of it
@@ -611,7 +611,7 @@ class FileScanner:
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
             return False  # it would be forgotten
         if file.rest is not None and is_packed:
-            self.retirement.retire_packed(file, file.rest)
+            self.retirement.retire_compressed(file, file.rest)
         elif holder := self._unseen.find_compressed_form(file):
             self.retirement.retire_empty(file, holder)
         elif self.files.is_displaced(file):
@@ -629,7 +629,7 @@ class FileScanner:
         """
         if (is_known := self._is_at(file, path)) is None:
             return False
-        room, at_s = self.descriptors.room(), self.clock.monotonic_s()
+        room, at_s = self.descriptors.can_open_another(), self.clock.monotonic_s()
         try:
             descriptor = os.open(path, _OPEN_FLAGS)
         except PermissionError:
@@ -648,12 +648,12 @@ class FileScanner:
         if file.identity != identity and identity.birth_ns:
             self.files.update_identity(file, identity)
             self._moved.add(file)
-        self.descriptors.hold(file, descriptor)
+        self.descriptors.assign(file, descriptor)
         if room:
             self.schedule.add(file)
         else:
             self._observe(file, status, at_s)
-            self.descriptors.give_back(file)
+            self.descriptors.close_excess(file)
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
