@@ -137,17 +137,7 @@ def cut_lines(
 def _cut_whole_lines(
     read: ReadBytes, read_buffered: ReadIntoBuffer, size: int
 ) -> memoryview | None:
-    """Return as many whole lines as fit into `size` bytes, read into a buffer without a copy.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        read_buffered: Function that reads from the current position into the buffer.
-        size: Maximum number of bytes.
-
-    Returns:
-        None if fewer than `size` bytes are available, or if no line ends in the last 4 KiB before
-        the limit.
-    """
+    # None if fewer than `size` bytes are available, or if no line ends in the last 4 KiB of them
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
     last = tail.rfind(_LF)
@@ -162,16 +152,7 @@ def _cut_whole_lines(
 def _find_pending_line(
     read: ReadBytes, limits: RangeLimits, searched: int
 ) -> NoCompleteLine | None:
-    """Return `NoCompleteLine` if the current line still has no LF and is below the size limit.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        searched: Number of bytes that were already searched; only later bytes are read.
-
-    Returns:
-        None if the line is complete or too long, so that a range can be cut.
-    """
+    # None if the line is complete or too long, so that a range can be cut
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
     return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
@@ -180,14 +161,7 @@ def _find_pending_line(
 def _cut_long_line(
     read: ReadBytes, limits: RangeLimits, size_max: int, ends: Part
 ) -> RangeCut | NoCompleteLine:
-    """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        size_max: Maximum number of bytes, including the LF.
-        ends: The part to report if the line ends within `size_max` bytes.
-    """
+    # `ends` is the part to report if the line ends within `size_max` bytes
     window = read(0, size_max)
     first = window.find(_LF)
     if first >= 0:

@@ -77,12 +77,7 @@ def cut_records(
 
 
 def _find_last_start(window: bytes, find_starts: FindRecordStarts) -> int:
-    """Return the offset at which the last record begins; 0 if there is only one record.
-
-    Args:
-        window: Bytes that begin with a record.
-        find_starts: Function that yields the offsets at which records begin.
-    """
+    # 0 if the window contains only one record
     first, stop, size = window.find(_LF) + 1, window.rfind(_LF) + 1, _BLOCK_BYTES
     while first < stop:
         at = max(first, window.rfind(_LF, 0, max(0, stop - size)) + 1)
@@ -93,13 +88,6 @@ def _find_last_start(window: bytes, find_starts: FindRecordStarts) -> int:
 
 
 def _cut_unfinished_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
-    """Return all whole lines if `flush` is True, otherwise `NoCompleteLine`.
-
-    Args:
-        window: Bytes of a record whose end is not known.
-        ends: The part to report.
-        flush: Whether to send the record although the next record has not begun.
-    """
     whole = window.rfind(_LF) + 1
     if flush and whole:
         return RangeCut(window[:whole], ends)
@@ -115,19 +103,7 @@ def _cut_single_record(
     *,
     flush: bool,
 ) -> RangeCut | NoCompleteLine:
-    """Return a range with the rest of the current multi-line record, or with a chunk of it.
-
-    A record that is longer than `size_max` is sent in chunks. `NoCompleteLine` is returned if the
-    file does not contain the end of the record yet.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        find_starts: Function that yields the offsets at which records begin.
-        size_max: Maximum number of bytes, including the last LF.
-        ends: The part to report if the record ends within `size_max` bytes.
-        flush: Whether to send the record although the next record has not begun.
-    """
+    # `ends` is the part to report if the record ends within `size_max` bytes
     window = read(0, size_max)
     first, whole = window.find(_LF) + 1, window.rfind(_LF) + 1
     if first and (end := next(find_starts(window, first, whole), 0)):
@@ -144,17 +120,7 @@ def _cut_single_record(
 def _is_record_start(
     read: ReadBytes, limits: RangeLimits, find_starts: FindRecordStarts, at: int
 ) -> bool | None:
-    """Return whether the line at offset `at` begins a record.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        find_starts: Function that yields the offsets at which records begin.
-        at: Offset of the line, relative to the current position.
-
-    Returns:
-        None if the line is incomplete and not yet over the size limit.
-    """
+    # None if the line is incomplete and not yet over the size limit
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
     if not end and len(window) <= limits.line_bytes_max:

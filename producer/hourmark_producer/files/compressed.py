@@ -153,8 +153,7 @@ class _Zstd:
 
 
 class _Xz:
-    """Reader of xz content with a limit on memory, which `lzma.LZMAFile` does not have."""
-
+    # `lzma.LZMAFile` has no limit on memory
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._decompressor: lzma.LZMADecompressor | None = None
@@ -190,10 +189,7 @@ class _Xz:
 
 
 def _check_frames(descriptor: int) -> None:
-    """Raise EOFError if the last zstd frame of a file is incomplete.
-
-    The zstd reader does not report this itself.
-    """
+    # the zstd reader does not report an incomplete last frame
     at, size = 0, os.fstat(descriptor).st_size
     if not size:
         raise EOFError
@@ -204,16 +200,7 @@ def _check_frames(descriptor: int) -> None:
 
 
 def _end_of_frame(descriptor: int, at: int, size: int) -> int:
-    """Return the offset at which the zstd frame at `at` ends (RFC 8878 section 3.1).
-
-    Args:
-        descriptor: File descriptor, open for reading.
-        at: Offset of the frame.
-        size: Size of the file in bytes.
-
-    Returns:
-        A value greater than `size` if the frame is incomplete.
-    """
+    # RFC 8878 section 3.1; more than `size` if the frame is incomplete
     header = os.pread(descriptor, _FRAME_HEADER_MAX, at)
     if len(header) < 8:
         return size + 1

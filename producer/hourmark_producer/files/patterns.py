@@ -143,7 +143,6 @@ def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
 
 
 def _name_missing(folder: str, findings: PatternFindings) -> None:
-    """Check that a folder can be accessed. If not, add the error to `findings.problems`."""
     try:
         os.stat(folder)  # noqa: PTH116
     except OSError as error:
@@ -209,10 +208,7 @@ def _is_folder(entry: os.DirEntry[str], findings: PatternFindings, *, follow: bo
 
 @functools.lru_cache(maxsize=1000)
 def _matcher(part: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a file name matches one component of a pattern.
-
-    Names that begin with a dot match only if the pattern does, too.
-    """
+    # names that begin with a dot match only if the pattern does, too
     expression = re.compile(fnmatch.translate(part))
     hidden = part.startswith(".")
     return lambda name: (hidden or not name.startswith(".")) and expression.match(name) is not None

@@ -254,10 +254,7 @@ def _begins_later(file: TrackedFile) -> bool:
 
 
 def _was_seen(findings: PatternFindings) -> bool:
-    """Return whether a scan counts as the first scan of its source.
-
-    It does if it found files, or if it found none only because folders do not exist.
-    """
+    # a source whose folders do not exist yet was scanned completely, too
     not_there = (FileNotFoundError, NotADirectoryError)
     return bool(findings.files) or all(
         isinstance(problem, not_there) for problem in findings.problems.values()

@@ -167,12 +167,7 @@ def _known_positions(other: TrackedFile) -> Iterator[FilePosition]:
 
 
 def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
-    """Return whether content has the expected bytes just before a position.
-
-    Args:
-        known: The position; its anchor or marks hold the expected bytes or their digests.
-        read: Function that returns bytes of the content for an offset and a count.
-    """
+    # an older position has no anchor, but digests
     if not known.anchor:
         return matches_last_mark(known.marks, known.offset, read)
     length = len(known.anchor)
@@ -200,21 +195,14 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
 
 
 def _is_truncated(other: TrackedFile) -> bool:
-    """Return whether a truncation of the file was observed but is not accounted for yet."""
+    # observed, but not accounted for yet
     return other.rest is not None or bool(other.observed.account_since(other.progress).shrinks)
 
 
 def _is_part(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Return whether a candidate is the beginning of what was read from a tracked file.
-
-    Args:
-        other: The tracked file.
-        known: A position up to which it was read.
-        size: Size of the candidate in bytes, less than the offset of the position.
-        read: Function that returns bytes of the candidate for an offset and a count.
-    """
+    # whether the candidate is the beginning of the content that was read from `other`
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -226,17 +214,7 @@ def _is_part(
 def _is_in_log(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
-    """Return whether a tracked file holds the last bytes of a candidate at the same offset.
-
-    Args:
-        other: The tracked file.
-        known: Its current position.
-        size: Size of the candidate in bytes.
-        read: Function that returns bytes of the candidate for an offset and a count.
-
-    Returns:
-        None if the tracked file cannot be read or its content was replaced.
-    """
+    # None if the file cannot be read or its content was replaced
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
@@ -253,7 +231,7 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
-    """Return whether a tracked file must be read further before a candidate is compared with it."""
+    # a candidate is compared with a file only after enough of the file was read
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < IDENTIFYING_BYTES and not other.is_read
     return not is_over and (begins or _is_truncated(other))

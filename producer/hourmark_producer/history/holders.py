@@ -192,15 +192,7 @@ class CandidateComparer:
             raise
 
     def _skipped_bytes(self, file: TrackedFile, opened: OpenedCandidate) -> int:
-        """Return the offset up to which a candidate was skipped as a copy; 0 if it was not.
-
-        Args:
-            file: The file that lost content.
-            opened: The open candidate.
-
-        Raises:
-            RetryLater: Another active search affects the result.
-        """
+        # the offset up to which the candidate was skipped as a copy; 0 if it was not
         plain, status, claim = opened
         if isinstance(plain, PlainFileReader):
             copy = self._files.at_inode(status.st_dev, status.st_ino)

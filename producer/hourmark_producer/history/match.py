@@ -371,15 +371,7 @@ class ContentMatcher:
     def _find_origin_of(
         self, file: TrackedFile, search: RemainderSearch, holder: ContentHolder
     ) -> CopyOf | None:
-        """Return the original of which a vanished file was a copy, or None.
-
-        Used for a file that vanished before anything was read from it.
-
-        Args:
-            file: The vanished file.
-            search: The search for its content.
-            holder: The file that holds its content now.
-        """
+        # for a file that vanished before anything was read from it
         size = holder.content.readable
 
         def read(offset: int, count: int) -> bytes:
@@ -437,13 +429,7 @@ class ContentMatcher:
             self._unsuccessful = [*self._unsuccessful[-_UNSUCCESSFUL_MAX:], inodes]
 
     def _remove_unsuccessful_search(self, inode: int) -> bool:
-        """Return whether an earlier search without result had a file among its candidates.
-
-        That search is removed, so that it is reported only once.
-
-        Args:
-            inode: Inode of the file.
-        """
+        # removed, so that it is reported only once
         with self._lock:
             found = next((inodes for inodes in self._unsuccessful if inode in inodes), None)
             if found is not None:

@@ -183,17 +183,6 @@ class RemainderFinder:
                 )
 
     def _search(self, file: TrackedFile, rest: RemainderSearch) -> None:
-        """Find the file that holds the unread content of a file.
-
-        Reading begins if it is found; otherwise the search ends.
-
-        Args:
-            file: The file that vanished or was truncated, or a new compressed file.
-            rest: The search.
-
-        Raises:
-            RetryLater: It cannot be decided yet.
-        """
         asked = NewCompressedFile(file, rest) if file.suspected else LostContent(file, rest)
         try:
             found = self.matcher.match(asked)
@@ -294,7 +283,6 @@ class RemainderFinder:
 
 
 def _counts_as_active(rest: RemainderSearch | None) -> bool:
-    """Return whether a search counts towards the limit of `AT_ONCE_MAX` active searches."""
     return rest is not None and (
         rest.stage is RemainderStage.READING
         or (rest.stage is RemainderStage.LOOKING and rest.truncated_at is None)

@@ -191,13 +191,6 @@ class DeliveryServiceClient:
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
     def _request_reading(self, requested_s: float) -> ClockReading:
-        """Return a trusted reading that was received at or after `requested_s` (monotonic seconds).
-
-        Raises:
-            NoServiceAvailable: No service responded, or no service that responded has a trusted
-                clock.
-            RequestRefused: Every service refused the request.
-        """
         service, _ = self._send_to_any(self._say_hello, self._preferred())
         self._poll_other_clocks()
         if service.name in (doubted := self.clock_errors()):
@@ -362,10 +355,7 @@ class DeliveryServiceClient:
         self._report_service, _ = self._send_to_any(tell, self._preferred())
 
     def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
-        """Send a report to one service, and once more without unknown losses if it is refused.
-
-        Services of older versions do not accept unknown losses.
-        """
+        # services of older versions do not accept unknown losses
         try:
             return self._request(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
@@ -445,12 +435,6 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> HttpResponse:
-        """Send one request to one service and return its response, which has status 200.
-
-        Raises:
-            NoServiceAvailable: There was no response, or its status was 429 or 5xx.
-            RequestRefused: The response has any other status.
-        """
         return self._finish(self._send(service, method, path, headers, content, timeout_s))
 
     def _send(
@@ -462,12 +446,7 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> _PendingRequest:
-        """Send one request to one service without waiting for the response.
-
-        Returns:
-            The request in progress, which the caller must pass to `_finish`. If sending failed,
-            `_finish` raises the error.
-        """
+        # an error of sending is raised by `_finish`
         before, mine = self.services.request_started(service), self._credentials.current()
         try:
             response: PendingResponse | Exception = self._connections.send(
@@ -484,14 +463,6 @@ class DeliveryServiceClient:
         return _PendingRequest(service, path, before, response)
 
     def _finish(self, pending: _PendingRequest) -> HttpResponse:
-        """Wait for the response of a request, record its outcome for the service, and return it.
-
-        The returned response has status 200.
-
-        Raises:
-            NoServiceAvailable: There was no response, or its status was 429 or 5xx.
-            RequestRefused: The response has any other status.
-        """
         service, retry_after_s = pending.service, 0.0
         problem: NoServiceAvailable | RequestRefused | None = NoServiceAvailable("it was given up")
         try:
@@ -584,7 +555,6 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
 def _response_error(
     service: ServiceEndpoint, path: str, response: HttpResponse
 ) -> NoServiceAvailable | RequestRefused | None:
-    """Return the exception that corresponds to a response, or None if its status is 200."""
     if response.status == 200:
         return None
     said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"

@@ -110,8 +110,7 @@ class _PooledConnection(NamedTuple):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reader of a socket with one deadline for the whole response."""
-
+    # one deadline for the whole response
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s = connection, until_s
 

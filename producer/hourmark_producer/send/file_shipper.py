@@ -267,12 +267,6 @@ class FileShipper:
         return spooled.body
 
     def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], SpoolRequest | None]:
-        """Prepare the next range of a file.
-
-        Returns:
-            The changes to commit before the range is sent, and the range; None if there is nothing
-            to cut.
-        """
         pending = removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor.buffer)

@@ -229,17 +229,7 @@ class NewCompressedFiles:
     def _start_examination(
         self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int
     ) -> bool:
-        """Begin to examine a new compressed file, unless it is old, excluded or unreadable.
-
-        Args:
-            source: Name of its source.
-            stamp: Its inode, size and modification time.
-            path: Its path.
-            looked_ms: When the source was last scanned, in Unix milliseconds.
-
-        Returns:
-            False if the file could not be opened, so that the next scan must try again.
-        """
+        # False if the file could not be opened, so that the next scan must try again
         was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
         is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
         if is_old:

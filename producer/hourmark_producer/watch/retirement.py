@@ -75,13 +75,6 @@ class FileRetirement:
             file.close()
 
     def _is_still_needed(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Return whether a file has unread or unacknowledged bytes, or changed recently.
-
-        Args:
-            file: The file.
-            read_to: Offset up to which it was read.
-            linger_s: Seconds without a change after which the file may be closed.
-        """
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -144,17 +137,8 @@ class FileRetirement:
         known_to_end: bool = False,
         unread: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Stop tracking a file on a file system without birth times.
-
-        A later file with the same inode has the same file id. Therefore the position is set to the
-        start of the next generation.
-
-        Args:
-            file: The file.
-            what: Description of what happened to the file, for the log and the recorded loss.
-            known_to_end: Whether the file is known not to have grown after the last scan.
-            unread: First bytes and size of the content, as for `archives.save_departed`.
-        """
+        # A later file with the same inode gets the same file id. Therefore the position is set to the
+        # start of the next generation.
         position = FilePosition(
             generation=file.progress.position.generation + 1,
             settled=file.progress.position.settled + 1,

@@ -133,7 +133,6 @@ class RotatedFileSearch:
         return self._untold.pop(source, {})
 
     def _is_rotated_name(self, source: str, path: str) -> bool:
-        """Return whether a path is a rotated name of this source and matches no pattern."""
         settings = self._sources[source]
         formers = [
             name

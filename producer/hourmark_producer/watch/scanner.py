@@ -345,12 +345,8 @@ class FileScanner:
         return file, status
 
     def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
-        """Return the tracked file to which an open file descriptor belongs, or None.
-
-        The identity decides. However, the birth time changes when overlayfs copies a file up, or
-        when a file is restored in place. In that case the inode, the first bytes and the bytes
-        before the position decide.
-        """
+        # The birth time changes when overlayfs copies a file up, or when a file is restored in place.
+        # Then the inode, the first bytes and the bytes before the position decide.
         if (file := self.files.match(identity)) is not None:
             return file
         here = self.files.at_inode(identity.device, identity.inode)
@@ -391,10 +387,7 @@ class FileScanner:
     def _beginning(
         self, source: str, descriptor: int, identity: FileIdentity
     ) -> tuple[str, FilePosition]:
-        """Return the file id and the start position for a file that is not tracked.
-
-        If the file was tracked before, its earlier id and position are returned.
-        """
+        # a file that was tracked before gets its earlier id and position
         if (
             known := self.checkpoint.read(lambda db: forgotten.find_forgotten(db, identity))
         ) is not None:
@@ -432,7 +425,7 @@ class FileScanner:
                 self.schedule.add(file)
 
     def _commit(self) -> bool:
-        """Save what was found since the last call, and return whether there are new files."""
+        # whether there are new files
         added, self._added = self._added, set()
         pending = [
             *map(changes.insert_file, added),
@@ -466,12 +459,6 @@ class FileScanner:
         return bool(added)
 
     def _follow_unfound(self, seen: ScanResult) -> None:
-        """Search for tracked files that no pattern found, because they were renamed or deleted.
-
-        Args:
-            seen: Result of the current scan. Sources whose files are still being searched for are
-                removed from `complete`.
-        """
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.active_files:
@@ -501,10 +488,7 @@ class FileScanner:
         self._commit()
 
     def _forget_departed(self) -> None:
-        """Stop tracking missing files whose inode is no longer in their folder.
-
-        Files without a birth time are kept.
-        """
+        # files without a birth time are kept
         now_s = self.clock.monotonic_s()
         if now_s - self._forgot_s < waits.FORGET_EVERY_S:
             return
@@ -558,27 +542,12 @@ class FileScanner:
             self.retirement.retire_deleted(file)
 
     def _is_awaited(self, file: TrackedFile) -> bool:
-        """Return whether a file that was not examined yet may be a copy of this file."""
         if self._awaited is None:
             self._awaited = self.matcher.awaited_origins()
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Search for a file in its latest folder and in that of its link target.
-
-        If the file is found, it is opened. If several scans have not found it, it is marked as
-        missing or no longer tracked.
-
-        Args:
-            file: The file.
-            listings: Listed folders of this scan: path by inode, by folder. It is extended.
-
-        Returns:
-            Whether the state of the file is known: it was found, or the search has ended.
-
-        Raises:
-            OSError: A folder cannot be listed or is not mounted.
-        """
+        # whether the state of the file is known: it was found, or the search has ended
         for folder in dict.fromkeys(
             os.path.dirname(path)  # noqa: PTH120
             for path in (file.place.seen_at, file.target)
@@ -621,12 +590,8 @@ class FileScanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open a path if it leads to the given file, and return whether it does.
-
-        The path is identified without opening it for reading, because it may now lead to a socket
-        or an unreadable file. If too many files are open, the file is observed once and closed
-        again.
-        """
+        # The path is identified without opening it for reading, because it may now lead to a socket or
+        # an unreadable file.
         if (is_known := self._is_at(file, path)) is None:
             return False
         room, at_s = self.descriptors.can_open_another(), self.clock.monotonic_s()
@@ -657,16 +622,8 @@ class FileScanner:
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
-        """Compare the identity of the file at a path with a tracked file. Needs no read permission.
-
-        Returns:
-            True if it is the same file. False if it is a regular file with the same inode but
-            another birth time, so that its content must be compared. None if it is a different
-            file.
-
-        Raises:
-            OSError: The path cannot be opened with O_PATH.
-        """
+        # False if it has the same inode but another birth time, so that its content must be compared;
+        # None if it is a different file. O_PATH needs no read permission.
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -705,7 +662,6 @@ class FileScanner:
 
 
 def _inodes_in(folder: str) -> set[int] | None:
-    """Return the inode numbers in a folder, or None if the folder cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return {entry.inode() for entry in entries}
