@@ -47,20 +47,22 @@ def cut_records(
     in_record: bool,
     flush: bool,
 ) -> RangeCut | NoCompleteLine:
-    """Return the bytes of the next range of a file whose records span several lines.
+    """Cut the next range from a file whose records span several lines, such as stack traces.
+
+    A record ends where the next one begins. A record that exceeds `limits.line_bytes_max` is cut
+    into chunks.
 
     Args:
         read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        find_starts: Function that yields the offsets at which records begin. It is called with the bytes
-            and the start and end of the part to search.
-        in_record: Whether the previous range was a `Part.CHUNK`, so that the position is within a
-            record.
-        flush: Whether to send the last record although the next record has not begun. Set it when
-            the file has not grown for some time.
+        limits: Size limits of ranges and records.
+        find_starts: Function that yields the offsets at which records begin. Its arguments are the
+            bytes, and the start and end of the part to search.
+        in_record: Whether the previous range was a chunk, so that the position is within a record.
+        flush: Whether to send the last record although the next record has not begun. Set it if the
+            file has not grown for some time.
 
     Returns:
-        The next bytes to send, or `NoCompleteLine` if no record is known to be complete.
+        The range, or `NoCompleteLine` if no record is known to be complete.
     """
     if in_record:
         return _cut_single_record(
@@ -131,20 +133,21 @@ def _is_record_start(
 def cut_cri(
     read: ReadBytes, limits: RangeLimits, *, in_record: bool, after_line_end: bool, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the bytes of the next range of a container log in CRI format.
+    """Cut the next range from a Kubernetes container log in CRI format.
 
-    CRI marks a line as partial if the next line continues it.
+    CRI marks a line as partial if the next line continues it. A range ends after a line that is not
+    partial, unless the record exceeds the size limit.
 
     Args:
         read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        in_record: Whether the previous range was a `Part.CHUNK`.
+        limits: Size limits of ranges and records.
+        in_record: Whether the previous range was a chunk of a record that exceeds the size limit.
         after_line_end: Whether that chunk ended with a line end.
-        flush: Whether to send partial lines without their continuation. Set it when the file has
-            not grown for some time.
+        flush: Whether to send partial lines without their continuation. Set it if the file has not
+            grown for some time.
 
     Returns:
-        The next bytes to send, or `NoCompleteLine` if no record is complete.
+        The range, or `NoCompleteLine` if no record is complete.
     """
     if in_record:
         return _rest(read, limits, after_line_end=after_line_end, flush=flush)

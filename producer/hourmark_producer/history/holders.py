@@ -37,18 +37,18 @@ from hourmark_producer.files.waits import RetryLater
 
 
 class CandidateRenamed(RetryLater):
-    """Raised when a candidate file is no longer at its path.
+    """Raised when a candidate file is no longer at its path, usually because it was rotated.
 
-    The caller must list the candidates again.
+    The caller must list the candidate files again and repeat the search.
     """
 
 
 class ContentHolder(NamedTuple):
-    """A file that holds the content that is searched for.
+    """A file that contains the unread content of another file.
 
     Attributes:
         path: Path of the file.
-        content: How much of the content it holds.
+        content: How many bytes of the content it contains, and whether they are complete.
     """
 
     path: str
@@ -56,12 +56,12 @@ class ContentHolder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The assignment of a candidate file to the one file whose remainder is read from it.
+    """A reservation of a candidate file, so that only one other file takes its content from it.
 
     Attributes:
-        file_id: Id of the file whose remainder is read.
-        offset: Offset from which the remainder is read.
-        of_truncated: Whether that file was truncated; otherwise it vanished.
+        file_id: Id of the file whose unread content is read from the candidate.
+        offset: Offset from which the content is read.
+        of_truncated: True if the file with this id was truncated, False if it vanished.
     """
 
     file_id: str
@@ -70,12 +70,12 @@ class Claim(NamedTuple):
 
 
 class OpenedCandidate(NamedTuple):
-    """A candidate file that was opened for comparison.
+    """A candidate file that was opened so that its content can be compared.
 
     Attributes:
-        plain: Reader of its content.
+        plain: Reader of its uncompressed content.
         status: Result of `os.fstat`.
-        claim: The assignment of the candidate to a file, or None.
+        claim: The reservation of the candidate for one file; None if it is not reserved.
     """
 
     plain: DecompressedReader | PlainFileReader
@@ -84,18 +84,22 @@ class OpenedCandidate(NamedTuple):
 
 
 class CandidateRejected(OSError):
-    """Raised when a candidate file cannot hold the remainder of a file."""
+    """Raised when a candidate file cannot contain the unread content that is searched for.
+
+    The caller skips the candidate and continues with the next one.
+    """
 
 
 class CandidateComparer:
-    """Compares content that a file lost with candidate files that may still hold it.
+    """Compares the unread content of a vanished or truncated file with files that may contain it.
 
-    Safe to use from several threads.
+    The candidates are compressed files and copies, such as `app.log.1.gz` for `app.log`.
+    Thread-safe.
 
     Args:
         files: All tracked files.
-        clock: Clock that measures for how long candidates have not changed.
-        pause: Called after each block that is read; it may raise an exception to stop the
+        clock: Clock that measures how long candidates have not changed.
+        pause: Called after each block that is read. It may raise an exception to stop the
             comparison.
     """
 
@@ -107,21 +111,21 @@ class CandidateComparer:
     def compare(
         self, file: TrackedFile, path: str, known: KnownContent, rest: RemainderSearch
     ) -> ContentHolder | None:
-        """Compare lost content with a candidate file.
+        """Compare the lost content of a file with one candidate file.
 
         Args:
-            file: The file that lost the content.
+            file: The file that lost content before it was read.
             path: Path of the candidate.
-            known: What is known of the lost content.
-            rest: The search, which has the inode of the candidate.
+            known: First bytes, position and size of the lost content.
+            rest: The search for the content. It holds the inode that the candidate must have.
 
         Returns:
-            The candidate and how much of the content it holds, or None if it does not match.
+            The candidate and how much of the content it contains, or None if it does not match.
 
         Raises:
-            CandidateRenamed: The candidate is no longer at this path.
+            CandidateRenamed: The candidate is no longer at this path. List the candidates again.
             RetryLater: The candidate is still being written, or the result depends on another
-                search.
+                search that has not ended.
             OSError: The candidate cannot be read.
         """
         try:
@@ -151,22 +155,22 @@ class CandidateComparer:
     def open(
         self, file: TrackedFile, path: str, rest: RemainderSearch, *, take: bool = False
     ) -> OpenedCandidate:
-        """Open a candidate file for reading.
+        """Open a candidate file for reading, and reserve it if requested.
 
         Args:
-            file: The file that lost content.
+            file: The file that lost content before it was read.
             path: Path of the candidate.
-            rest: The search, which has the inode of the candidate.
-            take: Whether to assign the candidate to this file, so that no other file uses it.
+            rest: The search for the content. It holds the inode that the candidate must have.
+            take: Whether to reserve the candidate for `file`, so that no other file uses it.
 
         Returns:
             The open candidate. Its reader begins at the start of a compressed file, or at the
-            position of `file` in an uncompressed one. The caller closes the reader.
+            position of `file` in an uncompressed one. The caller must close the reader.
 
         Raises:
             FileNotFoundError: There is no file at this path, or one with another inode.
             CandidateRejected: The candidate is not a regular file, is older than `file`, is `file`
-                itself, or is assigned to another file.
+                itself, or is reserved for another file.
             OSError: The candidate cannot be opened.
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
@@ -211,11 +215,26 @@ class CandidateComparer:
 
 
 def is_search_active(rest: RemainderSearch | None) -> bool:
-    """Return whether the unread content of a file is being searched for or read."""
+    """Return whether a search for unread content is in progress or its result is being read.
+
+    Args:
+        rest: The search; None if no search was started.
+
+    Returns:
+        False if `rest` is None or the search has ended.
+    """
     return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
 def may_be_found_compressed(file: TrackedFile) -> bool:
-    """Return whether a file vanished and its content may still be found in a compressed file."""
+    """Return whether a file vanished and its unread content may be in a compressed file.
+
+    Args:
+        file: A tracked file.
+
+    Returns:
+        False if the file is open, is itself compressed, never had content, or is no longer tracked,
+        or if the search for its content has ended.
+    """
     is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
     return is_elsewhere and (file.unfound > 0 or is_search_active(file.rest))

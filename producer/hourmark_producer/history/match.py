@@ -102,7 +102,7 @@ NEVER_READ: Final = ContentHistory(b"", 0, b"")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadFile:
-    """An open uncompressed file of which nothing was read yet.
+    """Input of `ContentMatcher.match`: an open uncompressed file of which nothing was read yet.
 
     Attributes:
         file: The file.
@@ -115,10 +115,10 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """A compressed file that no scan has seen before it was compressed.
+    """Input of `ContentMatcher.match`: a compressed file whose original was never tracked.
 
     Attributes:
-        file: The file.
+        file: The compressed file.
         search: A search whose only candidate is the file itself.
     """
 
@@ -128,12 +128,12 @@ class NewCompressedFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContent:
-    """The unread content of a file that vanished or was truncated.
+    """Input of `ContentMatcher.match`: the unread content of a file that vanished or was truncated.
 
     Attributes:
-        file: The file.
-        search: The search, with the candidate files and, for a truncated file, its earlier size and
-            head.
+        file: The file that lost the content.
+        search: The search, with the candidate files. For a truncated file, it also holds the
+            earlier size and the first bytes.
     """
 
     file: TrackedFile
@@ -142,17 +142,17 @@ class LostContent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewContent:
-    """Decision that no other file supplies the content, so that all of it must be read."""
+    """Decision that the content is new, so that the tailer must read all of it from this file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyOf:
-    """Decision that content is a copy, and that its original supplies the first part of it.
+    """Decision that a file is a copy, and that its original supplies the first part of its content.
 
     Attributes:
-        origin: The original.
-        end: Offset up to which the copy is skipped.
-        read: Function that returns bytes of the copy for an offset and a count.
+        origin: The original file.
+        end: Offset up to which the copy is skipped, in bytes.
+        read: Function that returns bytes of the copy for an offset and a byte count.
     """
 
     origin: CopyOrigin
@@ -162,11 +162,11 @@ class CopyOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """Decision that content was read up to an offset, and must be read from there.
+    """Decision that a compressed file contains unread bytes after a given offset.
 
     Attributes:
-        past: The content that was read; `NEVER_READ` if nothing was read.
-        holder: The compressed file, with the size of its content.
+        past: The content that was read before; `NEVER_READ` if nothing was read.
+        holder: The compressed file and the size of its content.
         stamp: Inode, size and modification time of the compressed file when it was compared.
     """
 
@@ -177,16 +177,17 @@ class ReadUpTo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """Decision that all of the content was read, or is being read from another file."""
+    """Decision that nothing needs to be read, because all of the content was or is being read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundInFile:
-    """Decision that another file holds the content.
+    """Decision that another file contains the lost content, which must be read from there.
 
     Attributes:
-        holder: The file that holds the content, with the size of the content.
-        copy: The original that supplies the beginning of the content; None if there is none.
+        holder: The file that contains the content, and the size of the content.
+        copy: The original that supplies the beginning of the content; None if all of it must be
+            read from `holder`.
     """
 
     holder: ContentHolder
@@ -195,28 +196,29 @@ class FoundInFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undecidable:
-    """Decision that it cannot be found out whether the content was read or where it is.
+    """Decision that it cannot be determined whether content was read before, or where it is.
 
     Attributes:
-        reason: Why, for the report of an unknown loss; empty if no loss is to be reported.
+        reason: Explanation for the report of an unknown loss; empty if no loss is to be reported.
     """
 
     reason: str = ""
 
 
 class ContentMatcher:
-    """Decides whether content was read before, and which file holds content that was lost.
+    """Decides whether content was read before, and which file contains content that was lost.
 
-    Thread-safe.
+    Files are compared by their first bytes and by the bytes before the position up to which they
+    were read. Thread-safe.
 
     Args:
         files: All tracked files.
-        checkpoint: The checkpoint, which has the positions of files that no longer exist.
-        clock: Clock that measures the age of files and for how long they have not changed.
+        checkpoint: The tailer's database, which holds the positions of files that no longer exist.
+        clock: Clock that measures the age of files.
 
     Attributes:
         files: All tracked files.
-        stopping: Event that makes all comparisons raise `RetryLater` once it is set.
+        stopping: Once this event is set, all comparisons raise `RetryLater`.
     """
 
     def __init__(self, files: TrackedFiles, checkpoint: Checkpoint, clock: Clock) -> None:
@@ -275,8 +277,8 @@ class ContentMatcher:
             path: Path of the file that was found.
 
         Returns:
-            A reader from the start of a compressed file, or from the position of `file` in an
-            uncompressed one. The caller closes it.
+            A reader that begins at the start of a compressed file, or at the position of `file` in
+            an uncompressed one. The caller must close it.
 
         Raises:
             OSError: The file is no longer at this path, was reserved for another file meanwhile, or
@@ -287,27 +289,34 @@ class ContentMatcher:
     def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
     ) -> TruncationEffect:
-        """Determine the effect of truncations on an open file.
+        """Determine the effect of observed truncations on an open file.
 
         Args:
             file: The file.
-            position: Position up to which it was read.
-            account: What scans observed of the file since it was examined.
+            position: Position up to which the file was read.
+            account: Sizes and truncations that scans observed since the file was last examined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in
-            no copy.
+            no other file.
 
         Raises:
-            RetryLater: One of the next scans may find a copy that holds the bytes.
+            RetryLater: One of the next scans may find a copy that contains the bytes. Call again
+                after a pause.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         return self._lost.assess_truncation(file, position, account)
 
     def count_lost_bytes(self, file: TrackedFile) -> int:
-        """Return how many unread bytes are lost because a file is gone.
+        """Return how many unread bytes of a deleted or vanished file are lost.
 
-        Bytes that another file holds do not count.
+        Bytes that another file contains do not count, because the tailer reads them there.
+
+        Args:
+            file: The file that no longer exists.
+
+        Returns:
+            Number of lost bytes, as far as scans observed the size of the file.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
@@ -315,17 +324,22 @@ class ContentMatcher:
         return self._lost.count_lost_bytes(file)
 
     def awaited_origins(self) -> set[TrackedFile]:
-        """Return the tracked files that an unexamined file may be a copy of.
+        """Return the tracked files that may be the original of an unread file.
 
-        They must stay tracked until that file is examined.
+        They must stay tracked until the unread file was compared with them.
+
+        Returns:
+            The possible originals; an empty set if there are none.
         """
         return awaited_origins(self.files)
 
     def pause(self) -> None:
-        """Raise `RetryLater` if the tailer is stopping.
+        """Check whether the tailer is stopping, and abort the current comparison if it is.
+
+        Comparisons call it after each block that they read. It returns immediately otherwise.
 
         Raises:
-            RetryLater: `stopping` is set.
+            RetryLater: `stopping` is set. The comparison is repeated in the next run.
         """
         if self.stopping.is_set():
             raise RetryLater("the tailer stops")
@@ -440,19 +454,7 @@ class ContentMatcher:
 def _read_between(
     plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
 ) -> bytes:
-    """Return part of some content that can only be read from its beginning.
-
-    Args:
-        plain: Reader of the content, at its beginning.
-        start: Offset of the first byte to return.
-        end: Offset after the last byte to return.
-        pause: Called after each block; it may raise an exception to stop.
-
-    Raises:
-        CompressedFileIncomplete: The content ends early.
-        CompressedFileDamaged: The content is corrupt.
-        OSError: The file cannot be read.
-    """
+    # the content can only be read from its beginning
     at, found = 0, b""
     while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
         found += block[max(0, start - at) :]
@@ -464,10 +466,10 @@ def _read_between(
 def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
     """Move the position of a copy past the bytes that its original supplies, and save it.
 
-    The skipped bytes are counted and logged.
+    The number of skipped bytes is recorded in the checkpoint and logged.
 
     Args:
-        checkpoint: Where to save the new position.
+        checkpoint: Database in which the new position is saved.
         file: The copy.
         copy: The original, and the offset up to which the copy is skipped.
 
@@ -475,7 +477,7 @@ def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -
         The new position of the copy.
 
     Raises:
-        CheckpointFailed: Nothing was skipped.
+        CheckpointFailed: The position cannot be saved. Nothing was skipped.
     """
     origin, end = copy.origin, copy.end
     start = max(0, end - ANCHOR_BYTES)

@@ -23,13 +23,13 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class ReadState(enum.Enum):
-    """Whether the content of a compressed file was read before.
+    """Result of checking whether the content of a compressed file was read before.
 
     Attributes:
-        READ: It was read.
-        UNREAD: It was not read.
-        UNDECIDED: Too little is known to decide.
-        NOT_YET: It cannot be decided yet; try again later.
+        READ: All or part of the content was read.
+        UNREAD: The content was not read.
+        UNDECIDED: Too little is known to decide, and waiting does not help.
+        NOT_YET: It cannot be decided yet. Try again later.
     """
 
     READ = "read"
@@ -39,16 +39,16 @@ class ReadState(enum.Enum):
 
 
 class ContentHistory(NamedTuple):
-    """What is known of content that was read, or that will be read from another file.
+    """First bytes and read position of content that the tailer has read or will read.
 
     Attributes:
-        head: Its first bytes.
-        offset: Offset up to which it was read.
+        head: First bytes of the content.
+        offset: Offset up to which the content was read.
         anchor: The bytes just before that offset.
         awaited: Whether the file will be examined soon, after which more is known.
-        is_over: Whether the bytes after the offset cannot be read from a tracked file.
+        is_over: Whether the bytes after the offset can no longer be read from a tracked file.
         settles: Whether the file was truncated and a copy of it is being searched for.
-        counted_to: Offset up to which the bytes are accounted for as read or lost.
+        counted_to: Offset up to which all bytes were either read or counted as lost.
     """
 
     head: bytes
@@ -61,7 +61,10 @@ class ContentHistory(NamedTuple):
 
     @property
     def is_identifying(self) -> bool:
-        """Whether enough bytes are known to identify the content."""
+        """Whether the known bytes are enough to identify the content in another file.
+
+        False if fewer than `IDENTIFYING_BYTES` are known, or if all known lines are equal.
+        """
         enough = (
             len(self.head or self.anchor) >= IDENTIFYING_BYTES
             and not 0 < self.offset < IDENTIFYING_BYTES
@@ -73,9 +76,9 @@ class ReadStateResult(NamedTuple):
     """The result of `determine_read_state`.
 
     Attributes:
-        answer: Whether the content was read.
-        past: The content that was read, if `answer` is READ and the bytes after its offset are not
-            supplied by a tracked file; otherwise None.
+        answer: Whether the content was read before.
+        past: Position up to which the content was read. It is set only if `answer` is READ and no
+            tracked file supplies the bytes after the position; otherwise None.
     """
 
     answer: ReadState
@@ -83,7 +86,7 @@ class ReadStateResult(NamedTuple):
 
 
 class ContentStream(Protocol):
-    """Sequential source of decompressed content, from its start."""
+    """Sequential source of decompressed content, from its start to its end."""
 
     def read(self, count: int, /) -> bytes: ...
 
@@ -91,12 +94,18 @@ class ContentStream(Protocol):
 def list_known_contents(
     files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
 ) -> list[ContentHistory]:
-    """Return what is known of the content of all files, for comparison with a compressed file.
+    """Return the first bytes and read positions of all known files except one.
+
+    `determine_read_state` compares a compressed file with this list.
 
     Args:
         files: All tracked files.
         departed: Positions of files that no longer exist.
         excluded: The compressed file itself, which is left out.
+
+    Returns:
+        One entry for each content, including content from before a truncation. Files of which no
+        bytes are known are absent.
     """
     made = [
         ContentHistory(
@@ -142,12 +151,16 @@ def determine_read_state(
 ) -> ReadStateResult:
     """Determine whether the content of a compressed file was read before.
 
-    Only as much content is read as the decision needs.
+    Only as many bytes are decompressed as the decision needs.
 
     Args:
-        content: The content, from its start. Exceptions of its `read` are not caught.
-        known: The contents to compare it with.
-        pause: Called after each block; it may raise an exception to stop.
+        content: The decompressed content, from its start. Exceptions that its `read` raises are not
+            caught.
+        known: Contents to compare with, from `list_known_contents`.
+        pause: Called after each block. It may raise an exception to stop.
+
+    Returns:
+        The decision. If part of the content is unread, also the position at which to continue.
     """
     window, start = b"", 0
     while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):

@@ -56,15 +56,16 @@ _LOG = logging.getLogger(__name__)
 class RemainderFinder:
     """Finds and reads the unread content of files that vanished or were truncated.
 
-    The scanning thread calls `is_remainder_pending`. The worker that has a file calls `next_cut`
-    and `next_cut_of_truncated`.
+    This content, the remainder, may be in a compressed file or in a copy. The scanning thread calls
+    `is_remainder_pending`. The worker thread that has a file calls `next_cut` and
+    `next_cut_of_truncated`.
 
     Attributes:
-        matcher: Decides which file holds the content.
-        checkpoint: Where new positions are saved.
-        schedule: Queue to which files are added when a search for them begins.
+        matcher: Decides which file contains the remainder.
+        checkpoint: Database in which new positions are saved.
+        schedule: Queue to which a file is added when the search for its remainder begins.
         clock: Clock of this host.
-        sizes: Size limits of ranges.
+        sizes: Size limits of byte ranges.
         sources: Configurations of the sources by name.
     """
 
@@ -82,16 +83,16 @@ class RemainderFinder:
     def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Return whether the unread content of a vanished file may still be found and read.
 
-        The result is True while candidate files are searched, while the content is read, and while
-        the file waits because `AT_ONCE_MAX` searches are active. A search is started if there was
-        none.
+        Call it at each scan. The first call starts the search. If `AT_ONCE_MAX` searches are
+        active, a later call starts it.
 
         Args:
-            file: The file.
-            paths: Paths of files that may hold its content.
+            file: The vanished file.
+            paths: Paths of files that may contain its content.
 
         Returns:
-            False if there are no candidate files, or once the search has ended.
+            True while the search waits, runs, or its result is read. False if no file may contain
+            the content, or once the search has ended.
         """
         if file.rest is None:
             shrinks = file.observed.account_since(file.progress).shrinks
@@ -105,16 +106,19 @@ class RemainderFinder:
         return is_search_active(file.rest)
 
     def next_cut(self, file: TrackedFile, rest: RemainderSearch) -> RangeCut | None:
-        """Return the next range of the unread content of a file, or None if there is no more.
+        """Return the next byte range of the unread content of a file.
 
-        The candidate files are compared first if that was not done yet.
+        The first call compares the candidate files and opens the one that contains the content.
 
         Args:
             file: The file that vanished or was truncated.
             rest: The search for its unread content.
 
+        Returns:
+            The range, or None if there is no more content.
+
         Raises:
-            RetryLater: It cannot be decided yet which file holds the content, or the tailer is
+            RetryLater: It cannot be decided yet which file contains the content, or the tailer is
                 stopping.
             OSError: A candidate file cannot be read.
             CheckpointFailed: The new position cannot be saved.
@@ -143,7 +147,7 @@ class RemainderFinder:
         return None
 
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
-        """Return the next range of content that was truncated before it was read.
+        """Return the next byte range of content that was truncated before it was read.
 
         The range is read from a copy of the file.
 
@@ -152,11 +156,11 @@ class RemainderFinder:
             high: Largest content size observed before the truncation, in bytes.
 
         Returns:
-            None if no copy contains more of the content.
+            The range, or None if no copy contains more of the content.
 
         Raises:
-            RetryLater: It cannot be decided yet which file holds the content, or too many other
-                searches are active.
+            RetryLater: It cannot be decided yet which file contains the content, or too many other
+                searches are active. Call again after a pause.
             OSError: A candidate file cannot be read.
             CheckpointFailed: The position before the truncation cannot be saved.
         """
@@ -208,12 +212,7 @@ class RemainderFinder:
         file.progress = dataclasses.replace(file.progress, position=position, quiet_to=copy.end)
 
     def _admit(self, file: TrackedFile, found: ReadUpTo) -> None:
-        """Save a compressed file in the checkpoint, positioned at its first unread byte.
-
-        Args:
-            file: The file.
-            found: The decision that part of its content is unread.
-        """
+        # its position is at its first unread byte
         known = found.past
         position = dataclasses.replace(
             file.progress.position,
