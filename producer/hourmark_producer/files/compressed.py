@@ -33,16 +33,18 @@ _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 class CompressedFileIncomplete(Exception):
-    """Raised when a compressed file ends before its content does.
+    """Raised when a compressed file ends before its compressed content does.
 
-    The file may still be written to, or it was cut off.
+    Either a program is still writing the file, or the file was cut off. If the file has not changed
+    for some time, treat it as cut off.
     """
 
 
 class CompressedFileDamaged(Exception):
-    """Raised when a compressed file cannot be decompressed.
+    """Raised when a compressed file cannot be decompressed. A retry does not help.
 
-    The file has another format, is corrupt, or decompresses to more than the allowed size.
+    The file has another format than its name says, is corrupt, or decompresses to more than
+    `decompressed_bytes_max` permits.
     """
 
 
@@ -53,7 +55,7 @@ class _Stream(Protocol):
 class DecompressedReader:
     """Sequential reader of the decompressed content of a gzip, bzip2, xz or zstd file.
 
-    It owns the file descriptor. Not thread-safe.
+    The reader owns the file descriptor and closes it in `close`. Not thread-safe.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
@@ -115,9 +117,10 @@ class DecompressedReader:
 
 
 def decompressed_bytes_max(size: int) -> int:
-    """Return the maximum decompressed size, in bytes, that is allowed for a compressed file.
+    """Return the maximum size to which a compressed file may decompress, in bytes.
 
-    The limit stops decompression bombs.
+    The limit protects against decompression bombs. `DecompressedReader.read` raises
+    `CompressedFileDamaged` when the content exceeds it.
 
     Args:
         size: Size of the compressed file in bytes.
@@ -222,11 +225,13 @@ UNFINISHED_FILES_MAX: Final = 256
 
 
 class IncompleteFileTimer:
-    """Measures for how long incomplete compressed files have not changed. Thread-safe.
+    """Measures how long incomplete compressed files have not changed.
+
+    A file that does not change for some time is no longer being written. Thread-safe.
 
     Args:
         clock: Clock of this host.
-        files_max: Number of files that are remembered.
+        files_max: Maximum number of files to remember. The oldest ones are forgotten first.
     """
 
     def __init__(self, clock: Clock, files_max: int = UNFINISHED_FILES_MAX) -> None:
@@ -234,11 +239,13 @@ class IncompleteFileTimer:
         self._known: dict[tuple[int, int], tuple[tuple[int, int], float]] = {}
 
     def unchanged_s(self, status: os.stat_result) -> float:
-        """Return for how many seconds a file has had its current size and modification time.
+        """Return how many seconds a file has had its current size and modification time.
 
         The first call for a file returns 0. Later calls return the time since the first call with
-        the same size and modification time. Files are identified by device and inode; the latest `files_max`
-        are remembered.
+        the same size and modification time. Files are identified by device and inode.
+
+        Args:
+            status: Result of `os.fstat` for the file.
         """
         now_s, key, stamp = (
             self._clock.monotonic_s(),

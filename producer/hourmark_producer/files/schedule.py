@@ -13,10 +13,11 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 
 class Schedule:
-    """The queue of files that have work to do, which assigns each file to at most one worker.
+    """A queue of files that have unread or unsent bytes, shared by a fixed number of workers.
 
-    A file is idle, ready, busy (a worker has it) or waiting for a time. If a busy file is added, it
-    becomes ready again after its current step. Safe to use from several threads.
+    Each file is assigned to at most one worker at a time. A file is idle, ready, busy (assigned to
+    a worker) or waiting for a given time. If a busy file is added, it becomes ready again after its
+    current step. Thread-safe.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -33,20 +34,23 @@ class Schedule:
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
-        """Make an idle file ready, so that a worker takes it.
+        """Add an idle file to the queue, so that a worker takes it.
 
-        A busy file becomes ready again after its current step. A file that is ready or waiting does
-        not change.
+        A busy file becomes ready again after its current step. A file that is already ready or
+        waiting does not change.
+
+        Args:
+            file: The file, which has work to do.
         """
         with self._changed:
             self._add(file)
 
     def add_later(self, file: TrackedFile, at_s: float) -> None:
-        """Add a file at a later time.
+        """Add a file to the queue at a given time, as `add` does.
 
         Args:
-            file: The file. Its state does not change until then.
-            at_s: When to add it, in monotonic seconds.
+            file: The file. Its state does not change before that time.
+            at_s: Time in seconds of this host's monotonic clock.
         """
         with self._changed:
             heapq.heappush(self._wakes, (at_s, next(self._number), file))
@@ -62,12 +66,12 @@ class Schedule:
         self._changed.notify()
 
     def take(self) -> TrackedFile | None:
-        """Wait until a file is ready, and make it busy.
+        """Wait until a file is ready, and assign it to the calling worker.
 
-        The caller must end the step with `done` or `retry`.
+        The caller must end the step of the file with `done` or `retry`.
 
         Returns:
-            The file, or None if the schedule was closed.
+            The file, or None once the schedule is closed.
         """
         with self._changed:
             while not self._closed:
@@ -90,19 +94,19 @@ class Schedule:
     def take_more(
         self, fits: Callable[[TrackedFile], bool], most: int, share: int
     ) -> list[TrackedFile]:
-        """Take further ready files from the front of the queue, without waiting.
+        """Assign further ready files to the calling worker, without waiting.
 
         The caller must end the step of each file with `done` or `retry`.
 
         Args:
-            fits: Function that returns whether to take a file. Taking stops at the first file that
-                does not fit.
+            fits: Function that returns whether to take a file. The first file for which it returns
+                False ends the selection.
             most: Maximum number of files.
-            share: Number of workers that share the queue. At most the ready files divided by this
-                number are taken.
+            share: Number of workers that share the queue. At most the number of ready files divided
+                by this number is taken.
 
         Returns:
-            The files that were taken, possibly none.
+            The files, in queue order; possibly none.
         """
         with self._changed:
             taken = list[TrackedFile]()
@@ -115,7 +119,7 @@ class Schedule:
             return taken
 
     def done(self, file: TrackedFile, *, more: bool) -> None:
-        """End the step of a busy file.
+        """End the step of a busy file. The file becomes idle unless there is more work.
 
         Args:
             file: The file.
@@ -145,16 +149,22 @@ class Schedule:
             self._changed.notify()
 
     def is_idle(self, file: TrackedFile) -> bool:
-        """Return whether a file is idle. An idle file stays idle until it is added again."""
+        """Return whether a file is idle: neither ready, busy nor waiting for a retry.
+
+        An idle file stays idle until it is added again.
+
+        Args:
+            file: The file.
+        """
         with self._changed:
             return file not in self._held
 
     def run_unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
-        """Call a function while no worker has the file.
+        """Call a function if no worker has the file, for example to close the file safely.
 
         Args:
             file: The file.
-            action: The function. Workers cannot take files during the call.
+            action: Function to call. Workers cannot take files during the call.
 
         Returns:
             True if the function was called, False if a worker has the file.
@@ -166,10 +176,13 @@ class Schedule:
             return True
 
     def scheduled_files(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Return the files that are not idle, and the files that were added since the last reset.
+        """Return all files that are not idle, and all files that were added since the last reset.
 
         Args:
             forget: Whether to reset the record of added files after this call.
+
+        Returns:
+            A new set.
         """
         with self._changed:
             touched = self._touched | self._held
@@ -178,7 +191,7 @@ class Schedule:
             return touched
 
     def close(self) -> None:
-        """Close the queue: every current and later call of `take` returns None."""
+        """Close the queue permanently. All current and later calls of `take` return None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -47,10 +47,10 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed files, which may hold unread lines, and has them examined.
+    """Detects new compressed files, which may contain unread lines, and has workers examine them.
 
-    For each scan, call `begin`, then `process_scan` for each source, then `end`. Used by the
-    scanning thread.
+    For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the scanning
+    thread uses it.
     """
 
     def __init__(
@@ -85,28 +85,35 @@ class NewCompressedFiles:
         ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
-        """Begin a scan and return its start time in Unix milliseconds."""
+        """Begin a scan of all sources.
+
+        Returns:
+            Start time of the scan in Unix milliseconds.
+        """
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
         return self._began_ms
 
     def is_reading(self, source: str) -> bool:
-        """Return whether any compressed file of this source is being read or examined."""
-        return any(file.place.source == source for file in self._files.packed)
-
-    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
-        """Process the compressed files that a scan of a source found.
-
-        Each file is classified as already known, as new (it is examined by a worker) or as old (it
-        is ignored).
+        """Return whether a compressed file of a source is being read or examined.
 
         Args:
             source: Name of the source.
-            paths: Paths of its compressed files.
-            settled: Whether the scan of the source was complete. If not, new files are not
-                processed.
+        """
+        return any(file.place.source == source for file in self._files.packed)
+
+    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+        """Process the compressed files that a scan of one source found.
+
+        A file that is already known or older than the previous scan is ignored. A new file is
+        examined by a worker in the following scans.
+
+        Args:
+            source: Name of the source.
+            paths: Paths of the compressed files.
+            settled: Whether the scan of the source was complete. If False, no file is processed.
 
         Returns:
-            Whether all files were classified.
+            Whether all files were processed. If False, the next scan tries again.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -134,7 +141,10 @@ class NewCompressedFiles:
         return told
 
     def end(self) -> None:
-        """End a scan and save which compressed files are known and when sources were scanned.
+        """End a scan of all sources, and save the result in the checkpoint.
+
+        Compressed files that no longer exist are forgotten. The times of the scans are saved at
+        intervals, and at once if a source was scanned for the first time.
 
         Raises:
             CheckpointFailed: The data cannot be saved.
@@ -153,7 +163,7 @@ class NewCompressedFiles:
             file: A compressed file that is being examined or read.
 
         Returns:
-            Whether the examination is finished, so that the source may be reported as caught up.
+            Whether the examination is finished. The source is not reported as caught up before.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -184,10 +194,13 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether a compressed file that is being examined may be the given file.
+        """Return whether a file may be the original of a compressed file that is being examined.
 
-        The result is True only for a file whose content was never observed, because such a file can
-        be identified only by its name.
+        The result is True only for a file that was empty at every scan, because such a file can be
+        identified only by its name.
+
+        Args:
+            file: A file that is no longer at its path.
         """
         return file.is_blank and any(
             other.suspected and other.place.source == file.place.source
@@ -195,16 +208,16 @@ class NewCompressedFiles:
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Return the path of the compressed file that an empty-looking file may have become.
+        """Find the compressed file that a vanished file was probably replaced by.
 
-        It is used for a file that vanished and was last seen empty. Each compressed file is
-        returned for one file only.
+        Only a file that was empty at every scan is considered, and only names are compared. Each
+        compressed file is returned at most once.
 
         Args:
             file: The file, which is no longer at its path.
 
         Returns:
-            None if there is no such compressed file, or if content of the file was observed.
+            Path of the compressed file. None if there is none, or if the vanished file had content.
         """
         if not file.is_blank:
             return None

@@ -32,17 +32,17 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileRetirement:
-    """Ends the tracking of files, and counts their unread bytes as lost.
+    """Ends the tracking of files, and records their unread bytes as lost.
 
-    Used by the scanning thread. Each method that changes a file saves the change first; it raises
-    CheckpointFailed and changes nothing if that fails.
+    Only the scanning thread uses it. Each method that changes a file first saves the change in the
+    checkpoint. If that fails, it raises `CheckpointFailed` and changes nothing.
 
     Attributes:
         files: All tracked files.
-        checkpoint: Where changes and losses are saved.
+        checkpoint: Database in which changes and losses are saved.
         schedule: Queue of files, which shows whether a file is idle.
         counters: Counters of this run, to which losses are added.
-        matcher: Counts the unread bytes that no other file holds.
+        matcher: Counts the unread bytes that no other file contains.
         clock: Clock of this host.
     """
 
@@ -54,9 +54,15 @@ class FileRetirement:
     clock: Clock
 
     def retire_deleted(self, file: TrackedFile) -> None:
-        """Stop tracking an open file that was deleted, once it is read, acknowledged and idle.
+        """Stop tracking an open file that was deleted, once it is read completely and acknowledged.
 
-        Call it at each scan; it does nothing until then.
+        Call it at each scan. It does nothing while the file has unread bytes or changed recently.
+
+        Args:
+            file: The open file, which has no name any more.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         if self._is_still_needed(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
@@ -66,9 +72,16 @@ class FileRetirement:
             self._retire_without_birth_time(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
-        """Stop following an open file that no pattern matches, once it has been idle for long.
+        """Close an open file that no pattern matches any more, once it stays unchanged.
 
-        Call it at each scan; it does nothing until then.
+        Call it at each scan. It does nothing while the file has unread bytes or changed within the
+        last `waits.UNMATCHED_LINGER_S` (600) seconds. Once closed, the file counts as missing.
+
+        Args:
+            file: The open file.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         if not self._is_still_needed(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
             self.mark_missing(file)
@@ -83,14 +96,28 @@ class FileRetirement:
         )
 
     def retire_replaced(self, file: TrackedFile) -> None:
-        """Stop tracking a file whose inode now belongs to another file."""
+        """Stop tracking a file that was deleted and whose inode now belongs to another file.
+
+        Unread bytes are recorded as lost.
+
+        Args:
+            file: The deleted file.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
+        """
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def mark_missing(self, file: TrackedFile) -> None:
         """Mark a file as missing, because it was not found or no pattern matches it any more.
 
-        Its unread bytes are counted as lost. If the file returns, reading continues at its
-        position.
+        Unread bytes are recorded as lost. If the file returns, reading continues at its position.
+
+        Args:
+            file: The file.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         place = file.place._replace(missing=True)
         self._count(
@@ -99,11 +126,14 @@ class FileRetirement:
         file.place = place
 
     def retire_empty(self, file: TrackedFile, path: str) -> None:
-        """Stop tracking a file that was last seen empty and was replaced by a compressed file.
+        """Stop tracking a file that was empty at the last scan and was then compressed.
 
         Args:
-            file: The file.
-            path: Path of the compressed file.
+            file: The empty file.
+            path: Path of the compressed file that replaced it.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         self._end(
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
@@ -113,8 +143,11 @@ class FileRetirement:
         """Stop tracking a file whose unread content was read from a compressed file.
 
         Args:
-            file: The file.
+            file: The file, or the compressed file itself.
             rest: The finished search for its unread content.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
         what = (
@@ -156,13 +189,13 @@ class FileRetirement:
         )
 
     def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """Record a loss of unknown size for a compressed file that is not read.
+        """Record a loss of unknown size for a compressed file that is not read, and log a warning.
 
         Args:
             source: Name of the source.
             path: Path of the compressed file.
-            why: Why it cannot be read, or why it is unknown whether it was read before.
-            also: Changes to commit together with the loss.
+            why: Why the file cannot be read, or why it is unknown whether it was read before.
+            also: SQL statements to commit together with the loss.
 
         Raises:
             CheckpointFailed: The loss cannot be saved.
@@ -174,13 +207,13 @@ class FileRetirement:
     ) -> None:
         """Record a loss of unknown size for files that may be new, after the clock was set back.
 
-        If the clock was set back, it is unknown whether a file was created after the latest scan.
-        Such files are not read.
+        In this case it is unknown whether a file was created after the latest scan. Such files are
+        not read, and a warning is logged.
 
         Args:
             source: Name of the source.
             paths: Paths of the files, at least one.
-            looked_ms: Times of the latest scans in Unix milliseconds by source, which are saved
+            looked_ms: Times of the latest scans in Unix milliseconds by source. They are saved
                 together with the loss.
 
         Raises:
@@ -209,15 +242,27 @@ class FileRetirement:
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def release(self, file: TrackedFile) -> None:
-        """Remove a retired file from the tracked files once all of its ranges are acknowledged."""
+        """Remove a retired file from the tracked files once all of its ranges are acknowledged.
+
+        Does nothing before. Call it at each scan.
+
+        Args:
+            file: The file.
+        """
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
     def forget(self, file: TrackedFile) -> None:
-        """Stop tracking a missing file that has left its folder, and save its position.
+        """Stop tracking a missing file that is no longer in its folder, and save its position.
 
-        If the file returns, reading continues there. Its unread bytes were counted as lost when it
-        went missing.
+        If the file returns, reading continues there. Its unread bytes were already recorded as lost
+        when it went missing.
+
+        Args:
+            file: A file for which `place.missing` is True.
+
+        Raises:
+            CheckpointFailed: The position cannot be saved.
         """
         assert file.place.missing, "what is not missing may be read"
         end = [
@@ -254,20 +299,8 @@ class FileRetirement:
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
-        """Save the end of a file together with the loss of its unread bytes, and log both.
-
-        If the file was not open, a loss of unknown size is recorded too, because the file may have
-        grown after the last scan.
-
-        Args:
-            file: The file.
-            what: Description of what happened to the file.
-            end: Changes that record the end of the file.
-            known_to_end: Whether the file is known not to have grown after the last scan.
-
-        Raises:
-            CheckpointFailed: Nothing was saved.
-        """
+        # If the file was not open, a loss of unknown size is recorded, too, because the file may have
+        # grown after the last scan.
         position = file.progress.position
         lost = 0 if file.place.missing else self.matcher.count_lost_bytes(file)
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)

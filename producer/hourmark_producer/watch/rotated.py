@@ -26,10 +26,10 @@ _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel
 
 
 class RotatedFileSearch:
-    """Searches for files that were created and rotated away between two scans.
+    """Searches for files that were created and rotated between two scans.
 
-    Such a file has a name that no pattern matches, such as `app.log.1` for `app.log`. Used by the
-    scanning thread.
+    Such a file has a name that no configured pattern matches, for example `app.log.1` for
+    `app.log`. Only the scanning thread uses it.
     """
 
     def __init__(
@@ -38,12 +38,12 @@ class RotatedFileSearch:
         looked_ms: Mapping[str, int],
         identify: Callable[[int], FileIdentity],
     ) -> None:
-        """Create the search state of all sources.
+        """Create the search for all sources.
 
         Args:
             sources: Configurations of the sources.
-            looked_ms: When each source was last scanned before this run, in Unix milliseconds by
-                source. A source without an entry is not searched until its first scan has
+            looked_ms: Time at which an earlier run last scanned each source, in Unix milliseconds
+                by source. A source without an entry is not searched until its first scan has
                 completed.
             identify: Function that returns the identity of an open file.
         """
@@ -57,12 +57,16 @@ class RotatedFileSearch:
         self._identify = identify
 
     def add_rotated_files(self, source: str, findings: PatternFindings, now_ms: int) -> None:
-        """Add rotated files of a source to the findings of a scan, if a search is due.
+        """Add the rotated files of a source to the findings of a scan, if a search is due.
+
+        A search is due if a file of the source is new, not found or truncated, and at the first
+        scan of a run.
 
         Args:
             source: Name of the source.
-            findings: Findings of the scan, which are extended.
-            now_ms: When the scan began, in Unix milliseconds.
+            findings: Findings of the scan, which are extended. Errors of the file system are added,
+                too.
+            now_ms: Time at which the scan began, in Unix milliseconds.
         """
         if source in self._truncated:
             self._truncated.discard(source)
@@ -86,7 +90,7 @@ class RotatedFileSearch:
                         findings.problems[entry.path] = error
 
     def search_for_new(self, added: Iterable[TrackedFile]) -> None:
-        """Request a search in the sources of new files, since earlier files may be rotated.
+        """Request a search in the sources of new files, since earlier files may have been rotated.
 
         Args:
             added: The new files.
@@ -94,17 +98,23 @@ class RotatedFileSearch:
         self._due.update(file.place.source for file in added)
 
     def search_for_truncated(self, file: TrackedFile) -> None:
-        """Request a search at the next scan in the source of a truncated file, for a copy of it."""
+        """Request a search for a copy of a truncated file. It takes place at the next scan.
+
+        Args:
+            file: The truncated file, whose source is searched.
+        """
         self._truncated.add(file.place.source)
 
     def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
-        """Request a search in the sources of files that a scan did not find.
+        """Request a search in the sources of files that the latest scan did not find.
+
+        Files that the previous scan did not find either cause no further search.
 
         Args:
             files: All files that the scan did not find.
 
         Returns:
-            Names of the sources of those files that the previous scan did find.
+            Names of the sources to search; possibly none.
         """
         sources = {file.place.source for file in files - self._unfound}
         self._due |= sources
@@ -114,16 +124,16 @@ class RotatedFileSearch:
     def complete_search(
         self, source: str, began_ms: int, *, again: bool
     ) -> dict[str, os.stat_result]:
-        """Record that the scan of a source, including a search that was due, is complete.
+        """Record that the scan of a source is complete, including a search that was due.
 
         Args:
             source: Name of the source.
-            began_ms: When the scan began, in Unix milliseconds.
+            began_ms: Time at which the scan began, in Unix milliseconds.
             again: Whether the next search must cover the same period again.
 
         Returns:
-            Files that may have been created since the previous search, with their status by path.
-            Empty unless the clock was set back.
+            Status of each file that may have been created since the previous search, by path. Empty
+            unless the clock was set back.
         """
         if again:
             self._due.add(source)

@@ -55,7 +55,14 @@ from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
 def resolve_links(path: str) -> str:
-    """Return the path to which symbolic links in `path` resolve; empty if there are none."""
+    """Resolve the symbolic links in a path.
+
+    Args:
+        path: Absolute path.
+
+    Returns:
+        The resolved path, or an empty string if `path` contains no symbolic links.
+    """
     real = os.path.realpath(path)
     return real if real != path else ""
 
@@ -63,10 +70,13 @@ def resolve_links(path: str) -> str:
 def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
     """Return whether a scan can skip a file, because it is unchanged and completely acknowledged.
 
+    The size, the modification time, the path and the source are compared with the latest
+    observation.
+
     Args:
         file: The tracked file.
         source: Name of the source whose pattern found the file.
-        path: Path at which it was found.
+        path: Path at which the file was found.
         status: Result of `os.stat` for this path.
     """
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
@@ -79,11 +89,14 @@ def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_resu
 
 
 def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
-    """Return whether a file was found again at its latest path.
+    """Return whether the current scan found a file at the same path as the scan before.
 
     Args:
         file: The tracked file.
         findings: Findings of the current scan.
+
+    Returns:
+        False if there is no file at the path, or one with another device or inode.
     """
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
@@ -99,24 +112,25 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(kw_only=True)
 class FileScanner:
-    """Scans all sources and updates the tracked files: new, renamed, grown, deleted and missing.
+    """Scans all sources for new, renamed, grown, deleted and missing files.
 
-    Used by one thread.
+    The scanner updates the tracked files and adds changed files to the queue of the workers. Used
+    by one thread.
 
     Attributes:
         sources: Configurations of the sources.
         files: All tracked files, which scans modify.
-        checkpoint: Where new files and their places are saved.
+        checkpoint: Database in which new files and their paths are saved.
         schedule: Queue to which changed files are added.
         retirement: Ends the tracking of files.
         matcher: Decides which files must stay tracked because another file may be their copy.
         rests: Searches for the unread content of files that vanished.
         generations: Recorded generations of files that are not in the checkpoint.
-        throttle: Log of conditions.
+        throttle: Logs a repeated condition only once.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
         descriptors: Limits the number of open files.
-        beginnings: Decides where reading of new files begins, and which are excluded.
+        beginnings: Decides where reading of new files begins, and which files are excluded.
     """
 
     sources: Sequence[TailedSource]
@@ -159,15 +173,17 @@ class FileScanner:
     def scan(self, number: int) -> ScanResult:
         """Scan every source once, then search for the tracked files that were not found.
 
+        Errors of the file system are part of the result and not raised.
+
         Args:
             number: Number of this scan, greater than that of the previous one.
 
         Returns:
-            What was found, and which sources were scanned completely. Errors of the file system are
-            part of the result.
+            The files that are not completely acknowledged, the sources that were scanned
+            completely, and the errors by source.
 
         Raises:
-            CheckpointFailed: The result cannot be saved. New files are not tracked.
+            CheckpointFailed: The result cannot be saved. New files are not tracked; scan again.
         """
         seen = ScanResult()
         self._number = number
@@ -303,19 +319,7 @@ class FileScanner:
     def _open(
         self, source: str, path: str, at_s: float
     ) -> tuple[TrackedFile, os.stat_result] | None:
-        """Open the file at a path, and start tracking it if it is new.
-
-        Args:
-            source: Name of the source whose pattern matches the path.
-            path: Path of the file.
-            at_s: When the scan began, in monotonic seconds.
-
-        Returns:
-            The tracked file and its status; None if it is not a regular file or is excluded.
-
-        Raises:
-            OSError: The file cannot be opened or read.
-        """
+        # None if it is not a regular file or is excluded
         room = self.descriptors.can_open_another()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
