@@ -58,7 +58,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class NoServiceAvailable(Unavailable):
-    """Raised when no delivery service can accept a request now. The same request can be retried.
+    """Raised when no delivery service can accept a request now. Retry the same request later.
 
     Attributes:
         retry_after_s: Seconds to wait, from the `Retry-After` header of the response; 0 if there
@@ -71,25 +71,34 @@ class NoServiceAvailable(Unavailable):
 
 
 class RequestRefused(HourmarkError):
-    """Raised when the services refuse a request, because of a misconfiguration or a bug."""
+    """Raised when the delivery services refuse a request, usually with a 4xx status other than 429.
+
+    The cause is a misconfiguration or a bug. A retry succeeds only after the cause is removed.
+    """
 
 
 class RequestUnauthorized(RequestRefused):
-    """Raised for status 401 or 403: the token is missing or does not permit the request."""
+    """Raised for status 401 or 403: the token is missing or does not permit the request.
+
+    Write a token that covers this host and its event types to `tailer.token_file`.
+    """
 
 
 class RequestTooLarge(RequestRefused):
-    """Raised for status 413: the request body exceeds the limit of the services."""
+    """Raised for status 413: the request body exceeds the size limit of the services.
+
+    Send the same bytes in smaller ranges.
+    """
 
 
 class _PendingRequest(NamedTuple):
-    """A request that was sent to one service and whose response has not been read yet.
+    """A request that was sent to one delivery service and whose response is still pending.
 
     Attributes:
         service: The service.
         path: Request path.
         failures_before: Number of consecutive failures of the service before this request.
-        response: The response in progress, or the exception that sending raised.
+        response: The pending response, or the exception that sending raised.
     """
 
     service: ServiceEndpoint
@@ -101,7 +110,7 @@ class _PendingRequest(NamedTuple):
 class SentRange:
     """A byte range that was sent to a delivery service and is not acknowledged yet.
 
-    The caller must call `result` exactly once, which also releases the connection.
+    The caller must call `result` exactly once. It also releases the connection.
     """
 
     def __init__(
@@ -112,7 +121,14 @@ class SentRange:
         self._pending, self._answered = pending, answered
 
     def fileno(self) -> int | None:
-        """Return the file descriptor to poll for the response; None if no response is pending."""
+        """Return the file descriptor that becomes readable when the response arrives.
+
+        Use it with poll(2).
+
+        Returns:
+            The descriptor, or None if the request could not be sent. `result` then tries other
+            services.
+        """
         return (
             self._pending.response.fileno()
             if self._pending and isinstance(self._pending.response, PendingResponse)
@@ -120,10 +136,10 @@ class SentRange:
         )
 
     def result(self) -> RangeResponse:
-        """Wait for the acknowledgement. If the first service fails, the other services are tried.
+        """Wait for the acknowledgement, and try the other services if the first one fails.
 
         Returns:
-            The numbers of events and of unparsable lines in the range.
+            The service's response, with the numbers of events and of unparsable lines in the range.
 
         Raises:
             NoServiceAvailable: No service acknowledged the range. Send it again later.
@@ -142,7 +158,7 @@ class DeliveryServiceClient:
         floor: Highest trusted clock reading of earlier runs; None to start without one.
 
     Attributes:
-        services: The configured services and their state.
+        services: The configured services, with their failures and requests in flight.
 
     Raises:
         ConfigError: A URL, the token or a certificate cannot be used.
@@ -167,17 +183,21 @@ class DeliveryServiceClient:
         self._connections.close()
 
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
-        """Return a trusted clock reading, and request a new one if the latest is too old.
+        """Return the time of a delivery service whose clock is trusted.
 
-        The returned time is not before an earlier trusted reading of any service, unless the two
-        are so far apart that one of them must be wrong.
+        Byte ranges are stamped with this time. If the latest reading is too old, a service is
+        requested for a new one. The returned time is not before an earlier trusted reading of any
+        service, unless the two are so far apart that one of them must be wrong.
 
         Args:
             age_max_s: Maximum age of the latest reading, in seconds.
 
+        Returns:
+            The time, with the revision of the parsing rules that the service uses.
+
         Raises:
             NoServiceAvailable: No service responded, or no service that responded has a trusted
-                clock.
+                clock. Retry later.
             RequestRefused: Every service refused the request.
         """
         with self._hello:
@@ -263,14 +283,15 @@ class DeliveryServiceClient:
     def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
         """Send a byte range without waiting for its acknowledgement.
 
-        This method raises no errors; `SentRange.result` does.
+        If sending fails, `SentRange.result` raises the error or tries another service; this method
+        raises no errors.
 
         Args:
             byte_range: The range, whose fields are sent as request headers.
             body: Bytes of the range, compressed with Zstandard.
 
         Returns:
-            The range in flight. The caller must call its `result`.
+            The range in flight. The caller must call its `result` exactly once.
         """
         headers = range_headers(byte_range) | {
             "Content-Encoding": "zstd",
@@ -313,7 +334,9 @@ class DeliveryServiceClient:
         return told
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the clock in the latest response of each service.
+        """Return the time in the latest response of each delivery service.
+
+        The times are not adjusted for the age of the responses.
 
         Returns:
             Unix milliseconds by service name. Services that have not responded yet are absent.
@@ -322,10 +345,12 @@ class DeliveryServiceClient:
             return self._clocks.clocks_ms()
 
     def clock_errors(self) -> dict[str, str]:
-        """Return why clocks of services are not trusted: messages by service name.
+        """Return why the clocks of delivery services are not trusted.
 
-        Ranges are never stamped with the time of such a service. The result is empty if all clocks
-        are trusted.
+        Byte ranges are never stamped with the time of such a service.
+
+        Returns:
+            Messages by service name; empty if all clocks are trusted.
         """
         names = self._names()
         with self._noting:
@@ -380,23 +405,7 @@ class DeliveryServiceClient:
         preferred: ServiceEndpoint | None = None,
         pending: _PendingRequest | None = None,
     ) -> tuple[ServiceEndpoint, HttpResponse]:
-        """Send a request to one service after another until a service responds with status 200.
-
-        Each available service is tried once. A refusal does not end the attempts, because another
-        service may run a newer version.
-
-        Args:
-            send: Function that sends the request to one service and returns its response.
-            preferred: Service to try first, if it is healthy.
-            pending: A request that was already sent, which counts as the first attempt.
-
-        Returns:
-            The service that accepted the request, and its response.
-
-        Raises:
-            NoServiceAvailable: At least one service failed in a way that a retry may resolve.
-            RequestRefused: Every service refused the request.
-        """
+        # A refusal does not end the attempts, because another service may run a newer version.
         tried, problems = set[ServiceEndpoint](), list[NoServiceAvailable | RequestRefused]()
         while (
             service := pending.service
@@ -520,16 +529,6 @@ class DeliveryServiceClient:
 
 
 def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeResponse:
-    """Parse the JSON body of a response with status 200 to a range.
-
-    Args:
-        byte_range: The range that was sent.
-        url: URL of the service without secrets, for error messages.
-        response: The response.
-
-    Raises:
-        RequestRefused: The body is invalid, or its end offset is not that of the range.
-    """
     try:
         fields = json.loads(response.content)
         end, events, dead_letters = (

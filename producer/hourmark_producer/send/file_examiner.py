@@ -49,14 +49,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileExaminer:
-    """Examines an open file before a range is cut: did it grow, was it truncated, is it a copy?
+    """Determines, before a range is cut, whether an open file grew, was truncated or is a copy.
 
     Thread-safe if each file is used by one thread at a time.
 
     Attributes:
-        checkpoint: Where positions and losses are saved.
+        checkpoint: Database in which positions and losses are saved.
         sources: Configured sources by name.
-        matcher: Decides whether content was read before, and which file holds lost content.
+        matcher: Decides whether content was read before, and which file contains lost content.
         rests: Reads the lost content of truncated files from their copies.
         counters: Counters of this run, to which losses are added.
         clock: Clock of this host.
@@ -109,17 +109,6 @@ class FileExaminer:
     def _follow_growth(
         self, file: TrackedFile, descriptor: int, account: FileAccount, size: int
     ) -> tuple[FilePosition, int]:
-        """Return the next position of a file that only grew.
-
-        Args:
-            file: The file.
-            descriptor: File descriptor, open for reading.
-            account: What scans and this examination observed.
-            size: Content size in bytes.
-
-        Returns:
-            The position, and the offset up to which the bytes after it contain no line end.
-        """
         before = file.progress
         known, quiet_to = before.position, before.quiet_to
         position = dataclasses.replace(known, size_seen=size, head=account.head)
@@ -154,19 +143,6 @@ class FileExaminer:
         account: FileAccount,
         size: int,
     ) -> FilePosition:
-        """Return the next position of a truncated or replaced file, and record the loss.
-
-        Args:
-            file: The file.
-            descriptor: File descriptor, open for reading.
-            verdict: Whether the current position is still valid.
-            account: What scans and this examination observed.
-            size: Content size in bytes.
-
-        Raises:
-            RetryLater: One of the next scans may find a copy that holds the lost bytes.
-            CheckpointFailed: The position and the loss cannot be saved.
-        """
         known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
         if verdict is TruncationVerdict.REPLACED:
@@ -257,19 +233,8 @@ def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
 
 
 def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAccount) -> int:
-    """Return the offset up to which a truncated file still holds bytes that were read before.
-
-    These lines are sent again, because a program that rewrites its file cannot be distinguished
-    from a partial truncation. They do not count as lost if they are truncated again.
-
-    Args:
-        descriptor: File descriptor, open for reading.
-        known: Position before the truncation.
-        account: What scans and this examination observed.
-
-    Returns:
-        0 if the content differs, or if too little is known to decide.
-    """
+    # These lines are sent again, because a program that rewrites its file cannot be distinguished
+    # from a partial truncation. They do not count as lost if they are truncated again.
     low = account.shrinks[-1].low
     if (
         len(account.shrinks) > 1

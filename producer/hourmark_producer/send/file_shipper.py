@@ -61,14 +61,15 @@ _ROUNDS_TOGETHER: Final = (
 
 @dataclasses.dataclass(kw_only=True)
 class FileShipper:
-    """Ships tracked files: reads their new bytes and spools, sends and acknowledges them as ranges.
+    """Ships the unread bytes of log files to the delivery services as byte ranges.
 
-    A range is spooled when it is stored in the checkpoint, from which it is sent again after a
-    failure or restart. Thread-safe if each file is used by one thread at a time.
+    Each range is first spooled (stored in the checkpoint, from which it is sent again after a
+    failure or restart), then sent and acknowledged. Thread-safe if each file is used by one thread
+    at a time.
 
     Attributes:
         client: Client for the delivery services.
-        checkpoint: Durable positions of files, and the spooled ranges.
+        checkpoint: Database with the positions of files and the spooled ranges.
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         examiner: Examines open files before a range is cut.
@@ -98,10 +99,10 @@ class FileShipper:
         self._compressors = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
-        """Ship the unread bytes of a file, up to `RANGES_PER_TURN` ranges.
+        """Ship the unread bytes of one file, up to `RANGES_PER_TURN` byte ranges.
 
-        Ranges that an earlier step left unacknowledged are sent first. If the step fails, it can be
-        repeated.
+        Ranges that an earlier step left unacknowledged are sent first. If the step fails, call it
+        again after a pause; no bytes are lost.
 
         Args:
             file: The file.
@@ -129,7 +130,13 @@ class FileShipper:
     def is_small(self, file: TrackedFile) -> bool:
         """Return whether one small range can hold all unread bytes of a file.
 
-        The result is False if the file has ranges in flight or is not open.
+        Such files can be passed to `step_batch`.
+
+        Args:
+            file: The file.
+
+        Returns:
+            False if the file has more unread bytes, has ranges in flight or is not open.
         """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
@@ -139,10 +146,10 @@ class FileShipper:
         )
 
     def step_batch(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship several small files, which share their checkpoint transactions.
+        """Ship the unread bytes of several small files in shared checkpoint transactions.
 
         A failure of one file does not affect the other files. However, once a service has failed to
-        accept a range, the remaining ranges are only spooled; the next step sends them.
+        accept a range, the remaining ranges are only stored; the next step sends them.
 
         Args:
             files: Files for which `is_small` returned True.

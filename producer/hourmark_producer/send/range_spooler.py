@@ -42,7 +42,7 @@ _PATIENCE_S: Final = 1.0  # a file on a hanging file server must not block other
 
 
 class RangeCompressor(NamedTuple):
-    """A Zstandard compressor, and the buffer into which one range is read.
+    """A Zstandard compressor, and a buffer for the uncompressed bytes of one range.
 
     Attributes:
         zstd: Compresses the body of a range.
@@ -54,7 +54,10 @@ class RangeCompressor(NamedTuple):
 
 
 class RangeCompressorPool:
-    """A pool of compressors that limits the memory for uncompressed ranges. Thread-safe."""
+    """A pool of Zstandard compressors that limits the memory for uncompressed ranges.
+
+    Thread-safe.
+    """
 
     def __init__(
         self, buffer_bytes: int, count: int = COMPRESSORS, patience_s: float = _PATIENCE_S
@@ -99,13 +102,13 @@ class RangeCompressorPool:
 
 
 class SpoolRequest(NamedTuple):
-    """A range that is ready to be stored in the checkpoint and then sent.
+    """A byte range that is ready to be stored in the checkpoint and then sent.
 
     Attributes:
-        changes: Changes of the checkpoint that store the range and move the position of the file.
+        changes: SQL statements that store the range and move the position of the file.
         progress: Progress of the file to set after the commit. Its last range in flight is the new
             range.
-        body: The compressed body.
+        body: The compressed bytes.
     """
 
     changes: list[Change]
@@ -114,16 +117,16 @@ class SpoolRequest(NamedTuple):
 
 
 class RangeSpooler:
-    """Creates numbered, compressed ranges from bytes that were cut from files.
+    """Creates numbered, compressed byte ranges from bytes that were cut from files.
 
     Thread-safe if each file is used by one thread at a time.
 
     Args:
         sources: Configured sources by name.
-        generations: Record of the generations of files (a truncation begins a new one).
-        host_id: Host id of the tailer.
+        generations: Record of the generations of files. A truncation begins a new generation.
+        host_id: Id of this tailer, which every range carries.
         host_name: Name of this host, which every range carries.
-        last_sequence: Highest sequence number in the checkpoint. New ranges get higher ones.
+        last_sequence: Highest sequence number in the checkpoint. New ranges get higher numbers.
     """
 
     def __init__(
@@ -146,16 +149,16 @@ class RangeSpooler:
         reading: ClockReading,
         compressor: RangeCompressor,
     ) -> SpoolRequest:
-        """Create the next range of a file. Nothing is committed or sent.
+        """Create the next byte range of a file. The caller commits and sends it.
 
         Args:
             file: The file from which the bytes were cut.
-            cut: The bytes.
+            cut: The bytes, and whether they are whole lines.
             reading: Clock and rules revision of a service, with which the range is stamped.
             compressor: Compresses the bytes.
 
         Returns:
-            The range, and the changes to commit before it is sent.
+            The range, and the SQL statements to commit before it is sent.
 
         Raises:
             RequestRefused: The clock or rules revision does not result in a valid range.
