@@ -130,13 +130,13 @@ def is_anchored(descriptor: int, position: FilePosition) -> bool:
     return read_at(descriptor, position.offset - length, length) == position.anchor
 
 
-def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
+def read_into(descriptor: int, offset: int, buffer: memoryview) -> memoryview:
     """Read from an offset into a buffer until the buffer is full or the file ends.
 
     Args:
         descriptor: File descriptor, open for reading.
         offset: Offset of the first byte in the file.
-        room: Buffer to fill. Its length is the number of bytes to read.
+        buffer: Buffer to fill. Its length is the number of bytes to read.
 
     Returns:
         The filled part of the buffer, without a copy. Empty if `offset` is not before the end of
@@ -146,9 +146,9 @@ def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
         OSError: The file cannot be read.
     """
     done = 0
-    while done < len(room) and (count := os.preadv(descriptor, [room[done:]], offset + done)):
+    while done < len(buffer) and (count := os.preadv(descriptor, [buffer[done:]], offset + done)):
         done += count
-    return room[:done]
+    return buffer[:done]
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:

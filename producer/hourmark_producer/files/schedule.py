@@ -92,7 +92,7 @@ class Schedule:
             return None
 
     def take_more(
-        self, fits: Callable[[TrackedFile], bool], most: int, share: int
+        self, fits: Callable[[TrackedFile], bool], count_max: int, workers: int
     ) -> list[TrackedFile]:
         """Assign further ready files to the calling worker, without waiting.
 
@@ -101,8 +101,8 @@ class Schedule:
         Args:
             fits: Function that returns whether to take a file. The first file for which it returns
                 False ends the selection.
-            most: Maximum number of files.
-            share: Number of workers that share the queue. At most the number of ready files divided
+            count_max: Maximum number of files.
+            workers: Number of workers that share the queue. At most the number of ready files divided
                 by this number is taken.
 
         Returns:
@@ -110,8 +110,8 @@ class Schedule:
         """
         with self._changed:
             taken = list[TrackedFile]()
-            most = min(most, len(self._ready) // share)
-            while len(taken) < most and fits(self._ready[0]):
+            count_max = min(count_max, len(self._ready) // workers)
+            while len(taken) < count_max and fits(self._ready[0]):
                 file = self._ready.popleft()
                 self._again.discard(file)
                 self._busy.add(file)

@@ -415,12 +415,12 @@ class TrackedFile:
         return kept_to if generation == self.progress.position.generation else 0
 
     @property
-    def is_packed(self) -> bool:
+    def is_compressed(self) -> bool:
         """Whether the path has the suffix of a compressed file. Such a file is decompressed."""
         return self.place.path.endswith(PACKED)
 
     @property
-    def is_blank(self) -> bool:
+    def never_had_content(self) -> bool:
         """Whether the file was empty at every scan and nothing was read from it."""
         progress = self.progress  # one consistent moment
         account = self.observed.account_since(progress)
@@ -538,7 +538,7 @@ class TrackedFiles:
             file: The file. A retired file is added to the id index only.
         """
         self._by_id[file.file_id] = file
-        if file.is_packed:
+        if file.is_compressed:
             self.packed.add(file)
         if not file.retired:
             self._by_name.setdefault(file.place.path, []).append(file)
@@ -669,7 +669,7 @@ class TrackedFiles:
         self._index(file)
 
     def _indexes(self, file: TrackedFile) -> Iterator[tuple[_Index, tuple[int, int]]]:
-        if file.is_packed:  # the archive's own inode is no file's that is followed
+        if file.is_compressed:  # the archive's own inode is no file's that is followed
             return
         device, inode, birth_ns = file.identity
         yield self._by_inode, (device, inode)

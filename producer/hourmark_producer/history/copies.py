@@ -90,13 +90,13 @@ class CopyOrigin(NamedTuple):
     Attributes:
         file: The original file.
         known: Position up to which the original was read.
-        reads_on: Whether the tailer reads the bytes after that position from the original. If
+        is_still_read: Whether the tailer reads the bytes after that position from the original. If
             False, they must be read from the copy.
     """
 
     file: TrackedFile
     known: FilePosition
-    reads_on: bool
+    is_still_read: bool
 
 
 def find_origin(
@@ -154,7 +154,7 @@ def find_origin(
                 if _has_it_all(known, read):
                     origin = _origin(files, other, known)
                     if (
-                        origin.reads_on and growing and not _is_truncated(other)
+                        origin.is_still_read and growing and not _is_truncated(other)
                     ):  # both may have grown since the last scan
                         raise RetryLater(
                             f"it is a copy of {other.place.seen_at}, and perhaps not whole yet",
@@ -377,7 +377,7 @@ def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
         OSError: The copy cannot be read.
     """
     status = os.fstat(descriptor)
-    if not origin.reads_on or status.st_size <= origin.known.offset:
+    if not origin.is_still_read or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
     end, rest = end_of_lines(descriptor), origin.file.rest
     if rest is not None and rest.reading_inode == status.st_ino:

@@ -109,7 +109,7 @@ class CandidateComparer:
         self._unfinished = IncompleteFileTimer(clock)
 
     def compare(
-        self, file: TrackedFile, path: str, known: KnownContent, rest: RemainderSearch
+        self, file: TrackedFile, path: str, known: KnownContent, search: RemainderSearch
     ) -> ContentHolder | None:
         """Compare the lost content of a file with one candidate file.
 
@@ -117,7 +117,7 @@ class CandidateComparer:
             file: The file that lost content before it was read.
             path: Path of the candidate.
             known: First bytes, position and size of the lost content.
-            rest: The search for the content. It holds the inode that the candidate must have.
+            search: The search for the content. It holds the inode that the candidate must have.
 
         Returns:
             The candidate and how much of the content it contains, or None if it does not match.
@@ -129,7 +129,7 @@ class CandidateComparer:
             OSError: The candidate cannot be read.
         """
         try:
-            opened = self.open(file, path, rest)
+            opened = self.open(file, path, search)
         except FileNotFoundError as error:  # the next scans of its folder find its new name
             raise CandidateRenamed(f"{path} was there, and is looked for again") from error
         except (CompressedFileIncomplete, CompressedFileDamaged, CandidateRejected):
@@ -147,20 +147,20 @@ class CandidateComparer:
                 raise RetryLater(
                     f"{path} has no end yet; perhaps {file.place.seen_at} is being packed"
                 )
-            if rest.truncated_at is not None and (skipped := self._skipped_bytes(file, opened)):
+            if search.truncated_at is not None and (skipped := self._skipped_bytes(file, opened)):
                 # the copy itself sends what is behind that
                 content = content._replace(readable=min(content.readable, skipped))
         return ContentHolder(path, content)
 
     def open(
-        self, file: TrackedFile, path: str, rest: RemainderSearch, *, take: bool = False
+        self, file: TrackedFile, path: str, search: RemainderSearch, *, take: bool = False
     ) -> OpenedCandidate:
         """Open a candidate file for reading, and reserve it if requested.
 
         Args:
             file: The file that lost content before it was read.
             path: Path of the candidate.
-            rest: The search for the content. It holds the inode that the candidate must have.
+            search: The search for the content. It holds the inode that the candidate must have.
             take: Whether to reserve the candidate for `file`, so that no other file uses it.
 
         Returns:
@@ -177,9 +177,11 @@ class CandidateComparer:
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
             older = 0 < identity.birth_ns < file.identity.birth_ns
-            if status.st_ino != rest.candidates[path]:
+            if status.st_ino != search.candidates[path]:
                 raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
-            own = Claim(file.file_id, file.progress.position.offset, rest.truncated_at is not None)
+            own = Claim(
+                file.file_id, file.progress.position.offset, search.truncated_at is not None
+            )
             claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity)
             is_others = (
                 claim is not None
@@ -214,16 +216,16 @@ class CandidateComparer:
         return 0
 
 
-def is_search_active(rest: RemainderSearch | None) -> bool:
+def is_search_active(search: RemainderSearch | None) -> bool:
     """Return whether a search for unread content is in progress or its result is being read.
 
     Args:
-        rest: The search; None if no search was started.
+        search: The search; None if no search was started.
 
     Returns:
-        False if `rest` is None or the search has ended.
+        False if `search` is None or the search has ended.
     """
-    return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
+    return search is not None and search.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
 def may_be_found_compressed(file: TrackedFile) -> bool:
@@ -236,5 +238,7 @@ def may_be_found_compressed(file: TrackedFile) -> bool:
         False if the file is open, is itself compressed, never had content, or is no longer tracked,
         or if the search for its content has ended.
     """
-    is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
+    is_elsewhere = file.descriptor is None and not (
+        file.is_gone or file.is_compressed or file.never_had_content
+    )
     return is_elsewhere and (file.unfound > 0 or is_search_active(file.rest))

@@ -400,7 +400,7 @@ class ContentMatcher:
         if origin is None:
             return None
         # no process writes to it any more
-        end = size if origin.reads_on else min(size, origin.known.offset)
+        end = size if origin.is_still_read else min(size, origin.known.offset)
         return CopyOf(origin, end, read)
 
     def _match_compressed(
@@ -484,7 +484,7 @@ def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -
     position = dataclasses.replace(
         file.progress.position,
         offset=end,
-        in_line=origin.known.in_line and not origin.reads_on,
+        in_line=origin.known.in_line and not origin.is_still_read,
         head=copy.read(0, HEAD_BYTES),
         anchor=copy.read(start, end - start),
         size_seen=end,

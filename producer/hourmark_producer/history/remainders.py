@@ -96,23 +96,23 @@ class RemainderFinder:
         """
         if file.rest is None:
             shrinks = file.observed.account_since(file.progress).shrinks
-            rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
-            if rest is None:
+            search = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
+            if search is None:
                 return False
             if sum(_counts_as_active(other.rest) for other in self.matcher.files) < AT_ONCE_MAX:
-                file.rest = rest
+                file.rest = search
                 self.schedule.add(file)
             return True
         return is_search_active(file.rest)
 
-    def next_cut(self, file: TrackedFile, rest: RemainderSearch) -> RangeCut | None:
+    def next_cut(self, file: TrackedFile, search: RemainderSearch) -> RangeCut | None:
         """Return the next byte range of the unread content of a file.
 
         The first call compares the candidate files and opens the one that contains the content.
 
         Args:
             file: The file that vanished or was truncated.
-            rest: The search for its unread content.
+            search: The search for its unread content.
 
         Returns:
             The range, or None if there is no more content.
@@ -123,14 +123,14 @@ class RemainderFinder:
             OSError: A candidate file cannot be read.
             CheckpointFailed: The new position cannot be saved.
         """
-        if rest.stage is RemainderStage.LOOKING:
-            self._search(file, rest)
-        if rest.stage is not RemainderStage.READING:
+        if search.stage is RemainderStage.LOOKING:
+            self._search(file, search)
+        if search.stage is not RemainderStage.READING:
             return None
         position = file.progress.position
 
         def read(skip: int, count: int) -> bytes:
-            return rest.read_at(position.offset + skip, count, self.matcher.pause)
+            return search.read_at(position.offset + skip, count, self.matcher.pause)
 
         try:
             found = cut_for_source(
@@ -139,11 +139,11 @@ class RemainderFinder:
         except RetryLater:
             raise
         except OSError:
-            rest.end(RemainderStage.LOOKING)
+            search.end(RemainderStage.LOOKING)
             raise
         if isinstance(found, RangeCut):
             return found
-        rest.end(RemainderStage.FINISHED)
+        search.end(RemainderStage.FINISHED)
         return None
 
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
@@ -165,10 +165,10 @@ class RemainderFinder:
             CheckpointFailed: The position before the truncation cannot be saved.
         """
         if file.rest is None:
-            if (rest := _rest_of_truncated(file, high)) is None:
+            if (search := _rest_of_truncated(file, high)) is None:
                 return None
             self._make_room()
-            file.rest = rest
+            file.rest = search
         found = self.next_cut(file, file.rest)
         if found is None:
             file.drop_remainder()
@@ -186,8 +186,8 @@ class RemainderFinder:
                     f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
                 )
 
-    def _search(self, file: TrackedFile, rest: RemainderSearch) -> None:
-        asked = NewCompressedFile(file, rest) if file.suspected else LostContent(file, rest)
+    def _search(self, file: TrackedFile, search: RemainderSearch) -> None:
+        asked = NewCompressedFile(file, search) if file.suspected else LostContent(file, search)
         try:
             found = self.matcher.match(asked)
         except CandidateRenamed:
@@ -198,14 +198,14 @@ class RemainderFinder:
             case FoundInFile():
                 if found.copy is not None:
                     self._skip(file, found.copy)
-                self._begin(file, rest, found.holder)
+                self._begin(file, search, found.holder)
             case ReadUpTo():
                 self._admit(file, found)
-                self._begin(file, rest, found.holder)
+                self._begin(file, search, found.holder)
             case AlreadyRead():
-                rest.end(RemainderStage.NOWHERE)
+                search.end(RemainderStage.NOWHERE)
             case Undecidable():
-                rest.end(RemainderStage.NOWHERE, found.reason)
+                search.end(RemainderStage.NOWHERE, found.reason)
 
     def _skip(self, file: TrackedFile, copy: CopyOf) -> None:
         position = skip_copied_bytes(self.checkpoint, file, copy)
@@ -236,14 +236,14 @@ class RemainderFinder:
         self.checkpoint.commit([changes.insert_file(file), *changed])
         file.suspected = False
 
-    def _begin(self, file: TrackedFile, rest: RemainderSearch, found: ContentHolder) -> None:
+    def _begin(self, file: TrackedFile, search: RemainderSearch, found: ContentHolder) -> None:
         path, content = found
-        plain = self.matcher.claim(file, rest, path)
+        plain = self.matcher.claim(file, search, path)
         try:
-            if rest.truncated_at is None:
+            if search.truncated_at is None:
                 self._keep_size(file, content.readable)
             else:
-                position = dataclasses.replace(file.progress.position, head=rest.head)
+                position = dataclasses.replace(file.progress.position, head=search.head)
                 self.checkpoint.commit(
                     [changes.save_former(file.file_id, position)]
                 )  # looks know only its new head
@@ -251,13 +251,13 @@ class RemainderFinder:
             plain.close()
             raise
         offset = file.progress.position.offset
-        rest.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
+        search.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
         _LOG.info(
             "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there "
             "from byte %d%s",
             file.place.seen_at,
             file.file_id,
-            "vanished" if rest.truncated_at is None else "was truncated",
+            "vanished" if search.truncated_at is None else "was truncated",
             path,
             content.readable,
             offset,
@@ -281,10 +281,10 @@ class RemainderFinder:
         )
 
 
-def _counts_as_active(rest: RemainderSearch | None) -> bool:
-    return rest is not None and (
-        rest.stage is RemainderStage.READING
-        or (rest.stage is RemainderStage.LOOKING and rest.truncated_at is None)
+def _counts_as_active(search: RemainderSearch | None) -> bool:
+    return search is not None and (
+        search.stage is RemainderStage.READING
+        or (search.stage is RemainderStage.LOOKING and search.truncated_at is None)
     )
 
 

@@ -81,7 +81,7 @@ class NewCompressedFiles:
         self._changed = False
         self._stood = set[ArchiveStamp]()  # for files that were last seen empty
         self._holding = [
-            file for file in files if file.is_packed
+            file for file in files if file.is_compressed
         ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
@@ -202,7 +202,7 @@ class NewCompressedFiles:
         Args:
             file: A file that is no longer at its path.
         """
-        return file.is_blank and any(
+        return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed
         )
@@ -219,7 +219,7 @@ class NewCompressedFiles:
         Returns:
             Path of the compressed file. None if there is none, or if the vanished file had content.
         """
-        if not file.is_blank:
+        if not file.never_had_content:
             return None
         for other in self._holding:
             if not other.suspected and _is_akin(other.place.path, file):

@@ -152,12 +152,12 @@ class FileRetirement:
         flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
         what = (
             f"was read as it was packed{flaw}"
-            if file.is_packed
+            if file.is_compressed
             else f"was packed into {rest.found_in}{flaw}"
         )
         account = file.observed.account_since(file.progress)
         unread = account.head, account.high
-        if file.identity.birth_ns or file.is_packed:
+        if file.identity.birth_ns or file.is_compressed:
             self._end(file, what, known_to_end=not rest.flaw, unread=unread)
         else:
             self._retire_without_birth_time(file, what, known_to_end=not rest.flaw, unread=unread)

@@ -478,7 +478,7 @@ class FileScanner:
             if file.descriptor is None and seen.problems.get(file.place.source):
                 continue  # the folder where it may be could not be scanned
             try:
-                if file.is_packed:
+                if file.is_compressed:
                     known = self._unseen.follow(file)
                 else:
                     known = file.descriptor is not None or self._look_for(file, listings)
@@ -500,7 +500,7 @@ class FileScanner:
         for file in [
             file
             for file in self.files
-            if file.place.missing and file.identity.birth_ns and not file.is_packed
+            if file.place.missing and file.identity.birth_ns and not file.is_compressed
         ]:
             folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120
             if folder not in inodes:

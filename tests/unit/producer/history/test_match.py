@@ -112,7 +112,7 @@ def test_a_copy_is_skipped_up_to_its_last_line_while_its_log_reads_on(
     copy = tracked(tmp_path / "app.log.1", CONTENT, 0)
     match = match_unread(ContentMatcher(TrackedFiles([log, copy]), checkpoint, clock), copy)
     assert isinstance(match, CopyOf)
-    assert (match.origin.file, match.origin.reads_on, match.end) == (log, True, len(CONTENT))
+    assert (match.origin.file, match.origin.is_still_read, match.end) == (log, True, len(CONTENT))
 
 
 def test_a_copy_of_a_log_that_is_gone_is_skipped_up_to_where_the_log_was_read(
@@ -123,7 +123,7 @@ def test_a_copy_of_a_log_that_is_gone_is_skipped_up_to_where_the_log_was_read(
     copy = tracked(tmp_path / "app.log.1", CONTENT, 0)
     match = match_unread(ContentMatcher(TrackedFiles([log, copy]), checkpoint, clock), copy)
     assert isinstance(match, CopyOf)
-    assert (match.origin.reads_on, match.end) == (False, 1000)
+    assert (match.origin.is_still_read, match.end) == (False, 1000)
 
 
 def test_a_file_that_begins_like_an_unread_log_waits(
