@@ -36,17 +36,17 @@ from hourmark_etl.ledger.bucket_rows import (
     DAY_S,
     KEPT_DAYS,
     BucketRow,
-    encode_day,
+    encode_packed_day,
+    insert_closed_buckets,
     make_late_hour_rows,
-    pack_days,
-    put_buckets,
+    pack_old_bucket_rows,
     put_late_hours,
 )
 from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
-from hourmark_etl.ledger.frontiers import closed_types, frontiers, unlisted_bytes
-from hourmark_etl.ledger.maintenance.overview import closed_manifest
+from hourmark_etl.ledger.frontiers import frontiers, read_closed_types, sum_unassigned_bytes
+from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.operators.bucket import closed_bucket_rows
 
 _HOUR_S: Final = 3600
@@ -170,7 +170,7 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
             ]
             connection.execute(
                 insert(tables.bucket_days),
-                [encode_day(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows],
+                [encode_packed_day(name, of[0].hour_s // DAY_S * DAY_S, of) for name, of in rows],
             )
             late = [
                 make_late_hour_rows(name, hour_at(first, n), [str(hour_at(first, n - 1))])
@@ -184,13 +184,13 @@ def make(url: str, types: int, hours: int) -> tuple[Database, Hour]:
                 (hour_at(first, n), manifest_of(name, hour_at(first, n), n, ledger))
                 for n in range(recent, hours)
             ]
-            put_buckets(connection, made)
+            insert_closed_buckets(connection, made)
         for row in [*connection.execute(select(tables.frontiers)).mappings()]:
             new = with_digest(tables.frontiers, {**row, "hour": now_s})
             connection.execute(
                 update(tables.frontiers).where(tables.frontiers.c.type == row["type"]).values(**new)
             )
-    while pack_days(database, lease, now_s * 1000, 10_000):
+    while pack_old_bucket_rows(database, lease, now_s * 1000, 10_000):
         pass
     return database, first
 
@@ -206,12 +206,14 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
     questions: dict[str, Callable[[], Any]] = {
         "driver start: frontiers, types, damaged rows": lambda: (
             frontiers(database, _HOUR_S),
-            closed_types(database),
-            unlisted_bytes(database),
+            read_closed_types(database),
+            sum_unassigned_bytes(database),
             find_damaged_rows(database, is_start=True),
         ),
-        "why: an hour of today": lambda: closed_manifest(database, known[-1].event_type, today),
-        "why: a packed hour": lambda: closed_manifest(database, known[-1].event_type, day),
+        "why: an hour of today": lambda: read_closed_manifest(
+            database, known[-1].event_type, today
+        ),
+        "why: a packed hour": lambda: read_closed_manifest(database, known[-1].event_type, day),
         "ls: the last 24 hours": lambda: closed_bucket_rows(config, None, str(today), None),
         "ls: a packed day": lambda: closed_bucket_rows(config, None, str(day), str(last)),
         "late events of 2 hours ago, all types": lambda: closed_buckets(

@@ -35,15 +35,15 @@ from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
 from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.execution.session import spark_session, submitted_settings
-from hourmark_etl.ledger.batches import type_shards
+from hourmark_etl.ledger.batches import read_type_shards
 from hourmark_etl.ledger.engines import check_driver_placement
 from hourmark_etl.ledger.heartbeat import Heartbeat
 from hourmark_etl.model import DEFAULT_SHARD
 from hourmark_etl.options import shard_option
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.lost_ends import LostEndDetector
-from hourmark_etl.recovery.offset_records import OffsetRecorder
-from hourmark_etl.staging.consumer import Consumer, Consumers
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter
+from hourmark_etl.staging.consumer import Consumer, ShardConsumers
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
 from hourmark_etl.telemetry.metrics import EtlMetrics
@@ -101,7 +101,7 @@ class Driver:
             CentralTopics.from_settings(config.kafka, found.types),
         )
         self._lost_ends = LostEndDetector(self._storage, self._database, central, topics)
-        self._recorder = OffsetRecorder(self._storage, self._database, self._clock)
+        self._recorder = OffsetBackupWriter(self._storage, self._database, self._clock)
         self._cleaner = Cleaner(self._storage, self._database, config, self._clock)
         make = functools.partial(
             Consumer,
@@ -112,7 +112,7 @@ class Driver:
             self._clock,
             self._progress.record_batch,
         )
-        self._consumers = Consumers(make, self._database, shards)
+        self._consumers = ShardConsumers(make, self._database, shards)
         exit_stack.callback(self._consumers.stop)
 
     def stop(self) -> None:
@@ -186,7 +186,7 @@ class Driver:
         return f"({outcome.phase.value}) {'; '.join(outcome.what[:5])}" if outcome.what else ""
 
     def _types(self) -> frozenset[str]:
-        return frozenset(type_shards(self._database))
+        return frozenset(read_type_shards(self._database))
 
     def _record(self) -> bool:
         try:

@@ -18,7 +18,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster
 from hourmark_etl.errors import DamagedRow, NoLedger
-from hourmark_etl.ledger.batches import type_shards
+from hourmark_etl.ledger.batches import read_type_shards
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontier_rows import check_bucket_length
@@ -95,7 +95,7 @@ def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupReso
     with ExitStack() as attempt:
         database = attempt.enter_context(open_existing_ledger(config, may_migrate=True))
         check_bucket_length(database, length_s)
-        types = frozenset(type_shards(database))
+        types = frozenset(read_type_shards(database))
         if not types:
             raise NoLedger(
                 "the ledger knows no event types yet; `hourmark types apply --dir types` adds them"

@@ -68,12 +68,13 @@ class StallLimit:
         self._limit_s = limit_s
         self._ranges, self._moved_s = -1, clock.monotonic_s()
 
-    def check(self, ranges: int, pending_bytes: int) -> None:
+    def check(self, ranges: int, pending_bytes: Callable[[], int]) -> None:
         """Raise an error if no range was acknowledged within the limit. Call it regularly.
 
         Args:
             ranges: Number of ranges acknowledged since the start.
-            pending_bytes: Number of bytes that are not delivered yet, for the error message.
+            pending_bytes: Function that counts the bytes that are not delivered yet, for the error
+                message.
 
         Raises:
             Unavailable: The number of acknowledged ranges did not change within the limit.
@@ -83,7 +84,7 @@ class StallLimit:
             self._ranges, self._moved_s = ranges, now_s
         elif self._limit_s is not None and now_s - self._moved_s >= self._limit_s:
             raise Unavailable(
-                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes} bytes "
+                f"nothing was acknowledged for {self._limit_s:g} s; {pending_bytes()} bytes "
                 "are pending or unreported. They are kept: check the warnings above, "
                 "tailer.service_urls and `hourmark tail status`, then run it again"
             )
@@ -322,7 +323,7 @@ class Tailer:
                     f"some files could not be read: {named}; grant access or mount them, "
                     "then drain again"
                 )
-            self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
+            self._stall_limit.check(self._counters.ranges, self._pending.total)
             self._log_progress()
             self._throttle.sweep()
             if self._clock.monotonic_s() - self._snapshot_saved_s >= snapshot.SAVE_INTERVAL_S:
@@ -338,7 +339,7 @@ class Tailer:
             and not stop.is_set()
             and self._failure is None
         ):
-            if drain and not self._pending.is_in_flight() and self._is_all_read():
+            if drain and self._is_all_read() and not self._pending.is_in_flight():
                 return True
             stop.wait(min(left_s, DRAIN_POLL_S) if drain else left_s)
         return False
@@ -384,7 +385,7 @@ class Tailer:
         self._glances.begin(self.files)
         self._spools.remove_acknowledged()
         self._pending.count(seen.active_files)
-        self._pace.end(is_urgent=is_urgent or seen.has_waiting or not readings_ms)
+        self._pace.end(is_urgent=is_urgent or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
         if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
             self._pace.request_scan()
@@ -414,7 +415,7 @@ class Tailer:
         if not self._end_threads():
             return False
         while not (self._deliver_rest() and self._reporter.send(goodbye=goodbye)):
-            self._stall_limit.check(self._counters.ranges, self._pending.by_source().total())
+            self._stall_limit.check(self._counters.ranges, self._pending.total)
             if stop.wait(self._config.scan_seconds):
                 return False
         return True
@@ -545,6 +546,6 @@ class Tailer:
             "unknown losses: %d",
             len(self.files),
             rate,
-            self._pending.by_source().total(),
+            self._pending.total(),
             *self._counters.total_losses(),
         )

@@ -33,7 +33,7 @@ from hourmark_etl.buckets.verify import verify_bucket
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.recovery.check import check_chains, check_files, check_groups
-from hourmark_etl.recovery.offset_records import read_offset_records
+from hourmark_etl.recovery.offset_records import read_offset_backup
 from hourmark_mirror.verify.verification_state import TopicCheckpoint, VerificationState
 from hourmark_mirror.watch.observation import PartitionState, TopicState, WatchState
 from hourmark_mirror.watch.watch_state_store import WatchStateStore
@@ -240,6 +240,7 @@ def kept(request: pytest.FixtureRequest) -> zipfile.ZipFile:
     return zipfile.ZipFile(KEPT / f"{request.param}.zip")
 
 
+@pytest.mark.slow
 def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(
     kept: zipfile.ZipFile, tmp_path: Path
 ) -> None:
@@ -247,7 +248,7 @@ def test_a_driver_goes_on_with_the_ledger_and_storage_of_each_version(
     story(world)  # what Kafka holds is played again; ledger and storage are the kept ones
     go_on_with(world, kept, tmp_path)
     assert disagreements(world) == []
-    assert read_offset_records(world.storage, world.database.identity()[0]).notes == ()
+    assert read_offset_backup(world.storage, world.database.identity()[0]).notes == ()
     until(world, hour(2))
     settle(world)
     for event_type in TYPES:

@@ -209,6 +209,7 @@ CHANGES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", representative([*CHANGES], 2))
 def test_a_planted_change_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     CHANGES[name](monkeypatch)
@@ -280,6 +281,7 @@ def test_a_service_that_parses_otherwise_does_not_start(
     assert not (tmp_path / "state").exists(), "nothing was begun"
 
 
+@pytest.mark.slow
 def test_keeping_vectors_is_reproducible_and_never_replaces(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

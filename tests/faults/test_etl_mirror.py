@@ -24,7 +24,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps
 from hourmark_etl.ledger.overrides import Blocker, blockers, put_override
-from hourmark_etl.recovery.offset_records import read_offset_records
+from hourmark_etl.recovery.offset_records import read_offset_backup
 from hourmark_infra.stack import LocalStack
 
 pytestmark = LONG
@@ -114,7 +114,7 @@ def test_a_rebuilt_ledger_knows_what_was_copied_before_the_edge_deleted_it(runni
     ends = running.edge.ends(own)
 
     def copied() -> dict[Partition, int]:
-        checks = read_offset_records(run.storage, ledger).checks or ()
+        checks = read_offset_backup(run.storage, ledger).checks or ()
         return {Partition(c.topic, c.partition): c.mirror_next for c in checks}
 
     running.wait(

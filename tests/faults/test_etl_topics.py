@@ -15,7 +15,7 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, events_topic
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import positions_of_topic
+from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.overrides import put_override, put_overrides
@@ -62,7 +62,7 @@ def test_central_logs_that_lost_records_hold_every_type_and_what_came_into_their
     run.kill()
     with Database(run.config.etl.ledger) as database:
         (events,), (promises,) = (
-            positions_of_topic(database, p) for p in (of, Partition(AUDIT, 0))
+            read_partition_positions(database, p) for p in (of, Partition(AUDIT, 0))
         )
         for p in (events, promises):
             rewrite(
@@ -85,7 +85,7 @@ def test_central_logs_that_lost_records_hold_every_type_and_what_came_into_their
     def is_staged() -> bool:
         with Database(run.config.etl.ledger) as database:
             return all(
-                running.edge.ends([p])[p] <= positions_of_topic(database, p)[0].next_offset
+                running.edge.ends([p])[p] <= read_partition_positions(database, p)[0].next_offset
                 for p in (of, Partition(AUDIT, 0))
             )
 

@@ -24,7 +24,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.staged.set_aside import unreviewed_records
+from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(600)]
 
@@ -54,7 +54,7 @@ def test_records_of_another_program_are_set_aside_and_hold_nothing_up(
     marker = run.closed(POISONED, first_hour, 300)
     assert (marker.grade, marker.events, marker.set_aside) == (Grade.PROVED, 25, 4)
     assert run.logged("set aside and in no bucket: the key does not have 24 bytes")
-    assert unreviewed_records(database, POISONED) == 4
+    assert count_unreviewed_records(database, POISONED) == 4
     command = [
         sys.executable,
         "-m",
@@ -67,7 +67,7 @@ def test_records_of_another_program_are_set_aside_and_hold_nothing_up(
         str(run.file),
     ]
     subprocess.run(command, check=True)
-    assert unreviewed_records(database) == 0
+    assert count_unreviewed_records(database) == 0
 
 
 def test_a_type_moved_to_another_shard_goes_on_where_it_stood(

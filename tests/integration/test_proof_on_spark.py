@@ -42,6 +42,7 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "ranges_here_max", [1_000_000, 5], ids=["judged by the driver", "judged in tasks"]
 )

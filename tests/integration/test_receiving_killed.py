@@ -90,6 +90,7 @@ def on_disk(spools: Path) -> set[bytes]:
     return found
 
 
+@pytest.mark.slow
 def test_lines_that_were_on_disk_at_a_kill_are_delivered_once(tmp_path: Path) -> None:
     seed = int(os.environ.get("HOURMARK_SEED", random.SystemRandom().randrange(1 << 32)))
     print(f"HOURMARK_SEED={seed}")
@@ -160,6 +161,7 @@ input = "syslog+udp://127.0.0.1:{udp_port}"
     assert not [path for path in spools.glob("*/*") if path.suffix], "all is removed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["pipe", "file"])
 def test_what_is_given_as_standard_input_is_delivered_and_the_command_ends(
     tmp_path: Path, kind: str

@@ -25,8 +25,8 @@ from hourmark_etl.errors import DataLoss
 from hourmark_etl.model import FIRST_SITE, OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import FETCH_BYTES, Piece, SpanReader
-from hourmark_etl.staging.stage import stage_pieces
+from hourmark_etl.staging.read import FETCH_BYTES, RecordChunk, SpanReader
+from hourmark_etl.staging.stage import stage_chunks
 from hourmark_etl.storage import open_storage
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
@@ -88,7 +88,7 @@ def spans(central: Cluster, topic: str, bytes_max: int = 1 << 30) -> list[ReadSp
     ]
 
 
-def values(pieces: Sequence[Piece], partition: int) -> list[bytes]:
+def values(pieces: Sequence[RecordChunk], partition: int) -> list[bytes]:
     found = []
     for piece in pieces:
         rows = zip(
@@ -122,7 +122,7 @@ def test_a_long_span_comes_in_pieces_that_leave_no_gap(
 ) -> None:
     sent = [b"%06d" % n + b"x" * 100 for n in range(20_000)]
     produce(central, topic, [(n % 2, b"k", value) for n, value in enumerate(sent)])
-    pieces = list(reader.read(spans(central, topic), piece_bytes=300_000))
+    pieces = list(reader.read(spans(central, topic), chunk_bytes=300_000))
     assert len(pieces) > 3
     for number in (0, 1):
         assert values(pieces, number) == sent[number::2]
@@ -192,7 +192,7 @@ def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
         audits={"audit": FIRST_SITE},
         hosts={"hosts"},
     )
-    (answer,) = stage_pieces(
+    (answer,) = stage_chunks(
         reader.read(spans(central, topic)), plan, open_storage(plan.storage), []
     )
     assert {s.partition: (s.start, s.end) for s in answer.spans} == {0: (0, 4), 1: (0, 10)}
@@ -208,7 +208,7 @@ def test_a_record_that_cannot_be_staged_is_set_aside_on_a_topic_of_events_alone(
         audits={"audit": FIRST_SITE},
         hosts={topic},
     )
-    (waits,) = stage_pieces(
+    (waits,) = stage_chunks(
         reader.read(spans(central, topic)), control, open_storage(plan.storage), []
     )
     assert (waits.spans, {(u.topic, u.offset) for u in waits.unread}) == ((), {(topic, 0)})

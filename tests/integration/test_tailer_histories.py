@@ -57,6 +57,7 @@ def hold(first: int, count: int, tmp_path: Path, spawner: Spawner) -> None:
         )
 
 
+@pytest.mark.slow
 def test_two_histories_keep_every_line_and_every_word(tmp_path: Path, spawner: Spawner) -> None:
     hold(SAME, 2, tmp_path, spawner)
 

@@ -89,6 +89,7 @@ def seed() -> Iterator[int]:
     yield seed
 
 
+@pytest.mark.slow
 def test_killed_at_random_moments_under_rotation_each_byte_arrives_once_and_retries_are_identical(
     tmp_path: Path, seed: int
 ) -> None:
@@ -129,6 +130,7 @@ def test_killed_at_random_moments_under_rotation_each_byte_arrives_once_and_retr
     assert len({one.incarnation for one in recorder.reports}) <= KILLS + 1
 
 
+@pytest.mark.slow
 def test_killed_between_every_two_requests_a_range_is_the_same_or_never_again(
     tmp_path: Path, seed: int
 ) -> None:
@@ -162,6 +164,7 @@ def test_killed_between_every_two_requests_a_range_is_the_same_or_never_again(
     )
 
 
+@pytest.mark.slow
 def test_terminated_it_exits_0_and_says_no_goodbye(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     logs.mkdir()

@@ -38,6 +38,7 @@ def source(name: str, path: Path) -> str:
     return f'[[tailer.sources]]\nname = "{name}"\npaths = ["{path}"]\n'
 
 
+@pytest.mark.slow
 def test_the_configuration_is_taken_again_where_it_is_in_order(
     tmp_path: Path, recorder: Recorder
 ) -> None:
@@ -107,6 +108,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(
     tmp_path: Path, recorder: Recorder
 ) -> None:
@@ -127,6 +129,7 @@ def test_a_sigterm_that_comes_while_it_begins_anew_is_not_forgotten(
         tail.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "refused", ["url", "port", "certificate", "state_dir", "state_dir_unusable", "second_state_dir"]
 )
@@ -175,6 +178,7 @@ def test_what_a_start_refuses_is_not_taken(
     assert len({one.range.host_id for one in recorder.stored}) == 1
 
 
+@pytest.mark.slow
 def test_a_sighup_while_the_program_loads_does_not_end_it(
     tmp_path: Path, recorder: Recorder
 ) -> None:

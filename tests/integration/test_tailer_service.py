@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import uvicorn
 from tests.support.service.examples import decoded
 from tests.support.service.harness import Harness
@@ -109,6 +110,7 @@ def test_records_of_more_than_one_line_are_one_each_however_the_file_grows(tmp_p
     assert sum(audit.lines for audit in audited) == len(records)
 
 
+@pytest.mark.slow
 def test_what_a_container_wrote_on_a_line_is_one_event_across_a_rotation_and_a_reread(
     tmp_path: Path,
 ) -> None:

@@ -32,7 +32,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import EVENTS
 from hourmark_etl.staging.consumer import PAUSE_S_MAX, Consumer
-from hourmark_etl.staging.pieces import StagedNote, StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk, StagedNote
 from hourmark_etl.staging.plan import PlannedBatch, ReadSpan
 from hourmark_etl.staging.planner import StreamReader
 from hourmark_etl.staging.stage import TaskResult
@@ -109,9 +109,9 @@ class ScriptedReader(StreamReader):
         n = partition.value
         (self._folder / f"{n}-{uuid.uuid4().hex}").touch()  # one for each attempt
         first, last = span(10 * n, 10 * n + 5), span(10 * n + 5, 10 * n + 10)
-        yield TaskResult(StagedPiece((note(f"{n}-first", first),)), (first,))
+        yield TaskResult(StagedChunk((note(f"{n}-first", first),)), (first,))
         self._staging[n](self._folder)
-        yield TaskResult(StagedPiece((note(f"{n}-last", last),)), (last,))
+        yield TaskResult(StagedChunk((note(f"{n}-last", last),)), (last,))
 
 
 def note(name: str, of: Any) -> StagedNote:
@@ -160,7 +160,7 @@ class Staging:
         )
         self.database = Database(url)
         lease = self.database.acquire("consumer:default")
-        ledger.begin_positions(self.database, lease, [position(0)])
+        ledger.insert_new_positions(self.database, lease, [position(0)])
         self.attempts = folder / "attempts"
         self.attempts.mkdir()
         self.committed: list[int] = []
@@ -235,12 +235,14 @@ def staging(
     made.database.close()
 
 
+@pytest.mark.slow
 def test_results_are_committed_once_if_every_task_succeeds_in_the_end(staging: Staging) -> None:
     assert staging.run(succeed, fail_twice) is None
     assert (staging.committed, staging.next_offset) == ([4], 20)
     assert len([*staging.attempts.glob("1-*")]) == ATTEMPTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "kind", "fields", "attempts"),
     [
@@ -273,6 +275,7 @@ def test_a_failed_task_arrives_as_its_typed_error_and_nothing_of_the_batch_is_co
     assert len([*staging.attempts.glob("1-*")]) == attempts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "script", "kind"),
     [("planning", lose_the_lease, StaleDriver), ("tasking", fail_a_partition, PartitionError)],

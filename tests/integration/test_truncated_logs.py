@@ -33,7 +33,11 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import all_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, read_errors
 from hourmark_etl.model import StagingPosition
-from hourmark_etl.staging.consumer import build_batch, collect_read_errors, restart_truncated
+from hourmark_etl.staging.consumer import (
+    build_batch,
+    collect_read_errors,
+    restart_truncated_partitions,
+)
 from hourmark_etl.staging.planner import Planner, build_stage_plan
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.staging.unreadable import skip_unreadable
@@ -78,7 +82,7 @@ class Stager:
             if truncated := {
                 Partition(u.topic, u.partition) for a in answers for u in a.unread if u.is_truncated
             }:
-                restart_truncated(
+                restart_truncated_partitions(
                     self.database,
                     self.lease,
                     self.broker.cluster,

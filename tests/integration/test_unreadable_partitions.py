@@ -25,7 +25,7 @@ from hourmark.records.hours import Hour
 from hourmark.records.ranges import RangeId
 from hourmark.records.record_key import RecordKey
 from hourmark.rules.event_types import EventType, Source
-from hourmark_etl.ledger.batches import begin_positions, commit_batch, positions
+from hourmark_etl.ledger.batches import commit_batch, insert_new_positions, positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import open_gaps
 from hourmark_etl.ledger.read_errors import PAUSE_MS, ReadError, read_errors
@@ -121,7 +121,7 @@ def test_an_operator_skips_the_damaged_batch_alone_and_it_is_a_gap_by_topic_part
     )
     with Database(config.etl.ledger) as database:
         lease = database.acquire("consumer:default")
-        begin_positions(database, lease, [at_it])
+        insert_new_positions(database, lease, [at_it])
         nothing = StagedBatch(
             folder="", starts=(), ends=(), files=(), groups=(), audit_groups=(), reports=()
         )
@@ -197,7 +197,7 @@ def test_an_operator_skips_records_of_promises_that_no_service_wrote_and_none_th
     ) and "only the delivery service may" in unread.why
     with Database(config.etl.ledger) as database:
         lease = database.acquire("consumer:default")
-        begin_positions(
+        insert_new_positions(
             database,
             lease,
             [

@@ -32,7 +32,7 @@ from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import CompiledRules, ParsedRange, parse_range, zones
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import sources_carrying
+from hourmark_etl.ledger.frontier_rows import find_sources_of_type
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 from hourmark_etl.ledger.schemas import known_schemas
@@ -192,7 +192,7 @@ class World:
             if (latest := service.store.latest) is not None:
                 awaited = {f.event_type: f.sources for f in frontiers(self.database, HOUR.length_s)}
                 for name in latest.types:
-                    if not sources_carrying(name, latest.sources.values()) <= awaited.get(
+                    if not find_sources_of_type(name, latest.sources.values()) <= awaited.get(
                         name, frozenset()
                     ):
                         raise Broken(

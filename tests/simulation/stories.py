@@ -58,7 +58,7 @@ def unknown_is_an_offset(patch: Patch) -> None:
         "hourmark_etl.closing.cut.edge.partitions_ahead", lambda ends, positions: []
     )  # it would stumble over them
     patch.setattr(
-        "hourmark_etl.closing.cut.clusters.hold_short_audit_logs", lambda *_: None
+        "hourmark_etl.closing.cut.clusters.record_truncated_audit_logs", lambda *_: None
     )  # so would a look for lost ends
 
 
@@ -94,5 +94,5 @@ def without_epochs(patch: Patch) -> None:
     """Nothing has leader epochs, as nothing of version 0.3.0 has: logs are compared by where they
     end alone.
     """
-    patch.setattr("hourmark_etl.staging.plan.resume_start", lambda *_: None)
+    patch.setattr("hourmark_etl.staging.plan.find_resume_offset", lambda *_: None)
     patch.setattr(FakeCluster, "has_epochs", False)

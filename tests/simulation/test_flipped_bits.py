@@ -42,7 +42,7 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ledger import frontiers
-from hourmark_etl.ledger.staged.listings import listed_groups
+from hourmark_etl.ledger.staged.listings import read_assigned_groups
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import compute_digest
@@ -146,7 +146,7 @@ class Moment:
             proof = self.engine.prove([self.frontier], self.below)["click"]
             if proof.findings:
                 return "not proved"
-            (listed,) = listed_groups(self.world.database, [self.frontier])
+            (listed,) = read_assigned_groups(self.world.database, [self.frontier])
             texts = {n: json.dumps(schema) for n, schema in SCHEMAS.items()}
             (written,) = self.engine.write(
                 [SealedHour("click", self.frontier.hour, tuple(listed))], texts, "_attempts/x"
@@ -246,6 +246,7 @@ def tried(path: str, size: int, bits: int, outcome: Callable[[int | None], str])
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", representative([*PLACES]))
 @pytest.mark.parametrize(
     "bits",
@@ -299,6 +300,7 @@ def closed_with(moment: Moment, kind: str, path: str, bit: int | None) -> str:
         world.end()
 
 
+@pytest.mark.slow
 def test_the_checker_finds_an_index_that_believes_itself(
     moment: Moment, monkeypatch: pytest.MonkeyPatch
 ) -> None:

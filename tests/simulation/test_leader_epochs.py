@@ -89,6 +89,7 @@ def test_promises_that_were_lost_while_a_bad_one_behind_them_was_held_hold_every
     assert frontier(world).hour == hour(1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grown", range(7))
 def test_promises_that_were_lost_hold_every_type_however_far_their_log_grew(
     world: World, grown: int
@@ -125,6 +126,7 @@ def test_elections_that_lose_nothing_hold_nothing(world: World) -> None:
     assert grade(world, "click", hour(1)) == "proved"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("events_too", "grown", "files_gone", "kept"), LOSSES)
 def test_nothing_is_proved_by_a_rebuilt_ledger_where_promises_may_be_lost(
     world: World, events_too: bool, grown: bool, files_gone: bool, kept: bool
@@ -149,6 +151,7 @@ def test_nothing_is_proved_by_a_rebuilt_ledger_where_promises_may_be_lost(
         assert grade(world, "click", hour(1)) == "forced"
 
 
+@pytest.mark.slow
 def test_a_rebuild_after_elections_needs_no_override_once_a_later_promise_was_staged(
     world: World,
 ) -> None:

@@ -31,7 +31,7 @@ from hourmark.kafka.topic_names import AUDIT, CONTROL, HOSTS, central_topic, eve
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger.offset_gaps import all_gaps, open_gaps
 from hourmark_etl.recovery.lost_ends import LostEndDetector
-from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 
 from .stories import grows, polls, writes
 
@@ -122,7 +122,7 @@ def test_a_ledger_that_is_lost_later_is_rebuilt_with_what_it_knew_of_it(world: W
     world.ledgers.keep_checks(0)
     world.pipeline.shorten((AUDIT,), 6)
     world.pipeline.stage_all(0)
-    OffsetRecorder(world.storage, world.database, world.clock).poll(world.closer.lease)
+    OffsetBackupWriter(world.storage, world.database, world.clock).poll(world.closer.lease)
     grows(world, 4)
     assert lose_ledger(world).lost == [gap.what for gap in open_gaps(world.database)]
     held(world, hour(1))
@@ -139,6 +139,7 @@ def test_a_second_rebuild_knows_what_only_the_first_one_found(world: World) -> N
     forced_and_then_proved(world)
 
 
+@pytest.mark.slow
 def test_a_cut_does_not_wait_for_events_that_their_log_has_lost(world: World) -> None:
     writes(world, "view")
     grows(world, 4)
@@ -276,6 +277,7 @@ def test_an_older_copy_knows_what_was_staged_and_lost_since(world: World) -> Non
     forced_and_then_proved(world)
 
 
+@pytest.mark.slow
 def test_it_knows_though_nobody_leads_a_topic_of_events_and_the_mirror_goes_on(
     world: World,
 ) -> None:

@@ -239,6 +239,7 @@ def test_a_planted_fault_is_found(
     print(f"{name}: history {found[0]}: {found[1]}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     representative(

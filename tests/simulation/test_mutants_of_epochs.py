@@ -70,7 +70,7 @@ def another_leader_writes_markers(world: World) -> None:
 
 def reader_ignores_epochs(patch: Patch) -> None:
     """Staging goes on at its position, whatever the log's leaders say."""
-    patch.setattr("hourmark_etl.staging.plan.resume_start", lambda *_: None)
+    patch.setattr("hourmark_etl.staging.plan.find_resume_offset", lambda *_: None)
 
 
 def rebuild_ignores_epochs(patch: Patch) -> None:
@@ -86,7 +86,7 @@ def epoch_of_the_position(patch: Patch) -> None:
     def begin(p: StagingPosition, _: int) -> StartOffset:
         return StartOffset(p.next_offset, p.leader_epoch)
 
-    patch.setattr("hourmark_etl.staging.plan.resume_start", begin)
+    patch.setattr("hourmark_etl.staging.plan.find_resume_offset", begin)
 
 
 STORIES: Mapping[str, tuple[Plant, Story]] = {

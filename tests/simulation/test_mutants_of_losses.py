@@ -224,7 +224,7 @@ def records_are_not_compared(patch: Patch) -> None:
 def conflicts_hold_nothing(patch: Patch) -> None:
     """They are found, and hours are closed all the same."""
     for module in ("hourmark_etl.closing.closer", "hourmark_etl.closing.sealing"):
-        patch.setattr(f"{module}.conflict_texts", lambda found, frontier: ())
+        patch.setattr(f"{module}.format_blocking_conflicts", lambda found, frontier: ())
 
 
 STORIES: Mapping[str, tuple[Plant, Story]] = {
@@ -258,6 +258,7 @@ def test_a_planted_fault_is_found(
     is_found(*STORIES[name], monkeypatch, ledgers, template)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", representative([*STORIES]))
 def test_the_same_story_holds_without_the_fault(name: str, ledgers: Path, template: Path) -> None:
     seen = played(STORIES[name][1], ledgers, template)

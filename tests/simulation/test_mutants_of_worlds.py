@@ -43,7 +43,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, put_checks
 from hourmark_etl.ledger.overrides import put_overrides
 from hourmark_etl.model import from_row
-from hourmark_etl.recovery.rebuilt_offsets import Logs, OffsetsRebuild
+from hourmark_etl.recovery.rebuilt_offsets import OffsetRebuilder, PartitionLogs
 from hourmark_etl.recovery.storage_scan import BucketChain
 from hourmark_etl.staging import files
 from hourmark_etl.staging.verified import VerifiedFile
@@ -280,14 +280,14 @@ def marker_covers_later_hours(patch: Patch) -> None:
 
 def gaps_passed_over(patch: Patch) -> None:
     """A rebuild does not look for offsets that neither Kafka nor a staged file has."""
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.uncovered_offsets", lambda *_: [])
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.find_uncovered_offsets", lambda *_: [])
 
 
 def length_of_promises_is_not_asked(patch: Patch) -> None:
     """A rebuild does not compare the logs of promises with how far they were staged or settled."""
     without_epochs(patch)
     patch.setattr(
-        "hourmark_etl.recovery.rebuilt_offsets.OffsetsRebuild._find_shorter", lambda *_: {}
+        "hourmark_etl.recovery.rebuilt_offsets.OffsetRebuilder._find_shorter", lambda *_: {}
     )
 
 
@@ -300,24 +300,24 @@ def waits_until_it_is_longer(patch: Patch) -> None:
 def closer_waits_until_it_is_longer(patch: Patch) -> None:
     """The closer keeps no gap where it finds a log of promises shorter."""
     without_epochs(patch)
-    patch.setattr("hourmark_etl.closing.cut.clusters.hold_short_audit_logs", lambda *_: None)
+    patch.setattr("hourmark_etl.closing.cut.clusters.record_truncated_audit_logs", lambda *_: None)
 
 
 def markers_are_believed(patch: Patch) -> None:
     """A rebuild takes offsets in markers for those of now, also where the log had lost its end."""
     without_epochs(patch)
-    real = OffsetsRebuild._closed_next
-    patch.setattr(OffsetsRebuild, "_closed_next", lambda self, _=(): real(self))
+    real = OffsetRebuilder._closed_next
+    patch.setattr(OffsetRebuilder, "_closed_next", lambda self, _=(): real(self))
 
 
 def ends_of_logs_are_not_asked(patch: Patch) -> None:
     """A rebuild lists staged files of what retention took alone."""
     without_epochs(patch)
 
-    def without_end(live: Any, starts: Any, ends: Any, epochs: Any) -> Logs:
-        return Logs(live, starts, dict.fromkeys(ends, 1 << 62), epochs)
+    def without_end(live: Any, starts: Any, ends: Any, epochs: Any) -> PartitionLogs:
+        return PartitionLogs(live, starts, dict.fromkeys(ends, 1 << 62), epochs)
 
-    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.Logs", without_end)
+    patch.setattr("hourmark_etl.recovery.rebuilt_offsets.PartitionLogs", without_end)
 
 
 def accepted_gaps_are_forgotten(patch: Patch) -> None:

@@ -28,7 +28,7 @@ from hourmark_etl.closing.publishing import build_manifest, publish
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.closing.write.id_indexes import publish_indexes
 from hourmark_etl.closing.write.writing import SealedHour
-from hourmark_etl.ledger.bucket_rows import put_buckets
+from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import Frontier, HourState, StagedGroup
 from hourmark_etl.staging.stage import stage_table
@@ -145,7 +145,7 @@ class World:
                 self.storage, self.database, self.lease, attempt, [manifest], [written], hour.end_ms
             )
         with self.database.transaction(self.lease) as connection:
-            put_buckets(connection, [(hour, manifest)])
+            insert_closed_buckets(connection, [(hour, manifest)])
         self.storage.delete(f"{ATTEMPTS_FOLDER}/{attempt}")
         return manifest
 

@@ -102,7 +102,7 @@ STEPS: Final[Mapping[str, Step]] = {
         lambda a: a["source"].startswith("_attempts/") and _is_bucket(a["target"]),
     ),
     "ledger-close": Step(
-        ("hourmark_etl.ledger.frontiers:close_all",), lambda a: bool(a["closings"])
+        ("hourmark_etl.ledger.frontiers:record_closed_hours",), lambda a: bool(a["closings"])
     ),
 }
 IN_WORKERS: Final = frozenset({"staged-write", "attempt-file"})

@@ -240,7 +240,7 @@ class EtlRun:
         database = Database(self.config.etl.ledger)
         lease = database.acquire("consumer:default")
         cluster_id = cluster.cluster_id()
-        batches.begin_positions(
+        batches.insert_new_positions(
             database,
             lease,
             [

@@ -41,7 +41,7 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBatch, StagingPosition
 from hourmark_etl.recovery.first_hours import record_first_hours
-from hourmark_etl.recovery.offset_records import OffsetRecorder
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 from hourmark_etl.recovery.rebuild_result import RebuildSources
 from hourmark_etl.staging.consumer import build_batch
 from hourmark_etl.staging.stage import TaskResult, stage_table
@@ -126,10 +126,12 @@ class Life:
         """
         self._lease = self.database.acquire("consumer:default")
         record_first_hours(self.storage, self.database, LENGTH_S)
-        OffsetRecorder(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
+        OffsetBackupWriter(self.storage, self.database, FakeClock(self.now_ms)).update(self.closer)
         begun = [position(topic=name) for name in self.topics.logs]
         known = {p.topic: p for p in batches.positions(self.database, CLUSTER)}
-        batches.begin_positions(self.database, self._lease, [known.get(p.topic, p) for p in begun])
+        batches.insert_new_positions(
+            self.database, self._lease, [known.get(p.topic, p) for p in begun]
+        )
 
     def send(self, event_type: str, range_id: RangeId, ids: Iterable[EventId]) -> None:
         """Events of a range."""
@@ -229,7 +231,8 @@ class Life:
         offsets, opened = self.freeze(event_type), self.frontier(event_type)
         self.now_ms = max(self.now_ms, opened.hour.end_ms)
         rows = sum(
-            g.rows for g in ledger_queries.listed_groups(self.database, event_type, opened.hour)
+            g.rows
+            for g in ledger_queries.read_assigned_groups(self.database, event_type, opened.hour)
         )
         book = book or HourTotals(rows=rows, events=rows, promised=1, unaudited=0)
         audit = next(p for p in self.positions() if p.topic == AUDIT)
@@ -276,7 +279,7 @@ class Life:
         ).with_own_digest()
         self.storage.write_new(f"{opened.hour.bucket_path(event_type)}/{MARKER}", made.encode())
         if in_ledger:
-            frontiers.close_all(
+            frontiers.record_closed_hours(
                 self.database,
                 self.closer,
                 [frontiers.PublishedHour(self.frontier(event_type), made)],
@@ -288,7 +291,7 @@ class Life:
         frontier = self.frontier(event_type)
         if frontier.seal is not None:
             content = self.storage.read(f"{frontier.hour.bucket_path(event_type)}/{MARKER}")
-            frontiers.close_all(
+            frontiers.record_closed_hours(
                 self.database,
                 self.closer,
                 [frontiers.PublishedHour(frontier, Manifest.decode(content))],

@@ -28,7 +28,7 @@ def rewrite(
             )
 
 
-def listed_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:
+def read_assigned_groups(database: Database, event_type: str, listed: Hour) -> list[StagedGroup]:
     """What a freeze has listed for the hour, its late events' groups included."""
     return _groups(database, event_type, tables.groups.c.listed_hour == listed.start_s)
 

@@ -100,7 +100,7 @@ class Site:
             unit_bytes_max=unit_bytes_max,
             ranges_here_max=ranges_here_max,
         )
-        batches.begin_positions(
+        batches.insert_new_positions(
             database, self.lease, [position(topic=EVENTS), position(topic=AUDIT)]
         )
         self.audits: list[tuple[Range, int]] = []  # by central offset
@@ -174,7 +174,7 @@ class Site:
         frontiers.seal(
             self.database, self.lease, {TYPE: [sealed]}, [f], SealEffects(unaudited=rows)
         )
-        frontiers.close_all(
+        frontiers.record_closed_hours(
             self.database, self.lease, [frontiers.PublishedHour(self.frontier(), manifest(f.hour))]
         )
         return proof, expected

@@ -24,7 +24,7 @@ from hourmark_declare.doctor.check_result import (
     skipped_result,
 )
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
-from hourmark_etl.ledger.maintenance.overview import fixed_hours
+from hourmark_etl.ledger.maintenance.overview import read_fixed_hours
 
 CHECK: Final = "retention"
 _PART: Final = 0.5  # share of the retention after which a finding leaves time to resolve it
@@ -100,7 +100,7 @@ def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
             length_s = config.parsing.bucket_seconds
             open_hours = {
                 name: Hour(at.closed_to_s, length_s)
-                for name, at in fixed_hours(ledger, length_s).items()
+                for name, at in read_fixed_hours(ledger, length_s).items()
             }
     except HourmarkError:
         yield skipped_result(CHECK, "open hours", "they are in the ledger, which cannot be read")

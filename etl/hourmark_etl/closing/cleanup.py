@@ -31,7 +31,7 @@ from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark_etl.closing.cut.readiness import LatestReports, describe_clock_difference
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner
 from hourmark_etl.closing.write.id_indexes import clean_indexes
-from hourmark_etl.ledger.bucket_rows import pack_days
+from hourmark_etl.ledger.bucket_rows import pack_old_bucket_rows
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.hosts.reporters import reporters
@@ -169,7 +169,7 @@ class Cleaner:
             )
         self._delete(lease, events + audits)
         delete_old_set_aside_rows(self._database, lease, now_ms)
-        pack_days(self._database, lease, now_ms, DAYS_AT_ONCE)
+        pack_old_bucket_rows(self._database, lease, now_ms, DAYS_AT_ONCE)
         return CleanupCounts(
             event_files=len(events),
             audit_files=len(audits),
@@ -194,7 +194,7 @@ class Cleaner:
 
     def _delete_unfinished(self, lease: Lease, now_ms: int, needed_from_ms: int) -> int:
         batches = list_if_exists(self._storage, STAGING_FOLDER)
-        named, epochs = ledger.folders_and_epochs(
+        named, epochs = ledger.read_folders_and_epochs(
             self._database
         )  # read after the listing, because a folder may be committed in between
         folders = [f"{STAGING_FOLDER}/{b.name}" for b in batches if _is_replaced(b.name, epochs)]

@@ -41,10 +41,10 @@ from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, p
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.ledger import frontiers as ledger
 from hourmark_etl.ledger.conflicts import (
-    conflict_texts,
     conflicts,
-    record_compared,
-    reset_if_damaged,
+    format_blocking_conflicts,
+    record_compared_files,
+    reset_damaged_conflicts,
 )
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.hosts.sites import check_sites
@@ -52,10 +52,10 @@ from hourmark_etl.ledger.offset_gaps import OffsetGap
 from hourmark_etl.ledger.overrides import Override, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.staged.staged_files import (
+    find_types_needing_file,
     format_spans,
-    give_up_file,
     read_ledger_file,
-    types_needing,
+    remove_lost_file,
 )
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
@@ -233,7 +233,7 @@ class Closer:
             if held.phase is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
-                    ledger.leave_out_rows(
+                    ledger.omit_unwritable_rows(
                         self._database, self.lease, f, override.manifest_text, gives_up=gives_up
                     )
                     changed = True
@@ -276,7 +276,9 @@ class Closer:
             Descriptions of the contradictions by event type. Types without one are missing.
         """
         found = conflicts(self._database)
-        return {f.event_type: what for f in frontiers if (what := conflict_texts(found, f))}
+        return {
+            f.event_type: what for f in frontiers if (what := format_blocking_conflicts(found, f))
+        }
 
     def _compare_audit_files(self, cut: ClosingCut) -> None:
         """Search new audit records for byte ranges that other audit records describe differently.
@@ -289,12 +291,12 @@ class Closer:
             cut: The cut (the offsets up to which records count) under which hours are about to
                 freeze.
         """
-        if damaged := reset_if_damaged(self._database, self.lease):
+        if damaged := reset_damaged_conflicts(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
             path
             for path in self._holds.unrestorable_files
-            if not types_needing(self._database, path) & cut.watermarks_ms.keys()
+            if not find_types_needing_file(self._database, path) & cut.watermarks_ms.keys()
         }
         while compared := self._ports.engine.compare(lost):
             frontiers, now_ms = {f.event_type: f for f in self._frontiers()}, self._clock.now_ms()
@@ -304,7 +306,7 @@ class Closer:
                 for d in compared.differences
                 for c in conflicts_of(d, frontiers, length_s, now_ms)
             ]
-            record_compared(self._database, self.lease, compared.files, found)
+            record_compared_files(self._database, self.lease, compared.files, found)
             if compared.differences:
                 _LOG.error(
                     "%d ranges have audit records that differ, and %d buckets wait for an "
@@ -322,7 +324,7 @@ class Closer:
             if self._holds.is_restaged(unreadable.path)
             else ""
         )
-        types = types_needing(self._database, unreadable.path) | (
+        types = find_types_needing_file(self._database, unreadable.path) | (
             {unreadable.event_type} if unreadable.event_type else set()
         )
         phase = ClosingPhase.STAGED  # an override can resolve this
@@ -389,7 +391,7 @@ class Closer:
                 type=of_type,
                 lost_end=False,
             )
-            give_up_file(self._database, self.lease, known, f, gap, override.manifest_text)
+            remove_lost_file(self._database, self.lease, known, f, gap, override.manifest_text)
             _LOG.error("%s %s: %s; given up by an override", f.event_type, f.hour, what)
         return {f.event_type for f in chosen}
 
@@ -418,7 +420,7 @@ class Closer:
             last = plan_round(
                 chosen,
                 cut.watermarks_ms,
-                ledger.unlisted_bytes(self._database) if is_backlog else {},
+                ledger.sum_unassigned_bytes(self._database) if is_backlog else {},
             )
             taken = [f for f in chosen if f.event_type in last]
             closed += self._close_hours(taken, last, cut, {})
@@ -527,7 +529,7 @@ class Closer:
 
     def _unfreeze_refused(self, verdict: RoundDecisions) -> None:
         unwritable = [(f, ()) for f, *_ in verdict.unwritable]
-        ledger.unfreeze_all(self._database, self.lease, [*verdict.refused, *unwritable])
+        ledger.unfreeze_hours(self._database, self.lease, [*verdict.refused, *unwritable])
         for f, phase, why in verdict.unwritable:
             self._hold(f, phase, why)
             _LOG.error(
@@ -537,7 +539,7 @@ class Closer:
                 "; ".join(why),
             )
         if verdict.conflicts:
-            record_compared(self._database, self.lease, (), verdict.conflicts)
+            record_compared_files(self._database, self.lease, (), verdict.conflicts)
         for conflict in verdict.conflicts:
             _LOG.error(
                 "%s waits for an override (`hourmark bucket why`): %s",
@@ -560,7 +562,7 @@ class Closer:
     def _recover(self) -> None:
         frontiers = self._frontiers()
         failures = check_foreign_root(
-            self._ports.storage, frontiers, ledger.closed_types(self._database)
+            self._ports.storage, frontiers, ledger.read_closed_types(self._database)
         )
         self._holds.set_unchecked_types({f.event_type for f, _ in failures})
         if frozen := [f for f in frontiers if f.state is HourState.FROZEN]:
@@ -570,7 +572,7 @@ class Closer:
                 len(frozen),
                 names,
             )
-            ledger.unfreeze_all(self._database, self.lease, [(f, ()) for f in frozen])
+            ledger.unfreeze_hours(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is HourState.SEALED]
         if (
             recovered := self._close_published(self._publisher.find_published(sealed))
@@ -596,7 +598,7 @@ class Closer:
             The number of hours that were closed.
         """
         if published.closings:
-            ledger.close_all(self._database, self.lease, published.closings)
+            ledger.record_closed_hours(self._database, self.lease, published.closings)
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
             self._holds.release(f.event_type)

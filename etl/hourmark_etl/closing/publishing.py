@@ -54,10 +54,10 @@ from hourmark_etl.closing.write.writing import SealedHour
 from hourmark_etl.errors import DamagedRow, ForeignLedger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontiers import PublishedHour
-from hourmark_etl.ledger.maintenance.overview import closed_marker
-from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
-from hourmark_etl.ledger.staged.listings import listed_groups, sum_groups
-from hourmark_etl.ledger.staged.set_aside import listed_set_aside
+from hourmark_etl.ledger.maintenance.overview import read_closed_marker
+from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
+from hourmark_etl.ledger.staged.listings import read_assigned_groups, sum_groups
+from hourmark_etl.ledger.staged.set_aside import find_set_aside_in_buckets
 from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
@@ -423,14 +423,16 @@ class Publisher:
         attempt = uuid.uuid4().hex
         folder = f"{ATTEMPTS_FOLDER}/{attempt}"
         asked = [h for f in sealed for h in f.sealed_hours]
-        groups = listed_groups(self.database, asked)
+        groups = read_assigned_groups(self.database, asked)
         hours = {
             (f.event_type, f.hour): SealedHour(
                 f.event_type, f.hour, tuple(listed), *_waivers(f.seal)
             )
             for f, listed in zip(asked, groups, strict=True)
         }
-        schemas = schemas_by_id(self.database, {s for h in hours.values() for s in _schema_ids(h)})
+        schemas = read_schemas_by_id(
+            self.database, {s for h in hours.values() for s in _schema_ids(h)}
+        )
         failures: list[PublishFailure] = []
         chains = [_publishable_hours(f.sealed_hours, hours, schemas, failures) for f in sealed]
         whole = {
@@ -443,7 +445,9 @@ class Publisher:
         readable = [hours[f.event_type, f.hour] for chain in chains for f in chain]
         written = self.engine.write(readable, texts, f"{folder}/_tasks")  # not a valid type name
         by_hour = {(w.event_type, w.hour_s): w for w in written}
-        set_aside = listed_set_aside(self.database, {(f.event_type, f.hour.start_s) for f in asked})
+        set_aside = find_set_aside_in_buckets(
+            self.database, {(f.event_type, f.hour.start_s) for f in asked}
+        )
         identity = self.database.identity()
 
         def published(f: Frontier) -> Manifest:
@@ -485,7 +489,7 @@ class Publisher:
             return read_previous_marker(self.storage, f), ()
         except Finding as error:
             before = f.hour.previous()
-            known = closed_marker(self.database, f.event_type, before)
+            known = read_closed_marker(self.database, f.event_type, before)
             if known is None:
                 raise
             if not _waivers(f.seal).gives_up:
@@ -569,7 +573,7 @@ def _publish_obstacle(
         )
     for schema_id in sorted(_schema_ids(hour)):
         known = schemas.get(schema_id)
-        if why := schema_problem(f.event_type, schema_id, known):
+        if why := find_schema_error(f.event_type, schema_id, known):
             if isinstance(known, DamagedRow):
                 return LedgerChanged(str(why))
             if not hour.leaves_out:

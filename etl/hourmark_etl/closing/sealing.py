@@ -42,7 +42,12 @@ from hourmark_etl.closing.proof.proof import (
 )
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.conflicts import Conflict, conflict_texts, conflicts, conflicts_holding
+from hourmark_etl.ledger.conflicts import (
+    Conflict,
+    conflicts,
+    find_blocking_conflicts,
+    format_blocking_conflicts,
+)
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.hosts.host_losses import (
     HostLoss,
@@ -53,8 +58,8 @@ from hourmark_etl.ledger.hosts.host_losses import (
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, accepted_gaps
 from hourmark_etl.ledger.overrides import Override
-from hourmark_etl.ledger.schemas import schema_problem, schemas_by_id
-from hourmark_etl.ledger.staged.listings import listed_schema_ids
+from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
+from hourmark_etl.ledger.staged.listings import read_assigned_schema_ids
 from hourmark_etl.model import ClosingPhase, Frontier, ReportedSource, Seal, StagingPosition
 
 _LOG = logging.getLogger(__name__)
@@ -209,15 +214,15 @@ class Sealer:
         # Return the types whose hour has rows with unusable schemas, and the reasons. Types with an
         # override close without such rows, unless the ledger's row of the schema is damaged,
         # because that can be repaired.
-        ids = listed_schema_ids(self.database, frontiers)
-        schemas = schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
+        ids = read_assigned_schema_ids(self.database, frontiers)
+        schemas = read_schemas_by_id(self.database, set().union(*ids)) if any(ids) else {}
         found = {}
         for f, own in zip(frontiers, ids, strict=True):
             is_damaged = any(isinstance(schemas.get(s), DamagedRow) for s in own)
             why = tuple(
                 str(x)
                 for s in sorted(own)
-                if (x := schema_problem(f.event_type, s, schemas.get(s)))
+                if (x := find_schema_error(f.event_type, s, schemas.get(s)))
             )
             if why and (is_damaged or f.event_type not in overridden):
                 found[f.event_type] = (
@@ -332,7 +337,7 @@ def decide_seal(
     conflicting = tuple(
         dict.fromkeys(
             (
-                *conflict_texts(context.conflicts, frontier),
+                *format_blocking_conflicts(context.conflicts, frontier),
                 *(what for _, what in proof.second_readings),
             )
         )
@@ -362,7 +367,7 @@ def decide_seal(
     else:
         grade = Grade.FORCED if gaps else Grade.TIMED_OUT if sources or promises else Grade.PROVED
         waived = (*limit_lines(sources), *promises, *gaps)
-    twice_read = [c.range_id for c in conflicts_holding(context.conflicts, frontier)] + [
+    twice_read = [c.range_id for c in find_blocking_conflicts(context.conflicts, frontier)] + [
         range_id for range_id, _ in proof.second_readings
     ]
     lacks = proof.lacks | to_incomplete_ranges([*dict.fromkeys(twice_read)], len(gaps))

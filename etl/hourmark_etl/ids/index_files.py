@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hourmark_etl.ids.lookups import bucket_key, read_index_runs
-from hourmark_etl.ledger.closed import IdRun
+from hourmark_etl.ledger.closed import IdIndexSegment
 from hourmark_etl.storage import AccessDenied, ContentLost, Storage, list_if_exists
 from hourmark_etl.storage.folders import INDEX_FOLDER
 
@@ -66,7 +66,7 @@ def list_index_files(storage: Storage) -> dict[str, str]:
 
 def read_bucket_runs(
     storage: Storage, path: str, buckets: Iterable[Bucket]
-) -> list[tuple[str, int, IdRun]]:
+) -> list[tuple[str, int, IdIndexSegment]]:
     """Return which rows of an index file belong to the given buckets.
 
     An index file contains the event ids of several buckets. If it is missing, damaged or not
@@ -94,7 +94,7 @@ def read_bucket_runs(
         )
         return []
     return [
-        (*marks[run.mark], IdRun(path, run.first_row, run.rows))
+        (*marks[run.mark], IdIndexSegment(path, run.first_row, run.rows))
         for run in runs
         if run.mark in marks
     ]

@@ -33,7 +33,7 @@ from hourmark.records.event_id import SIZE
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import Bools, UInt8s, to_single_array
 from hourmark_etl.buckets.avro_container import Block, ContainerReader, DigestingReader
-from hourmark_etl.ledger.closed import ClosedBucket, IdRun
+from hourmark_etl.ledger.closed import ClosedBucket, IdIndexSegment
 from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, StorageError
 
@@ -271,7 +271,7 @@ def _combine_answers(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> 
 
 
 def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
-    by_path = defaultdict[str, list[tuple[IdRun, _Lookup]]](list)
+    by_path = defaultdict[str, list[tuple[IdIndexSegment, _Lookup]]](list)
     for lookup in lookups:
         if lookup.bucket.is_indexed:
             lookup.found = []
@@ -285,7 +285,7 @@ def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
             _discard_index([lookup for _, lookup in asked], error)
 
 
-def _search_index(index: _Index, asked: Sequence[tuple[IdRun, _Lookup]]) -> None:
+def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _Lookup]]) -> None:
     # Search one index in the order of its rows. A damaged block affects only the buckets that need
     # it. If storage becomes unavailable, all remaining buckets are read from their containers.
     ordered = sorted(asked, key=lambda of: of[0].first_row)
@@ -337,7 +337,7 @@ class _Index:
         self._file, self._blocks = file, _blocks(file, path)
         self._ends = np.cumsum(self._blocks["rows"])
 
-    def among(self, bucket: ClosedBucket, run: IdRun, ordered: Ids) -> Iterator[Ids]:
+    def among(self, bucket: ClosedBucket, run: IdIndexSegment, ordered: Ids) -> Iterator[Ids]:
         """Yield the given ids that are in the index rows of a bucket.
 
         Args:

@@ -22,9 +22,9 @@ from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.offset_gaps import OffsetGap, open_gaps, put_gaps
 from hourmark_etl.ledger.read_errors import (
     ReadError,
-    clear_passed_errors,
+    delete_passed_read_errors,
     delete_read_error,
-    put_errors,
+    put_read_errors,
 )
 from hourmark_etl.ledger.staged.set_aside import put_set_aside
 from hourmark_etl.model import (
@@ -44,33 +44,39 @@ _LOG = logging.getLogger(__name__)
 
 
 def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
-    """Return the staging position (next offset to stage) of every partition of a Kafka cluster.
+    """Return the staging position of every known partition of a Kafka cluster.
+
+    A staging position is the next offset of a topic-partition to stage, that is, to copy from Kafka
+    to files on storage. It moves only when a batch is committed.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         cluster_id: Id of the Kafka cluster.
 
     Returns:
-        The positions; empty if nothing of the cluster was staged.
+        One position per topic-partition; empty if nothing of the cluster was staged.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     query = select(tables.positions).where(tables.positions.c.cluster_id == cluster_id)
     return [decode_position(row) for row in database.fetch(query).mappings()]
 
 
-def positions_of_topic(database: Database, partition: Partition) -> list[StagingPosition]:
-    """Return the staging positions of a partition, for every topic that ever had the topic's name.
+def read_partition_positions(database: Database, partition: Partition) -> list[StagingPosition]:
+    """Return the staging positions (next offset to stage) of one topic-partition.
 
-    A topic that was deleted and recreated has one position per topic id.
+    A topic that was deleted and recreated under the same name has one position per topic id.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         partition: Topic name and partition number on the central cluster.
 
+    Returns:
+        The positions; empty if the partition was never staged.
+
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     kept = tables.positions
     query = select(kept).where(
@@ -80,21 +86,24 @@ def positions_of_topic(database: Database, partition: Partition) -> list[Staging
 
 
 def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
-    """Decode a staging position from all columns of a row of the table `positions`.
+    """Convert a row of the table `positions` to a staging position.
+
+    Args:
+        row: All columns of the row.
 
     Raises:
-        DamagedRow: The digest of the row does not match its content.
+        DamagedRow: The row does not match its digest; restore or rebuild the ledger.
     """
     check_digest(tables.positions, row)
     return from_columns(StagingPosition, row)
 
 
-def put_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
-    """Insert the staging positions of partitions that the ledger does not have yet.
+def insert_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
+    """Insert the staging positions (next offset to stage) of new partitions.
 
     Args:
         connection: The caller's transaction.
-        new_positions: Positions to insert.
+        new_positions: Positions of partitions that the ledger does not have yet.
     """
     if rows := [with_digest(tables.positions, dataclasses.asdict(p)) for p in new_positions]:
         connection.execute(insert(tables.positions), rows)
@@ -111,11 +120,16 @@ def _change_positions(
     return len(found)
 
 
-def begin_positions(database: Database, lease: Lease, wanted: Collection[StagingPosition]) -> None:
-    """Insert the staging positions of new partitions; known partitions are left unchanged.
+def insert_new_positions(
+    database: Database, lease: Lease, wanted: Collection[StagingPosition]
+) -> None:
+    """Insert the staging positions of partitions that the ledger does not have yet.
+
+    A staging position is the next offset to stage. The positions of known partitions are not
+    changed.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         wanted: Initial positions of all partitions to stage.
 
@@ -151,10 +165,10 @@ def begin_positions(database: Database, lease: Lease, wanted: Collection[Staging
                     "have an operator decide"
                 )
             if not any(k.partition == p.partition for k in known):
-                put_positions(connection, [p])
+                insert_positions(connection, [p])
 
 
-def skip_expired(
+def skip_expired_offsets(
     database: Database,
     lease: Lease,
     to_edge_topic: Callable[[str], str],
@@ -162,10 +176,11 @@ def skip_expired(
 ) -> None:
     """Advance staging positions past records that retention deleted before they were staged.
 
-    The skipped offsets are stored as an open offset gap of the topic.
+    A staging position is the next offset to stage. The skipped offsets are stored as an open offset
+    gap of the topic, which keeps hours from closing until an operator's override accepts it.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
@@ -182,7 +197,10 @@ def skip_expired(
             _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in passed.items()])
             put_gaps(
                 connection,
-                [expired_gap(to_edge_topic(p.topic), p, start) for p, start in passed.items()],
+                [
+                    create_retention_gap(to_edge_topic(p.topic), p, start)
+                    for p, start in passed.items()
+                ],
             )
 
 
@@ -193,20 +211,24 @@ def restart_truncated_logs(
     starts: Mapping[StagingPosition, int],
     now_ms: int,
 ) -> None:
-    """Handle logs that lost their end: they now end before the offset up to which they were staged.
+    """Change the staging positions of partitions whose logs lost records at their end.
+
+    Such a log ends before its staging position (next offset to stage). New records will have the
+    offsets of the lost ones.
 
     - Topics of events and host reports are staged again from the log start. Events that are staged
-      twice are later dropped by their ids. For events, a gap is stored that is already accepted, so
-      it does not block hours; it records that old offsets are invalid.
-    - Audit topics keep their position, because closed buckets refer to audit offsets. An open gap
-      is stored, which keeps every event type's hours open until an override accepts it.
+      twice are later dropped by their ids. For events, the loss is stored as an accepted offset
+      gap, which does not keep hours from closing.
+    - Audit topics keep their position, because closed buckets refer to audit offsets. The loss is
+      stored as an open offset gap, which keeps the hours of every event type from closing until an
+      operator's override accepts it.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        starts: Log start offset by the position of each affected partition.
+        starts: Log start offset by the staging position of each affected partition.
         now_ms: Current time, Unix milliseconds.
 
     Raises:
@@ -214,7 +236,7 @@ def restart_truncated_logs(
     """
     again = {p: start for p, start in starts.items() if to_edge_topic(p.topic) != AUDIT}
     held = starts.keys() - again.keys()
-    hold_short_audit_logs(database, lease, held)
+    record_truncated_audit_logs(database, lease, held)
     if known := [p for p in held if p.leader_epoch is not None]:
         with database.transaction(
             lease
@@ -236,7 +258,7 @@ def restart_truncated_logs(
     with database.transaction(lease) as connection:
         _compare_and_set(connection, [(p, p.moved_to(start)) for p, start in again.items()])
         gaps = [
-            truncated_gap(to_edge_topic(p.topic), p)
+            create_truncation_gap(to_edge_topic(p.topic), p)
             for p in again
             if to_edge_topic(p.topic) not in CONTROL
         ]
@@ -249,34 +271,43 @@ def restart_truncated_logs(
         )
 
 
-def hold_short_audit_logs(
+def record_truncated_audit_logs(
     database: Database, lease: Lease, truncated_positions: Collection[StagingPosition]
 ) -> None:
-    """Store an open gap for each audit partition whose log ends before the offset it was staged to.
+    """Store an open gap for each audit partition whose log ends before its staging position.
 
-    An open gap in an audit topic keeps the hours of every event type from closing until an override
-    accepts it. A gap that is already open is not stored again.
+    Such a log has lost records that were already staged. The open gap keeps the hours of every
+    event type from closing until an operator's override accepts it. A gap that is already open is
+    not stored again.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease under which the ledger is changed.
-        truncated_positions: Staging positions of the affected partitions.
+        truncated_positions: Staging positions of the affected partitions; if empty, nothing is
+            stored.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
     """
     known = open_gaps(database)
-    if gaps := [gap for p in truncated_positions if (gap := truncated_gap(AUDIT, p)) not in known]:
+    if gaps := [
+        gap for p in truncated_positions if (gap := create_truncation_gap(AUDIT, p)) not in known
+    ]:
         with database.transaction(lease) as connection:
             put_gaps(connection, gaps)
 
 
-def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
-    """Create an open gap for a log that ends before the offset up to which it was staged.
+def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
+    """Create an offset gap for a log that lost records which were already staged.
+
+    The gap is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
-        position: Staging position of the partition on the central cluster.
+        position: Staging position of the partition on the central cluster. The log ends before it.
+
+    Returns:
+        An open gap, which keeps hours from closing once it is stored.
     """
     what = (
         f"topic {position.topic} partition {position.partition}: it was staged to offset {position.next_offset}, "
@@ -285,13 +316,19 @@ def truncated_gap(topic: str, position: StagingPosition) -> OffsetGap:
     return OffsetGap(topic=topic, accepted_at_ms=None, what=what, lost_end=True)
 
 
-def expired_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
-    """Create an open gap for offsets that retention deleted before they were staged.
+def create_retention_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
+    """Create an offset gap for records that retention deleted before they were staged.
+
+    The gap is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
-        position: Staging position on the central cluster, which is the first missing offset.
+        position: Staging position of the partition on the central cluster. Its offset is the first
+            missing one.
         end: Offset after the last missing one.
+
+    Returns:
+        An open gap, which keeps hours from closing once it is stored.
     """
     what = (
         f"topic {position.topic} partition {position.partition}: offsets [{position.next_offset}, {end}) are lost "
@@ -304,7 +341,7 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
     """Check that topics of the central cluster still have the ids that are stored in the ledger.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         infos: Metadata of the topics; topics that the ledger does not have are ignored.
 
     Raises:
@@ -322,16 +359,28 @@ def check_topic_ids(database: Database, infos: Iterable[TopicInfo]) -> None:
             )
 
 
-def type_shards(database: Database) -> dict[str, str]:
-    """Return the name of the shard that stages each event type, by event type."""
+def read_type_shards(database: Database) -> dict[str, str]:
+    """Return the name of the shard that stages each event type.
+
+    A shard is a set of topics that one consumer stages.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Shard name by event type; empty if the ledger has no event types.
+    """
     return dict(database.fetch(select(tables.frontiers.c.type, tables.frontiers.c.shard)).all())
 
 
 def shards(database: Database) -> frozenset[str]:
     """Return the names of all shards in the ledger, including the default shard.
 
-    A shard is a set of topics that one consumer stages. The default shard also stages the control
-    topics.
+    A shard is a set of topics that one consumer stages. The default shard always exists. It also
+    stages the audit records and the host reports.
+
+    Args:
+        database: The ledger (the ETL's state database).
     """
     found = database.fetch(
         union(select(tables.frontiers.c.shard), select(tables.positions.c.shard))
@@ -339,13 +388,13 @@ def shards(database: Database) -> frozenset[str]:
     return frozenset({DEFAULT_SHARD, *found})
 
 
-def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
+def assign_topics_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) -> None:
     """Assign the partitions of topics to other shards (sets of topics that one consumer stages).
 
     Only the consumer that stages the topics may call this, between two batches.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of this consumer.
         shards: Name of the new shard by topic name on the central cluster.
 
@@ -360,23 +409,24 @@ def move_to_shards(database: Database, lease: Lease, shards: Mapping[str, str]) 
 def skip_unreadable(
     database: Database, to_edge_topic: Callable[[str], str], error: ReadError, end: int
 ) -> OffsetGap:
-    """Skip offsets that cannot be read, and store them as an open offset gap.
+    """Skip Kafka offsets that cannot be read, and store them as an open offset gap.
 
-    The gap keeps the hours of the topic's event type open until an override accepts it. A gap in a
-    control topic keeps the hours of every type open.
+    The gap keeps the hours of the topic's event type open until an operator's override accepts it.
+    A gap in a topic of audit records or host reports keeps the hours of every type open.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        error: The read error of the blocked partition.
+        error: The read error of the partition, which staging does not get past.
         end: Offset at which staging continues.
 
     Returns:
         The stored gap.
 
     Raises:
-        UsageError: The partition is no longer blocked at the error's offset; nothing was changed.
+        UsageError: Staging of the partition no longer waits at the error's offset; nothing was
+            changed.
     """
     rows = tables.positions
     what = (
@@ -416,20 +466,22 @@ def commit_batch(
     *,
     now_ms: int = 0,
 ) -> list[ReadError]:
-    """Commit a staged batch in one transaction.
+    """Commit a staged batch to the ledger in one transaction.
 
-    The transaction advances the staging positions; inserts the batch's files, groups, set-aside
-    records and host reports; and updates the read errors.
+    The transaction advances the staging positions from the batch's start to its end. It also
+    inserts the batch's files, groups, set-aside records and host reports, and updates the read
+    errors.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         batch: The batch.
         unread: One read error per partition that could not be read further.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Those errors in `unread` that were not known at their offset.
+        The read errors in `unread` that the ledger did not contain at the same offset; empty if all
+        were known.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a position in the ledger differs
@@ -441,20 +493,20 @@ def commit_batch(
             "a batch cannot end before it begins"
         )
         _compare_and_set(connection, moved, keep_epochs=True)
-        put_staged(connection, batch)
+        insert_staged_files(connection, batch)
         put_set_aside(connection, batch.set_aside, now_ms)
         put_reports(connection, batch.reports)
-        clear_passed_errors(
+        delete_passed_read_errors(
             connection, {end.topic_partition: end.next_offset for end in batch.ends}
         )
-        return put_errors(connection, unread)
+        return put_read_errors(connection, unread)
 
 
-def put_staged(connection: Connection, batch: StagedBatch) -> None:
-    """Insert the files and groups of a staged batch in the caller's transaction.
+def insert_staged_files(connection: Connection, batch: StagedBatch) -> None:
+    """Insert the rows of a batch's staged files and of their groups.
 
-    The groups are not assigned to buckets. The batch's positions, set-aside records and reports are
-    not stored.
+    A group is the part of a file with the rows of one event type and hour. New groups are not
+    assigned to a bucket. The batch's positions, set-aside records and reports are not stored.
 
     Args:
         connection: The caller's transaction.

@@ -66,17 +66,23 @@ class BucketRow(NamedTuple):
 
 
 def make_damaged_bucket_error(event_type: str, hour_s: int) -> DamagedRow:
-    """Return the error for a bucket row that contains no valid manifest; the caller raises it.
+    """Create the error for a row of a closed bucket that contains no valid manifest.
 
     Args:
         event_type: Event type of the bucket.
         hour_s: Start of the bucket's hour, Unix seconds.
+
+    Returns:
+        The error, which the caller raises.
     """
     return DamagedRow(_BUCKETS.name, f"type {event_type!r}, hour {hour_s}", event_type)
 
 
-def put_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
-    """Insert the rows of closed buckets, and index the hours that their late events belong to.
+def insert_closed_buckets(connection: Connection, closed: Iterable[tuple[Hour, Manifest]]) -> None:
+    """Insert one ledger row per closed bucket.
+
+    The hours of the bucket's late events (events of earlier hours) are inserted into the table
+    `late_hours`, so that a search for duplicates finds the bucket.
 
     Args:
         connection: The caller's transaction.
@@ -102,18 +108,20 @@ def _row(hour: Hour, manifest: Manifest) -> dict[str, Any]:
 
 
 def make_late_hour_rows(event_type: str, hour: Hour, late: Iterable[str]) -> list[dict[str, Any]]:
-    """Return rows of the table `late_hours`, which records the buckets that contain late events.
+    """Create rows of the table `late_hours`, which records the buckets that contain late events.
+
+    A late event belongs to an earlier hour than its bucket.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        late: The hours that the bucket's late events belong to, as text.
+        late: Hours that the bucket's late events belong to, as text.
 
     Returns:
-        One row per late hour, with its digest, ready to be inserted.
+        One row per late hour, with its digest, ready to be inserted; empty if `late` is empty.
 
     Raises:
-        ValueError: A text is not a valid hour.
+        ValueError: An element of `late` is not a valid hour.
     """
     of_bucket = {"type": event_type, "hour": hour.start_s}
     return [
@@ -135,18 +143,20 @@ def put_late_hours(connection: Connection, rows: Sequence[Mapping[str, Any]]) ->
 def find_buckets_with_late_events(
     connection: Connection, origins_s: Mapping[str, Collection[int]]
 ) -> dict[tuple[str, int], set[int]]:
-    """Return the closed buckets that contain late events of the given hours.
+    """Find the closed buckets that contain late events of the given hours.
+
+    A late event belongs to an earlier hour than its bucket.
 
     Args:
         connection: A transaction of the ledger.
-        origins_s: By event type, the hours of the events' own time, Unix seconds.
+        origins_s: Hours to search for, in Unix seconds, by event type.
 
     Returns:
-        By bucket, as a pair of event type and hour in Unix seconds: those of the given hours of
-        which the bucket contains late events. Empty if there are no such buckets.
+        By bucket, as a pair of event type and hour in Unix seconds: the searched hours whose events
+        the bucket contains, in Unix seconds. Empty if there are no such buckets.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     found = defaultdict[tuple[str, int], set[int]](set)
     pairs = [
@@ -163,17 +173,18 @@ def find_buckets_with_late_events(
 def read_bucket_manifests(
     connection: Connection, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], str]:
-    """Return the manifests of closed buckets; buckets that are not closed are omitted.
+    """Return the manifests of closed buckets.
 
     Args:
         connection: A transaction of the ledger.
         buckets: Pairs of event type and hour in Unix seconds.
 
     Returns:
-        The manifest as JSON text, by pairs of event type and hour in Unix seconds.
+        The manifest as JSON text, by pairs of event type and hour in Unix seconds. Buckets that are
+        not closed are omitted.
 
     Raises:
-        DamagedRow: A ledger row of packed buckets is damaged.
+        DamagedRow: A packed ledger row, which stores the buckets of one day, is damaged.
     """
     found: dict[tuple[str, int], str] = {}
     for one in iterate_pair_tables(buckets):
@@ -208,20 +219,25 @@ def bucket_rows(
     to_s: int | None = None,
     has_days: bool = True,
 ) -> Iterator[BucketRow]:
-    """Yield the rows of closed buckets in a time span; packed rows are yielded first.
+    """Yield the ledger's rows of closed buckets in a time span.
 
-    Within each event type, rows are in order of their hours. Rows are read one after the other, so
-    memory use does not depend on their number.
+    Rows of old days are packed into one row per day. They are yielded first. Within each event
+    type, rows are in ascending order of their hours. Rows are streamed, so memory use does not
+    depend on their number.
 
     Args:
-        connection: A transaction of the ledger.
+        connection: A transaction of the ledger, which must stay open during the iteration.
         event_type: The only event type to read; None reads all.
         from_s: First hour, Unix seconds.
         to_s: Last hour, Unix seconds, inclusive; None sets no limit.
-        has_days: False for a ledger with a schema version before 6, which has no packed rows.
+        has_days: Whether the ledger has the table of packed days; False for schema versions before
+            6.
+
+    Yields:
+        One row per closed bucket; nothing if no bucket was closed in the time span.
 
     Raises:
-        DamagedRow: A ledger row of packed buckets is damaged.
+        DamagedRow: A packed ledger row is damaged.
     """
     days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)
@@ -292,10 +308,14 @@ class ClosedSpan(NamedTuple):
     last_s: int
 
 
-def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
-    """Return the number and the time span of closed hours by event type.
+def read_closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
+    """Return the number of closed hours of each event type, with the first and the last of them.
 
-    Types without a closed hour are omitted.
+    Args:
+        connection: A transaction of the ledger.
+
+    Returns:
+        One entry per event type; types without a closed hour are omitted.
     """
     found: dict[str, ClosedSpan] = {}
     packed = select(
@@ -316,23 +336,24 @@ def closed_spans(connection: Connection) -> dict[str, ClosedSpan]:
     return found
 
 
-def pack_days(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
-    """Save space by packing the bucket rows of each day into a single row, at least 8 days later.
+def pack_old_bucket_rows(database: Database, lease: Lease, now_ms: int, days_max: int) -> int:
+    """Pack the ledger rows of old closed buckets into one row per event type and day.
 
-    A day stays unpacked while staged files still have rows assigned to one of its hours, or while
-    one of its bucket rows is damaged. Later days of the same type then stay unpacked as well.
+    This reduces the size of the ledger. Each call packs at most the oldest unpacked day of each
+    type, and only if the day ended at least 8 days ago. A day is not packed while staged files
+    still have rows assigned to one of its hours, or while one of its bucket rows is damaged.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
-        days_max: Maximum number of rows to create, one per event type and day.
+        days_max: Maximum number of packed rows to create in this call.
 
     Returns:
-        The number of rows created.
+        The number of packed rows that were created; 0 if no day can be packed.
 
     Raises:
-        StaleDriver: Another process has taken over the lease; nothing was changed.
+        StaleDriver: Another process has taken over the lease.
     """
     before_s = now_ms // 1000 // DAY_S * DAY_S - KEPT_DAYS * DAY_S
     chosen = _packable(database, before_s)[:days_max]
@@ -399,16 +420,19 @@ def _packed_day(connection: Connection, event_type: str, day_s: int) -> dict[str
             Manifest.decode(row.manifest.encode())
     except ValueError:
         return None
-    return encode_day(event_type, day_s, rows)
+    return encode_packed_day(event_type, day_s, rows)
 
 
-def encode_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
-    """Return the row of the table `bucket_days` that packs the bucket rows of one type and day.
+def encode_packed_day(event_type: str, day_s: int, rows: Sequence[BucketRow]) -> dict[str, Any]:
+    """Encode all bucket rows of one event type and day as a row of the table `bucket_days`.
 
     Args:
         event_type: Name of the event type.
         day_s: Start of the day in UTC, Unix seconds.
         rows: Bucket rows of that day in ascending order; at least one.
+
+    Returns:
+        The values by column name, ready to be inserted.
     """
     texts = [row.manifest.encode() for row in rows]
     index = [
@@ -451,7 +475,9 @@ def _unpacked(day: Mapping[Any, Any], is_wanted: Callable[[int], bool]) -> list[
 
 
 def iterate_pair_tables(pairs: Collection[tuple[str, int]]) -> Iterator[Any]:
-    """Yield SQL tables of up to 1000 given pairs each, so that a query can be joined with them.
+    """Yield SQL tables that contain the given pairs, so that a query can be joined with them.
+
+    Each table contains up to 1000 pairs, which stays below the databases' limits on parameters.
 
     Args:
         pairs: Pairs of an event type and a time in Unix seconds; duplicates are dropped.

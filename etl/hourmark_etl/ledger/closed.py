@@ -1,7 +1,7 @@
 """Data about closed buckets that later hours need.
 
-- Index runs: which closed buckets may hold ids of an origin hour, and where their ids are indexed.
-  A cache, so rows may be deleted.
+- Index segments: which closed buckets may hold ids of an origin hour, and where their ids are
+  indexed. A cache, so rows may be deleted.
 - Missing ranges: what closed buckets lack, from their manifests.
 - Files of unaudited rows, which a later promise may need (`hourmark_etl.closing.proof.unaudited`).
 """
@@ -29,7 +29,7 @@ from hourmark_etl.ledger.bucket_rows import (
     read_bucket_manifests,
 )
 from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
-from hourmark_etl.ledger.frontier_rows import decode_offsets, encode_further_sites
+from hourmark_etl.ledger.frontier_rows import decode_audit_offsets, encode_further_sites
 from hourmark_etl.model import FIRST_SITE, AuditOffsets, IncompleteRanges, from_columns
 
 # In sentences of version 0.3.0: range ids, and the words of those that stand for ranges without a
@@ -39,13 +39,16 @@ _MORE_IN_0_3_0: Final = ("more ranges", "accepted: ", "are lost with the staged 
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class IdRun:
-    """A contiguous part of an id index file, which contains sorted event ids of one closed bucket.
+class IdIndexSegment:
+    """The rows of an id index file that contain the event ids of one closed bucket.
+
+    An id index file contains the sorted event ids of closed buckets. It is used to find late
+    duplicates.
 
     Attributes:
         path: Path of the index file, relative to the storage root.
-        first_row: Index of the part's first row in the file.
-        rows: Number of rows in the part.
+        first_row: Index of the segment's first row in the file.
+        rows: Number of rows in the segment.
     """
 
     path: str
@@ -55,14 +58,14 @@ class IdRun:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedBucket:
-    """A closed bucket, with the files and index runs in which its event ids can be looked up.
+    """A closed bucket, with the files and index segments in which its event ids can be looked up.
 
     Attributes:
         event_type: Name of the event type.
         hour_s: Start of the bucket's hour, Unix seconds.
-        origin_hours: Those of the requested hours of which the bucket contains events, ascending.
+        origin_hours: The requested hours of which the bucket contains events, ascending.
         events: Number of events in all files.
-        index: Parts of id index files that contain the bucket's event ids.
+        index: Segments of id index files that contain the bucket's event ids.
         files: Pairs of a bucket file's path, relative to the storage root, and its digest.
     """
 
@@ -70,12 +73,16 @@ class ClosedBucket:
     hour_s: int
     origin_hours: tuple[Hour, ...]
     events: int
-    index: tuple[IdRun, ...]
+    index: tuple[IdIndexSegment, ...]
     files: tuple[tuple[str, str], ...]
 
     @property
     def is_indexed(self) -> bool:
-        """Return whether the id index covers every event of the bucket."""
+        """Return whether event ids can be looked up in the id index alone.
+
+        This is the case if the index covers every event of the bucket. Otherwise, the bucket's
+        files must be read.
+        """
         return sum(run.rows for run in self.index) == self.events
 
 
@@ -84,16 +91,17 @@ def closed_buckets(
 ) -> dict[str, tuple[ClosedBucket, ...]]:
     """Return the closed, non-empty buckets that may contain events of the given hours.
 
-    These are the bucket of each hour itself, and later buckets with late events of the hour.
+    For each hour, these are the bucket of the hour itself, and later buckets that contain late
+    events of the hour.
 
     Args:
-        database: The ledger.
-        origin_hours_s: By event type, the hours of event time in Unix seconds.
+        database: The ledger (the ETL's state database).
+        origin_hours_s: Hours of event time in Unix seconds, by event type.
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
-        Buckets by event type, in ascending order; empty tuples for types without such buckets.
-        Types without requested hours are omitted.
+        Buckets by event type, in ascending order of their hours. A type without such buckets has an
+        empty tuple; a type without requested hours is omitted.
 
     Raises:
         DamagedRow: A bucket's row does not match its digest or contains no valid manifest.
@@ -130,20 +138,20 @@ def closed_buckets(
 
 def _runs(
     connection: Connection, buckets: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], list[IdRun]]:
+) -> dict[tuple[str, int], list[IdIndexSegment]]:
     indexes = tables.id_indexes.c
-    runs = defaultdict[tuple[str, int], list[IdRun]](list)
+    runs = defaultdict[tuple[str, int], list[IdIndexSegment]](list)
     query = select(indexes.type, indexes.hour, indexes.path, indexes.first_row, indexes.rows)
     for one in iterate_pair_tables(buckets):
         own = query.join(one, and_(indexes.type == one.c.type, indexes.hour == one.c.at))
         for event_type, hour, *run in connection.execute(
             own.order_by(indexes.path, indexes.first_row)
         ):
-            _append(runs[event_type, hour], IdRun(*run))
+            _append(runs[event_type, hour], IdIndexSegment(*run))
     return runs
 
 
-def _append(runs: list[IdRun], run: IdRun) -> None:
+def _append(runs: list[IdIndexSegment], run: IdIndexSegment) -> None:
     # A run ends with a container, perhaps within a block of the index: adjacent runs are merged.
     before = (
         runs.pop()
@@ -151,18 +159,20 @@ def _append(runs: list[IdRun], run: IdRun) -> None:
         else None
     )
     runs.append(
-        run if before is None else IdRun(run.path, before.first_row, before.rows + run.rows)
+        run
+        if before is None
+        else IdIndexSegment(run.path, before.first_row, before.rows + run.rows)
     )
 
 
 def read_missing_ranges(database: Database, event_type: str, from_hour_s: int) -> IncompleteRanges:
-    """Return the byte ranges whose events are incomplete in the closed buckets of a type.
+    """Return the byte ranges of log files whose events are incomplete in closed buckets.
 
-    The ranges are those that the buckets' manifests name. Only buckets with another grade than
-    `proved` can have any.
+    The manifests of the buckets name these ranges. Only buckets that were closed although data was
+    missing (grade `timed_out` or `forced`) can have any.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         from_hour_s: First bucket to read, Unix seconds.
 
@@ -217,60 +227,69 @@ def _decode_manifest(event_type: str, hour_s: int, manifest: str) -> _ManifestFi
         raise make_damaged_bucket_error(event_type, hour_s) from error
 
 
-def replace_index_runs(
-    database: Database, lease: Lease, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
+def replace_index_segments(
+    database: Database,
+    lease: Lease,
+    segments: Collection[tuple[str, int, IdIndexSegment]],
+    bytes_each: int,
 ) -> None:
-    """Replace the index runs (locations of event ids) of closed buckets, in a new transaction.
+    """Replace the id index segments of closed buckets, in a new transaction.
+
+    An index segment states where the sorted event ids of a bucket are stored.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        runs: Tuples of event type, hour in Unix seconds, and run; if empty, nothing is changed.
+        segments: Tuples of event type, hour in Unix seconds, and segment; if empty, nothing is
+            changed.
         bytes_each: Size of one id in an index file, in bytes.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
     """
-    if runs:
+    if segments:
         with database.transaction(lease) as connection:
-            put_runs(connection, runs, bytes_each)
+            put_index_segments(connection, segments, bytes_each)
 
 
-def put_runs(
-    connection: Connection, runs: Collection[tuple[str, int, IdRun]], bytes_each: int
+def put_index_segments(
+    connection: Connection, segments: Collection[tuple[str, int, IdIndexSegment]], bytes_each: int
 ) -> None:
-    """Replace the index runs (locations of sorted event ids) of closed buckets.
+    """Replace the id index segments of closed buckets, in the caller's transaction.
+
+    An index segment states where the sorted event ids of a bucket are stored.
 
     Args:
         connection: The caller's transaction.
-        runs: Tuples of event type, hour in Unix seconds, and run.
+        segments: Tuples of event type, hour in Unix seconds, and segment.
         bytes_each: Size of one id in an index file, in bytes.
     """
     rows = [
         {
-            **dataclasses.asdict(run),
+            **dataclasses.asdict(segment),
             "type": event_type,
             "hour": hour_s,
-            "bytes": run.rows * bytes_each,
+            "bytes": segment.rows * bytes_each,
         }
-        for event_type, hour_s, run in runs
+        for event_type, hour_s, segment in segments
     ]
     replace_rows(connection, tables.id_indexes, ("type", "hour"), rows)
 
 
-def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
-    """Delete old index runs (locations of sorted event ids), by age and by total size.
+def trim_id_index(database: Database, lease: Lease, before_s: int, bytes_max: int) -> int:
+    """Delete old segments of the id index, by age and by total size.
 
-    Runs of whole hours are deleted. The size limit deletes the oldest hours first.
+    An index segment states where the sorted event ids of a bucket are stored. All segments of an
+    hour are deleted together. To enforce the size limit, the oldest hours are deleted first.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        before_s: All runs of hours before this time are deleted, Unix seconds.
-        bytes_max: Maximum total size of the remaining runs, in bytes.
+        before_s: All segments of hours before this time are deleted, Unix seconds.
+        bytes_max: Maximum total size of the remaining segments, in bytes.
 
     Returns:
-        The number of deleted runs.
+        The number of deleted segments.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -291,14 +310,26 @@ def trim_index(database: Database, lease: Lease, before_s: int, bytes_max: int) 
         return connection.execute(delete(table).where(table.c.hour < limit)).rowcount
 
 
-def index_paths(database: Database) -> set[str]:
-    """Return the paths of all index files in the ledger, relative to the storage root."""
+def read_index_paths(database: Database) -> set[str]:
+    """Return the paths of all id index files that the ledger refers to.
+
+    An id index file contains the sorted event ids of closed buckets.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Paths relative to the storage root; empty if no bucket is indexed.
+    """
     return set(database.fetch(select(tables.id_indexes.c.path).distinct()).scalars())
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class UnauditedFileRow:
-    """A file of one bucket's unaudited events, which no audit record had promised at sealing.
+    """A ledger row for a file with the unaudited events of one bucket.
+
+    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
+    covered it when the content of its bucket was fixed.
 
     Attributes:
         event_type: Name of the event type.
@@ -307,7 +338,7 @@ class UnauditedFileRow:
         rows: Number of events in the file.
         audit_next: For each site, the audit offset at which audit records of these events may
             begin.
-        sealed_at_ms: Time at which the bucket was sealed, Unix milliseconds.
+        sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
         settled_next: For each site, the audit offset below which closed buckets have accounted for
             all audit records of the type.
     """
@@ -321,10 +352,17 @@ class UnauditedFileRow:
     settled_next: AuditOffsets
 
 
-def unaudited_files(database: Database) -> list[UnauditedFileRow]:
-    """Return all files of unaudited events, sorted by hour and event type.
+def read_unaudited_files(database: Database) -> list[UnauditedFileRow]:
+    """Return all files of unaudited events in the ledger.
 
-    An event is unaudited if no audit record promised it when its bucket was sealed.
+    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
+    covered it when the content of its bucket was fixed.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        The files, sorted by hour and event type; empty if there are none.
     """
     kept, frontiers = tables.unaudited, tables.frontiers
     query = (
@@ -336,19 +374,19 @@ def unaudited_files(database: Database) -> list[UnauditedFileRow]:
         from_columns(
             UnauditedFileRow,
             row,
-            audit_next=decode_offsets(row["audit_next"], row["audit_further"]),
-            settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
+            audit_next=decode_audit_offsets(row["audit_next"], row["audit_further"]),
+            settled_next=decode_audit_offsets(row["settled_next"], row["settled_further"]),
         )
         for row in database.fetch(query).mappings()
     ]
 
 
-def unaudited_row(
+def make_unaudited_row(
     event_type: str, hour_s: int, path: str, rows: int, audit_next: AuditOffsets, sealed_at_ms: int
 ) -> dict[str, Any]:
-    """Return the column values of a row of the table `unaudited`, ready to be inserted.
+    """Create a row of the table `unaudited`, which refers to a file of unaudited events.
 
-    The row names a file with the events of one bucket that no audit record has promised yet.
+    The file contains the events of one bucket that no audit record covers yet.
 
     Args:
         event_type: Event type of the bucket.
@@ -357,7 +395,10 @@ def unaudited_row(
         rows: Number of events in the file.
         audit_next: For each site, the audit offset at which audit records of these events may
             begin.
-        sealed_at_ms: Time at which the bucket was sealed, Unix milliseconds.
+        sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
+
+    Returns:
+        The values by column name, ready to be inserted.
     """
     return {
         "type": event_type,
@@ -371,13 +412,13 @@ def unaudited_row(
 
 
 def delete_unaudited_rows(database: Database, lease: Lease, paths: Collection[str]) -> None:
-    """Delete ledger rows of files with unaudited events, which the caller deletes afterwards.
+    """Delete the ledger rows of files with unaudited events.
 
-    The order matters: a file without a row is ignored, but a row without its file would make a
-    later proof fail.
+    Delete the files themselves only after this call. A file without a row is ignored, but a row
+    without its file would make a later check of the audit records fail.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         paths: Paths of the files, relative to the storage root.
 

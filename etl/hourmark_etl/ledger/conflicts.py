@@ -74,7 +74,7 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
     blocks the oldest open hour of its type.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Conflicts by event type, sorted by hour and range id; types without conflicts are omitted.
@@ -92,18 +92,19 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
     return found
 
 
-def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
-    """If a stored conflict is damaged, delete all conflicts so that audit files are compared again.
+def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | None:
+    """Delete all stored conflicts if one is damaged, so that audit files are compared again.
 
     The hour in a damaged row may be wrong. Without the reset, a wrong hour would stay open, and the
     right one might close.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
 
     Returns:
-        The error of the damaged row; None if all rows are intact and nothing was changed.
+        The error of the damaged row, which is not raised; None if all rows are intact and nothing
+        was changed.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -119,10 +120,12 @@ def reset_if_damaged(database: Database, lease: Lease) -> DamagedRow | None:
     return None
 
 
-def conflicts_holding(
+def find_blocking_conflicts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> list[Conflict]:
-    """Return the conflicts that keep the oldest open hour of a type from closing.
+    """Return the conflicts that keep the oldest open hour of an event type from closing.
+
+    A conflict is a contradiction between two audit records of the same byte range.
 
     Args:
         by_type: Conflicts by event type, as `conflicts` returns them.
@@ -134,30 +137,32 @@ def conflicts_holding(
     return [c for c in by_type.get(frontier.event_type, ()) if c.hour_s <= frontier.hour.start_s]
 
 
-def conflict_texts(
+def format_blocking_conflicts(
     by_type: Mapping[str, Sequence[Conflict]], frontier: Frontier
 ) -> tuple[str, ...]:
-    """Return readable texts of the conflicts that keep the oldest open hour of a type from closing.
+    """Describe the conflicts that keep the oldest open hour of an event type from closing.
+
+    A conflict is a contradiction between two audit records of the same byte range.
 
     Args:
         by_type: Conflicts by event type, as `conflicts` returns them.
         frontier: The oldest open hour of the type.
 
     Returns:
-        One text per conflict; empty if there are none.
+        One readable text per conflict; empty if there are none.
     """
-    return tuple(c.what for c in conflicts_holding(by_type, frontier))
+    return tuple(c.what for c in find_blocking_conflicts(by_type, frontier))
 
 
-def uncompared_files(
+def find_uncompared_files(
     database: Database, rows_max: int, skip_paths: Collection[str]
 ) -> list[AuditFile]:
     """Return the oldest audit files that were not yet compared with the other audit files.
 
-    The comparison searches for audit records that contradict each other.
+    Files are compared to find audit records that contradict each other.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         rows_max: Maximum total number of rows. The first file is returned even if it has more.
         skip_paths: Paths of files to omit.
 
@@ -177,16 +182,19 @@ def uncompared_files(
     return chosen
 
 
-def compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
-    """Return the compared audit files that may contain byte ranges observed in a time span.
+def find_compared_files(database: Database, from_ms: int, to_ms: int) -> list[AuditFile]:
+    """Return the compared audit files that may refer to a time span.
+
+    Each audit record states when its byte range of a log file was observed. A file is returned if
+    the span from the earliest to the latest of these times overlaps the given span.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         from_ms: Start of the time span, Unix milliseconds.
         to_ms: End of the time span, Unix milliseconds, inclusive.
 
     Returns:
-        The files in the order in which they were staged.
+        The files in the order in which they were staged; empty if there are none.
     """
     return _audit_files(
         database,
@@ -215,16 +223,17 @@ def _audit_files(database: Database, *which: ColumnElement[bool]) -> list[AuditF
     return [from_row(AuditFile, row) for row in database.fetch(query)]
 
 
-def record_compared(
+def record_compared_files(
     database: Database, lease: Lease, files: Collection[AuditFile], found: Collection[Conflict]
 ) -> None:
-    """Mark audit files as compared and store the conflicts found, in one transaction.
+    """Mark audit files as compared, and store the contradictions found, in one transaction.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        files: Files that were compared with all compared files.
-        found: Conflicts to store. They replace stored conflicts of the same type, hour and range.
+        files: Files that were compared with all files compared before.
+        found: Contradictions to store. They replace stored ones of the same type, hour and byte
+            range.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.

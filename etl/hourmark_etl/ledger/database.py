@@ -45,13 +45,13 @@ _NAMES_AT_ONCE: Final = 500  # in one IN list, far below every database's limit 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one process to act in a role, until another process takes the lease.
+    """The exclusive right of one process to act in a role, until another process takes the lease.
 
-    It fences paused processes: a transaction under a lease that was taken over fails.
+    The lease fences a paused process: its next transaction fails if the lease was taken over.
 
     Attributes:
         name: Name of the role, such as "closer".
-        epoch: Number of the commit that took the lease.
+        epoch: Commit number of the transaction that took the lease. It increases with each owner.
     """
 
     name: str
@@ -59,7 +59,7 @@ class Lease:
 
 
 class Database:
-    """A connection pool to one ledger, the SQL database with the state of the ETL; thread-safe.
+    """A thread-safe connection pool to the ledger, the SQL database with the state of the ETL.
 
     The constructor creates the tables of an empty database. If the ledger has an older schema
     version, the constructor copies and migrates it, or raises `OlderLedger` if `may_migrate` is
@@ -97,7 +97,7 @@ class Database:
             raise
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections of the pool."""
         self._changing.dispose()
 
     def __enter__(self) -> Self:
@@ -107,10 +107,15 @@ class Database:
         self.close()
 
     def acquire(self, name: str) -> Lease:
-        """Take the lease of a role; transactions under an earlier lease of the role then fail.
+        """Take over the lease of a role from its current owner, if there is one.
+
+        Transactions under an earlier lease of the role then raise `StaleDriver`.
 
         Args:
             name: Name of the role, such as "closer".
+
+        Returns:
+            The new lease. It is valid until another process acquires the same role.
 
         Raises:
             Unavailable: The database does not respond.
@@ -121,7 +126,14 @@ class Database:
         return Lease(name, epoch)
 
     def epoch(self, name: str) -> int:
-        """Return the epoch of the current lease of a role; 0 if the lease was never taken.
+        """Return the epoch of the current lease of a role.
+
+        Args:
+            name: Name of the role, such as "closer".
+
+        Returns:
+            The commit number of the transaction that took the lease; 0 if the lease was never
+            taken.
 
         Raises:
             Unavailable: The database does not respond.
@@ -168,8 +180,13 @@ class Database:
     def check_lease(self, lease: Lease) -> None:
         """Check that a lease is still valid, for use before an action outside the ledger.
 
+        Inside the ledger, pass the lease to `transaction` instead.
+
+        Args:
+            lease: The lease to check.
+
         Raises:
-            StaleDriver: Another process has taken over the lease.
+            StaleDriver: Another process has taken over the lease; do not perform the action.
             Unavailable: The database does not respond.
         """
         with self.transaction(lease):
@@ -195,6 +212,14 @@ class Database:
     def fetch(self, query: Executable) -> Result[*tuple[Any, ...]]:
         """Run a query in its own read-only transaction and return the complete result.
 
+        Use `reading` if several queries must see the same state.
+
+        Args:
+            query: The query; it must not change the ledger.
+
+        Returns:
+            The result with all rows in memory.
+
         Raises:
             Unavailable: The database does not respond.
         """
@@ -202,7 +227,10 @@ class Database:
             return connection.execute(query).freeze()()
 
     def identity(self) -> tuple[str, int]:
-        """Return the ledger's UUID and the number of its last commit.
+        """Return what identifies the current state of the ledger.
+
+        Returns:
+            A pair: the ledger's UUID, and the number of its last commit.
 
         Raises:
             Unavailable: The database does not respond.
@@ -216,7 +244,7 @@ class Database:
         with self._reading.connect() as connection:
             if migrations.is_current(connection):
                 return
-            if (revision := migrations.revision_of(connection)) is not None and not may_migrate:
+            if (revision := migrations.read_revision(connection)) is not None and not may_migrate:
                 raise OlderLedger(
                     f"the ledger has schema version {revision}, this software works with "
                     f"{migrations.newest()}: `hourmark etl "
@@ -228,7 +256,7 @@ class Database:
             lock_for_migration(connection)
             is_older = (
                 not migrations.is_current(connection)
-                and migrations.revision_of(connection) is not None
+                and migrations.read_revision(connection) is not None
             )
             if is_older:
                 back_up(connection)
@@ -306,13 +334,13 @@ def select_by_names(
 def replace_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Insert rows, and delete existing rows with the same key.
+    """Replace rows of a table that have the same key as the given rows, or insert them.
 
     Args:
         connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
-        rows: Rows to insert.
+        rows: New rows by column name. All existing rows with one of their keys are deleted first.
     """
     delete_rows(connection, table, key, rows)
     if rows:

@@ -91,15 +91,15 @@ def check_digest(
 
 
 def find_damaged_rows(database: Database, *, is_start: bool = False) -> list[DamagedRow]:
-    """Check every row of the ledger that has a digest, and return one error per damaged row.
+    """Check every row of the ledger that has a digest (a checksum of its values).
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         is_start: Whether to skip the tables that grow over time, as a driver does when it starts.
             Their rows are checked whenever they are read.
 
     Returns:
-        The errors, which are not raised; empty if all rows are intact.
+        One error per damaged row; the errors are not raised. Empty if all rows are intact.
     """
     found, paths = [], {}
     with database.reading() as connection:

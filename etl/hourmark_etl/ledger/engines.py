@@ -72,10 +72,13 @@ def open_engine(url: str) -> tuple[Engine, Engine]:
 
 
 def sqlite_file(url: str) -> Path | None:
-    """Return the path of a ledger's SQLite file, or None if the ledger is in another database.
+    """Return the path of a ledger's SQLite file.
 
     Args:
         url: URL of the ledger.
+
+    Returns:
+        The path; None if the ledger is in PostgreSQL or in memory.
 
     Raises:
         ConfigError: The URL is invalid or names an unsupported database.
@@ -87,10 +90,14 @@ def sqlite_file(url: str) -> Path | None:
 
 
 def lock_for_migration(connection: Connection) -> None:
-    """Lock the ledger exclusively until the transaction ends.
+    """Lock the ledger exclusively until the transaction ends, for a change of its tables.
 
-    SQLite's write lock already does this. On PostgreSQL an advisory lock excludes other migrations,
-    and a row lock on the commit number excludes drivers, which do not take the advisory lock.
+    On PostgreSQL, an advisory lock excludes other migrations, and a row lock on the commit number
+    excludes drivers, which do not take the advisory lock. On SQLite, nothing is done, because the
+    write lock of the transaction already excludes all other writers.
+
+    Args:
+        connection: The transaction that is about to change the tables.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})

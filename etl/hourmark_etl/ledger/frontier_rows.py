@@ -28,10 +28,11 @@ BUCKET_SECONDS: Final = "bucket_seconds"  # in the table `meta`
 def put_frontiers(
     connection: Connection, types: Sequence[EventType], sources: Sequence[Source], first_hour: Hour
 ) -> list[str]:
-    """Insert a row for each new event type, and update the sources and the shard of known types.
+    """Insert a ledger row for each new event type, and update the rows of known types.
 
-    A source that no longer delivers a known type stays in its row while lines of it may still
-    arrive: while one of its hosts has not sent a goodbye report, or if no host has reported it yet.
+    The row of a type stores its frontier (oldest open hour), its sources and its shard. A source
+    that no longer delivers a known type stays in the row while lines of it may still arrive: while
+    one of its hosts has not sent a goodbye report, or if no host has reported it yet.
 
     Args:
         connection: The caller's transaction.
@@ -44,7 +45,7 @@ def put_frontiers(
 
     Raises:
         UsageError: The ledger's buckets have another length, which cannot be changed.
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     if not _has_bucket_length(connection, first_hour.length_s):
         connection.execute(
@@ -60,7 +61,7 @@ def put_frontiers(
     )
     changed = []
     for t in types:
-        carried_by = sources_carrying(t.name, sources)
+        carried_by = find_sources_of_type(t.name, sources)
         if row := known.get(t.name):
             check_digest(tables.frontiers, row)
             still = {
@@ -85,7 +86,9 @@ def insert_frontier(
     hour_s: int | None = None,
     settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
 ) -> Insert:
-    """Return the SQL statement that inserts the row of a new event type, whose next hour is open.
+    """Create the SQL statement that inserts the frontier (oldest open hour) of a new event type.
+
+    The statement is not executed.
 
     Args:
         event_type: Name of the event type.
@@ -127,20 +130,26 @@ def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
 
 
 def encode_further_sites(offsets: AuditOffsets) -> str | None:
-    """Encode the audit offsets of all sites except the first as JSON; None if there are none.
+    """Encode the audit offsets of all sites except the first as JSON, for a database column.
 
     Args:
         offsets: Audit offset of each site.
+
+    Returns:
+        A JSON object with offsets by site name; None if there is no other site.
     """
     return json.dumps(offsets.further_sites) if offsets.further_sites else None
 
 
-def decode_offsets(first: int, further: str | None) -> AuditOffsets:
-    """Combine the two columns that store audit offsets into the offsets of all sites.
+def decode_audit_offsets(first: int, further: str | None) -> AuditOffsets:
+    """Combine the two database columns that store audit offsets into the offsets of all sites.
 
     Args:
         first: Offset of the first site.
         further: JSON object with the offsets of the other sites; None if there are none.
+
+    Returns:
+        The offset in the audit topic of each site.
     """
     return AuditOffsets.from_offsets(
         {FIRST_SITE: first, **(json.loads(further) if further else {})}
@@ -151,16 +160,24 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 
 
 def encode_seals(seals: Iterable[Seal]) -> str:
-    """Return the seals of a type's next hours as JSON, as the ledger stores them.
+    """Encode the seals of an event type's next hours as JSON, as the ledger stores them.
+
+    A seal fixes the content of one hour's bucket and contains the evidence that it is complete.
 
     Args:
-        seals: Seals of consecutive hours, that of the frontier's hour first.
+        seals: Seals of consecutive hours, beginning with the oldest open hour of the type.
     """
     return _SEALS.dump_json(tuple(seals)).decode()
 
 
 def decode_seals(text: str) -> tuple[Seal, ...]:
-    """Return the seals that `encode_seals` encoded.
+    """Decode the seals of an event type's next hours, which `encode_seals` encoded.
+
+    Args:
+        text: JSON text from the ledger.
+
+    Returns:
+        The seals of consecutive hours.
 
     Raises:
         ValueError: The text is not JSON of seals.
@@ -169,14 +186,16 @@ def decode_seals(text: str) -> tuple[Seal, ...]:
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """Check that the configured bucket length is the one in the ledger, if the ledger has one.
+    """Check that the configured bucket length is the one that the ledger uses.
+
+    The check passes if the ledger has no bucket length yet.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Configured length of a bucket in seconds.
 
     Raises:
-        UsageError: The lengths differ.
+        UsageError: The lengths differ; set the configured length to that of the ledger.
     """
     with database.reading() as connection:
         _has_bucket_length(connection, bucket_seconds)
@@ -194,32 +213,39 @@ def _has_bucket_length(connection: Connection, bucket_seconds: int) -> bool:
     return known_s is not None
 
 
-def sources_carrying(event_type: str, sources: Iterable[Source]) -> set[str]:
+def find_sources_of_type(event_type: str, sources: Iterable[Source]) -> set[str]:
     """Return the names of the sources that may deliver events of a type.
 
-    For the dead-letter type, these are all sources.
+    Every source may deliver events of the dead-letter type (lines that could not be parsed).
 
     Args:
         event_type: Name of the event type.
         sources: All declared sources.
+
+    Returns:
+        Names of sources; empty if no source delivers the type.
     """
     if event_type == DEAD_LETTERS:
         return {s.name for s in sources}
     return {s.name for s in sources if event_type in s.types or event_type == s.catch_all}
 
 
-def sources_ever_carrying(event_type: str, revisions: Iterable[Rules]) -> set[str]:
-    """Return the names of the sources whose lines could become events of a type in any revision.
+def find_sources_in_revisions(event_type: str, revisions: Iterable[Rules]) -> set[str]:
+    """Return the names of the sources that deliver events of a type in any rules revision.
 
-    Former sources are included because their hosts are not known to have left.
+    Former sources are included, because their hosts may still have lines to deliver.
 
     Args:
-        event_type: Event type.
-        revisions: Rules revisions; those without the type count for nothing.
+        event_type: Name of the event type.
+        revisions: Rules revisions, each with all declared types and sources. Revisions without the
+            type are ignored.
+
+    Returns:
+        Names of sources; empty if no revision contains the type.
     """
     return {
         source
         for rules in revisions
         if event_type in rules.types
-        for source in sources_carrying(event_type, rules.sources.values())
+        for source in find_sources_of_type(event_type, rules.sources.values())
     }

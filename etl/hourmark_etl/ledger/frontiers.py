@@ -29,11 +29,11 @@ from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.errors import DamagedRow, StaleDriver
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
-from hourmark_etl.ledger.bucket_rows import put_buckets
+from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
 from hourmark_etl.ledger.database import Database, Lease, select_by_names
 from hourmark_etl.ledger.digests import check_digest, with_digest
 from hourmark_etl.ledger.frontier_rows import (
-    decode_offsets,
+    decode_audit_offsets,
     decode_seals,
     encode_seals,
     encode_settled_offsets,
@@ -57,11 +57,13 @@ _ROWS: Final = tables.frontiers
 
 @dataclasses.dataclass(frozen=True)
 class SealEffects:
-    """Further ledger changes to commit in the transaction that seals a set of buckets.
+    """Additional ledger changes that are committed together with the seals of several buckets.
+
+    A seal fixes the content of a bucket before the bucket is written.
 
     Attributes:
-        waived: Sources without which the buckets close. A source that has sent a report since it
-            was read is not marked as waived.
+        waived: Sources that the buckets no longer wait for. A source that has sent a report since
+            it was read is not marked as waived.
         unaudited: Rows to insert into the table `unaudited`.
         accepted: Offset gaps (missing records) that overrides accept.
         checks: Checks for lost records on edge partitions, which replace all stored checks of their
@@ -78,10 +80,10 @@ class SealEffects:
 
 @dataclasses.dataclass(frozen=True)
 class PublishedHour:
-    """A bucket that was published on storage and is to be recorded as closed in the ledger.
+    """A bucket that was published on storage and has yet to be recorded as closed in the ledger.
 
     Attributes:
-        frontier: The sealed hour.
+        frontier: The type's oldest open hour, which is sealed: its content is fixed.
         manifest: Manifest of the published bucket.
     """
 
@@ -95,7 +97,7 @@ def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
     The frontier of a damaged row has the state `DAMAGED`, hour 0, and the error in `alarm`.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Returns:
@@ -129,7 +131,7 @@ def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:
         hour=Hour(row["hour"], bucket_seconds),
         state=HourState(row["state"]),
         sources=frozenset(json.loads(row["sources"])),
-        settled_next=decode_offsets(row["settled_next"], row["settled_further"]),
+        settled_next=decode_audit_offsets(row["settled_next"], row["settled_further"]),
         seal=seals[0] if seals else None,
         alarm=tuple(json.loads(row["alarm"])) if row["alarm"] else (),
         shard=row["shard"],
@@ -144,13 +146,14 @@ def freeze(
     topics: Mapping[str, Collection[str]],
     last_hours: Mapping[str, Hour] | None = None,
 ) -> dict[str, tuple[StagingPosition, ...]]:
-    """Freeze open hours: assign their staged rows to their buckets, so that the rows can be proved.
+    """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
 
     Staged rows of earlier hours, which are late events, are assigned to the bucket of the first
-    frozen hour of their type. Rows that are staged later belong to later buckets.
+    frozen hour of their type. Rows that are staged later belong to later buckets. `unfreeze_hours`
+    undoes a freeze; `seal` makes it permanent.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
@@ -158,8 +161,9 @@ def freeze(
             missing type, only its oldest open hour is frozen.
 
     Returns:
-        The staging positions of each type's topics at the freeze. Every record below them that
-        belongs to a frozen hour or earlier is in one of these buckets or in an earlier one.
+        The staging positions (next offset to stage) of each type's topics at the time of the
+        freeze. Every record below them that belongs to a frozen hour or earlier is in one of these
+        buckets or in an earlier one.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -212,17 +216,19 @@ def _positions_of(
     }
 
 
-def unfreeze_all(
+def unfreeze_hours(
     database: Database, lease: Lease, alarms: Collection[tuple[Frontier, Sequence[str]]]
 ) -> None:
-    """Reopen frozen hours after a failed proof, and remove the assignment of rows to their buckets.
+    """Reopen frozen hours whose completeness could not be proved.
+
+    The staged rows of these hours are no longer assigned to a bucket, so further rows can arrive.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        alarms: Pairs of a frozen frontier and the readable findings of its proof, which are stored
-            as its alarm. No findings clear the alarm, for example when a freeze is undone after a
-            crash.
+        alarms: Pairs of a frozen hour and the readable findings of its proof, which are stored as
+            its alarm. An empty sequence clears the alarm, for example when a freeze is undone after
+            a crash.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or a type's oldest open hour has
@@ -260,7 +266,7 @@ def seal(
     Rows of hours that were frozen but have no seal in `chains` are no longer assigned to a bucket.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         chains: By event type, the seals of consecutive hours, beginning with the oldest open hour.
         frozen: The oldest open hour of each type, frozen.
@@ -288,18 +294,19 @@ def seal(
         replace_topic_checks(connection, effects.checks)
 
 
-def force_sealed(
+def force_sealed_hours(
     connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
 ) -> None:
-    """Remove lost rows from a type's seals, and change the affected hours to the grade `forced`.
+    """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
 
-    The affected hours' files of unaudited events are removed from the ledger, because lost rows may
-    be among them.
+    The grade `forced` states that a bucket was closed by an override although data is missing. The
+    affected hours' files of unaudited events are removed from the ledger, because lost rows may be
+    among them.
 
     Args:
         connection: The caller's transaction.
-        frontier: The sealed frontier of the type.
-        lost: Totals of the lost rows by hour in Unix seconds. Hours that are missing here are left
+        frontier: The oldest open hour of the type, which is sealed.
+        lost: Totals of the lost rows by hour in Unix seconds. Hours without an entry are left
             unchanged.
         waived: Readable texts about the loss, which are added to the manifests.
 
@@ -322,20 +329,21 @@ def force_sealed(
         )
 
 
-def leave_out_rows(
-    database: Database, lease: Lease, frontier: Frontier, waived: str, *, gives_up: bool
+def omit_unwritable_rows(
+    database: Database, lease: Lease, frontier: Frontier, override_text: str, *, gives_up: bool
 ) -> None:
-    """Change a sealed hour to the grade `forced`, so that it closes without unwritable rows.
+    """Let a sealed hour close without the rows that cannot be written.
 
-    The hour's file of unaudited events is removed from the ledger, because omitted rows may be
-    among them.
+    The hour's grade is changed to `forced`: closed by an override although data is missing. The
+    hour's file of unaudited events is removed from the ledger, because omitted rows may be among
+    them.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        frontier: The sealed frontier of the type.
-        waived: Readable text about the override, which is added to the manifest.
-        gives_up: Value of the seal's field `gives_up`; see `SealedHour`.
+        frontier: The oldest open hour of the type, which is sealed.
+        override_text: Readable text about the override, which is added to the manifest.
+        gives_up: Whether the override also gives up checks that need an unreadable closed bucket.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's oldest open hour has
@@ -345,7 +353,7 @@ def leave_out_rows(
     seal = dataclasses.replace(
         frontier.seal,
         grade=Grade.FORCED.value,
-        waived=(waived, *frontier.seal.waived),
+        waived=(override_text, *frontier.seal.waived),
         leaves_out=True,
         gives_up=gives_up,
         lacks=_with_others(frontier.seal),
@@ -394,7 +402,10 @@ def _waive(connection: Connection, reporters: Collection[ReportedSource]) -> Non
 
 
 def first_unsealed_hour(frontier: Frontier) -> Hour:
-    """Return the first unsealed hour of a type; buckets of unsealed hours are never published.
+    """Return the first hour of an event type that is not sealed.
+
+    A sealed hour has fixed content. Buckets are only published after they were sealed, so no bucket
+    of the returned hour or of a later one exists on storage.
 
     Args:
         frontier: The oldest open hour of the type, with its seals.
@@ -402,7 +413,9 @@ def first_unsealed_hour(frontier: Frontier) -> Hour:
     return later_hour(frontier.hour, 0 if frontier.seal is None else 1 + len(frontier.later_seals))
 
 
-def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour]) -> None:
+def record_closed_hours(
+    database: Database, lease: Lease, closings: Sequence[PublishedHour]
+) -> None:
     """Record published buckets as closed, and advance the oldest open hour of each type past them.
 
     The given manifests are stored, even if another process published the buckets. The overrides and
@@ -410,7 +423,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour
     were closed without some of their rows.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         closings: Published buckets. Those of one type must be consecutive and in order.
 
@@ -435,7 +448,7 @@ def close_all(database: Database, lease: Lease, closings: Sequence[PublishedHour
             HourState.SEALED,
             [(first[t], *_after_close(c.frontier)) for t, c in last.items()],
         )
-        put_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
+        insert_closed_buckets(connection, [(c.frontier.hour, c.manifest) for c in closings])
         for c in closings:
             if c.manifest.left_out:
                 _forget_unaudited(connection, c.frontier.event_type, c.frontier.hour.start_s)
@@ -457,8 +470,15 @@ def _after_close(closed: Frontier) -> tuple[HourState, dict[str, Any]]:
     }
 
 
-def closed_types(database: Database) -> set[str]:
-    """Return the names of the event types that have at least one closed bucket."""
+def read_closed_types(database: Database) -> set[str]:
+    """Return the names of the event types that have at least one closed bucket.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Names of event types; empty if nothing was closed yet.
+    """
     frontiers, buckets = (
         tables.frontiers,
         tables.buckets,
@@ -467,8 +487,11 @@ def closed_types(database: Database) -> set[str]:
     return set(database.fetch(select(frontiers.c.type).where(there)).scalars())
 
 
-def unlisted_bytes(database: Database) -> dict[tuple[str, int], int]:
-    """Return the size of the staged events that are not assigned to a bucket yet, by type and hour.
+def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
+    """Return the size of all staged events that are not assigned to a bucket yet.
+
+    Args:
+        database: The ledger (the ETL's state database).
 
     Returns:
         Bytes by pairs of event type and hour in Unix seconds; empty if all events are assigned.

@@ -24,10 +24,11 @@ _KEY: Final = "driver_seen_ms"
 
 
 class Heartbeat:
-    """A background thread that writes a heartbeat, the current time, to the ledger every 15 s.
+    """A background thread that writes the current time to the ledger every 15 seconds.
 
-    The thread ends when `stop` is called, when another process takes over the lease, or when the
-    ledger is damaged. If the database does not respond, it continues with the next heartbeat.
+    The heartbeat shows other processes that the driver is running. The thread ends when `stop` is
+    called, when another process takes over the lease, or when the ledger is damaged. If the
+    database does not respond, the thread continues with the next heartbeat.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock) -> None:
@@ -36,11 +37,17 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, which writes the first heartbeat at once."""
+        """Start the thread, which writes the first heartbeat immediately.
+
+        Call this method once.
+        """
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and wait until it has ended."""
+        """Stop the thread and wait until it has ended.
+
+        No heartbeat is written afterwards.
+        """
         self._stopping.set()
         self._thread.join()
 
@@ -59,7 +66,7 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
     """Store the current time as the driver's last heartbeat.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 
@@ -72,22 +79,29 @@ def write_heartbeat(database: Database, lease: Lease, now_ms: int) -> None:
 
 
 def last_heartbeat_ms(database: Database) -> int | None:
-    """Return the time of the driver's last heartbeat; None if there was none.
+    """Return the time of the driver's last heartbeat.
 
-    The time is in Unix milliseconds, measured by the driver's clock.
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Unix milliseconds by the driver's clock; None if no driver has ever written a heartbeat.
     """
     found = database.fetch(select(meta.c.value).where(meta.c.key == _KEY)).scalar()
     return None if found is None else int(found)
 
 
 def describe_missing_driver(heartbeat_ms: int | None, now_ms: int) -> str | None:
-    """Return a readable message if no driver is running; None if the last heartbeat is recent.
+    """Describe for the operator that no driver is running.
 
     A driver is assumed not to run if its last heartbeat is more than 60 seconds old.
 
     Args:
         heartbeat_ms: Time of the last heartbeat, Unix milliseconds; None if there was none.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        A readable message; None if the last heartbeat is recent.
     """
     if heartbeat_ms is None:
         return (

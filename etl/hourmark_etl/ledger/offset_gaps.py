@@ -46,8 +46,18 @@ class EdgeCheck:
     checked_at_ms: int
 
 
-def last_checks(database: Database) -> dict[Partition, EdgeCheck]:
-    """Return the last successful check for lost records of each edge partition."""
+def read_last_checks(database: Database) -> dict[Partition, EdgeCheck]:
+    """Return the last successful check for lost records of each partition at the edge sites.
+
+    A check compares the start of the edge log with the mirror's position, to find records that were
+    deleted before they were copied.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Checks by topic and partition number on the edge cluster; empty if no check has succeeded.
+    """
     rows = [EdgeCheck(**row) for row in database.fetch(select(tables.edge_checks)).mappings()]
     return {Partition(row.topic, row.partition): row for row in rows}
 
@@ -59,7 +69,7 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
     whose check failed must keep its last successful one, so that the next check fails again.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         passed: Successful checks; if empty, nothing is changed.
 
@@ -72,11 +82,13 @@ def record_checks(database: Database, lease: Lease, passed: Collection[EdgeCheck
 
 
 def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Delete the stored checks of all topics in `checks`, then store the given checks.
+    """Replace all stored checks for lost records of the topics in `checks`.
+
+    A partition of these topics that has no entry in `checks` loses its stored check.
 
     Args:
         connection: The caller's transaction.
-        checks: Checks for lost records, complete for each of their topics.
+        checks: Successful checks, complete for each of their topics.
     """
     connection.execute(
         delete(tables.edge_checks).where(
@@ -87,11 +99,13 @@ def replace_topic_checks(connection: Connection, checks: Collection[EdgeCheck]) 
 
 
 def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
-    """Store checks for lost records; each replaces the previous check of its partition.
+    """Store successful checks for lost records of edge partitions.
+
+    Each check replaces the previous one of its partition; other partitions keep theirs.
 
     Args:
         connection: The caller's transaction.
-        checks: Checks to store.
+        checks: Checks to store; if empty, nothing is changed.
     """
     replace_rows(
         connection,
@@ -128,10 +142,13 @@ class OffsetGap:
 
 
 def has_lost_end(gap: OffsetGap) -> bool:
-    """Return whether the gap arose because a log lost its end.
+    """Return whether a gap arose because a log lost records at its end.
 
-    New records may then have the same offsets as the lost ones. For gaps of version 0.3.0, the
-    answer is derived from their text.
+    In that case, new records may have the same offsets as the lost ones. Gaps that were written by
+    version 0.3.0 do not state this, so it is derived from their text.
+
+    Args:
+        gap: The gap.
     """
     return _lost_end_by_text_of_0_3_0(gap.what) if gap.lost_end is None else gap.lost_end
 
@@ -162,16 +179,45 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 
 def open_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps (missing records) that no override has accepted."""
+    """Return the stored offset gaps that keep hours from closing.
+
+    An offset gap is a range of Kafka offsets whose records are missing. It is open until an
+    operator's override accepts it.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        The open gaps; empty if there are none.
+    """
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is None]
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps (missing records) that overrides accepted, oldest first."""
+    """Return the stored offset gaps that overrides accepted; they no longer keep hours open.
+
+    An offset gap is a range of Kafka offsets whose records are missing.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        The accepted gaps, oldest first; empty if there are none.
+    """
     return [gap for gap in all_gaps(database) if gap.accepted_at_ms is not None]
 
 
 def all_gaps(database: Database) -> list[OffsetGap]:
-    """Return all stored offset gaps (missing records), open and accepted."""
+    """Return all stored offset gaps, open and accepted.
+
+    An offset gap is a range of Kafka offsets whose records are missing. It is open until an
+    operator's override accepts it.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        The gaps; empty if there are none.
+    """
     query = select(_TABLE).order_by(_TABLE.c.accepted_at_ms, _TABLE.c.id)
     return [from_columns(OffsetGap, row) for row in database.fetch(query).mappings()]

@@ -56,14 +56,24 @@ class Override:
 
     @property
     def manifest_text(self) -> str:
-        """Return a readable text about the override, for the manifest of the bucket."""
+        """Return a readable text with the operator and the reason of the override.
+
+        The text is added to the manifest of the bucket.
+        """
         return f"forced by {self.requested_by}: {self.reason}"
 
 
 def overrides(database: Database) -> dict[str, Override]:
-    """Return the pending overrides by event type; there is at most one per type.
+    """Return the pending overrides.
 
-    An override is an operator's order to close an hour although data is missing.
+    An override is an operator's order to close an hour although data is missing. Each event type
+    has at most one, for its oldest open hour.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Overrides by event type; empty if none is pending.
     """
     return {row.type: from_row(Override, row) for row in database.fetch(select(_TABLE))}
 
@@ -76,7 +86,7 @@ def put_override(
     An earlier override of the type is replaced.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         hour: The oldest open hour of the type.
         reason: Reason for the bucket's manifest; must not be blank.
@@ -112,12 +122,13 @@ def put_override(
 def put_overrides(
     database: Database, bucket_seconds: int, reason: str, operator: str, now_ms: int
 ) -> dict[str, Hour]:
-    """Store orders to close the oldest open hour of every event type although data is missing.
+    """Store one override per event type, each for the type's oldest open hour.
 
-    Gaps in audit or report topics concern every type, so only overrides of all types accept them.
+    An override is an operator's order to close an hour although data is missing. Missing audit
+    records or host reports concern every type, so only overrides of all types accept their loss.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
         reason: Reason for the buckets' manifests; must not be blank.
         operator: Name of the operator.
@@ -194,13 +205,15 @@ class Blocker:
 
 
 def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
-    """Return what keeps the oldest open hour of each event type from closing, by event type.
-
-    Types that are not blocked, and types whose row cannot be decoded, are omitted.
+    """Return the reasons why the oldest open hours of event types do not close.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        One blocker by event type. Types that are not blocked, and types whose row cannot be
+        decoded, are omitted.
     """
     found = {}
     for row in database.fetch(select(_WAITS)).mappings():
@@ -214,15 +227,16 @@ def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
     return found
 
 
-def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
-    """Return whether an override would have no effect on the oldest open hour of a type.
+def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
+    """Return whether an override would have no effect on the oldest open hour of an event type.
 
-    The content of a sealed hour is fixed. An override of it only has an effect if the hour is
-    blocked by a lost staged file or by rows that cannot be written.
+    An override is an operator's order to close an hour although data is missing. The content of a
+    sealed hour is fixed, so an override of it only has an effect if the hour is blocked by a lost
+    staged file or by rows that cannot be written.
 
     Args:
         frontier: The oldest open hour of the type.
-        blocker: What keeps the hour from closing; None if nothing is known.
+        blocker: The reason why the hour does not close; None if no reason is known.
     """
     gives_up = (
         blocker is not None
@@ -232,18 +246,18 @@ def is_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool:
     return frontier.state is HourState.SEALED and not gives_up
 
 
-def check_effective(frontier: Frontier, blocker: Blocker | None) -> None:
-    """Check that an override would have an effect on the oldest open hour of a type.
+def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> None:
+    """Check that an override would have an effect on the oldest open hour of an event type.
 
     Args:
         frontier: The oldest open hour of the type.
-        blocker: What keeps the hour from closing; None if nothing is known.
+        blocker: The reason why the hour does not close; None if no reason is known.
 
     Raises:
         UsageError: The hour is sealed, and an override would change nothing. The message states
             what the hour waits for.
     """
-    if not is_ineffective(frontier, blocker):
+    if not is_override_ineffective(frontier, blocker):
         return
     grade = frontier.seal.grade if frontier.seal else "?"
     waits_for = "it is written and published by the driver (`hourmark etl run`)"
@@ -265,7 +279,7 @@ def put_blockers(
     A blocker describes what keeps the oldest open hour of an event type from closing.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         changed: Blockers to store; each replaces the previous one of its type.
         gone: Event types whose blocker is deleted.

@@ -48,7 +48,7 @@ class ReadError:
 
     @property
     def topic_partition(self) -> Partition:
-        """Return the topic-partition that could not be read."""
+        """Return the topic-partition on the central cluster that could not be read."""
         return Partition(self.topic, self.partition)
 
     def __str__(self) -> str:
@@ -59,23 +59,31 @@ class ReadError:
 
 
 def read_errors(database: Database) -> dict[Partition, ReadError]:
-    """Return the current read errors by partition; empty if every partition can be read."""
+    """Return the current read errors of Kafka partitions.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        At most one error by topic-partition; empty if every partition can be read.
+    """
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.topic_partition: error for error in found}
 
 
-def record_errors(
+def record_read_errors(
     database: Database, lease: Lease, errors: Collection[ReadError]
 ) -> list[ReadError]:
-    """Store read errors in a new transaction, and return those that were not known yet.
+    """Store read errors of Kafka partitions in a new transaction, and schedule their retries.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the consumer that reads the partitions.
         errors: One error per partition that could not be read; if empty, nothing is changed.
 
     Returns:
-        The errors that were not known at this offset, with the time of the next retry.
+        The errors that the ledger did not contain at the same offset, with the time of the next
+        retry; empty if all were known.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
@@ -83,14 +91,19 @@ def record_errors(
     if not errors:
         return []
     with database.transaction(lease) as connection:
-        return put_errors(connection, errors)
+        return put_read_errors(connection, errors)
 
 
-def forget_errors(database: Database, lease: Lease, partitions: Collection[Partition]) -> None:
-    """Delete the read errors of partitions that can be read again and have nothing left to stage.
+def delete_resolved_read_errors(
+    database: Database, lease: Lease, partitions: Collection[Partition]
+) -> None:
+    """Delete the read errors of partitions that can be read again.
+
+    Use it for partitions that have nothing left to stage. Otherwise the commit of the next batch
+    deletes the error.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the shard's consumer.
         partitions: Partitions; if empty, nothing is changed.
 
@@ -107,10 +120,10 @@ def forget_errors(database: Database, lease: Lease, partitions: Collection[Parti
             )
 
 
-def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
+def put_read_errors(connection: Connection, errors: Collection[ReadError]) -> list[ReadError]:
     """Store read errors in the caller's transaction, and schedule the next retry of each partition.
 
-    The pause before a retry doubles with each failure, up to 5 minutes.
+    The delay before a retry doubles with each failure, up to 5 minutes.
 
     Args:
         connection: The caller's transaction.
@@ -118,7 +131,8 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
             current failure.
 
     Returns:
-        The errors that were not known at this offset, with the time of the next retry.
+        The errors that the ledger did not contain at the same offset, with the time of the next
+        retry; empty if all were known.
     """
     rows = (
         {(r["topic"], r["partition"]): r for r in connection.execute(select(_TABLE)).mappings()}
@@ -144,7 +158,7 @@ def put_errors(connection: Connection, errors: Collection[ReadError]) -> list[Re
     return new
 
 
-def clear_passed_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
+def delete_passed_read_errors(connection: Connection, reached: Mapping[Partition, int]) -> None:
     """Delete the read errors of partitions whose staging has advanced beyond the failed offset.
 
     Args:

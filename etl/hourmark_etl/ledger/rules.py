@@ -19,7 +19,11 @@ from hourmark_etl.ledger.schemas import known_schemas, put_schemas
 
 
 class LedgerRules:
-    """The rules revisions in one ledger; each declares all event types, sources and schemas."""
+    """Reads and writes the rules revisions in a ledger.
+
+    A rules revision declares all event types, sources and schemas at one time. All methods raise
+    `Unavailable` if the database does not respond.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -27,9 +31,12 @@ class LedgerRules:
     def book(self) -> RulesBook:
         """Return all rules revisions in the ledger.
 
+        Returns:
+            The revisions; none if the ledger has no rules yet.
+
         Raises:
             Finding: The rules were written by a newer version of the software.
-            DamagedRow: The digest of a ledger row does not match its content.
+            DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         """
         with self._database.reading() as connection:
             return _book(connection)
@@ -37,24 +44,29 @@ class LedgerRules:
     def schemas(self) -> dict[int, KnownSchema]:
         """Return the event type and schema of every schema id, including those of control topics.
 
+        Control topics contain audit records and host reports.
+
+        Returns:
+            Event type and schema by schema id; empty if the ledger has no rules yet.
+
         Raises:
-            DamagedRow: The digest of a stored row does not match its content.
+            DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         """
         return known_schemas(self._database)
 
     def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
         """Add the rules revisions that exist in the rules topic but not in the ledger.
 
-        The ledger lacks revisions after an older copy of it was restored. Every source of an added
-        revision is awaited again before hours close. If the ledger had no rules at all, no event
-        types are activated; `put` activates the declared ones.
+        Call it after an older copy of the ledger was restored, because the copy lacks later
+        revisions. Every source of an added revision is awaited again before hours close. If the
+        ledger had no rules at all, no event types are activated; `put` activates the declared ones.
 
         Args:
             topic_rules: All revisions in the rules topic.
             first_hour: First hour of event types that the ledger does not have yet.
 
         Returns:
-            The number of rules records that were added.
+            The number of rules records that were added; 0 if the ledger is complete.
 
         Raises:
             Finding: The ledger and the topic contradict each other.

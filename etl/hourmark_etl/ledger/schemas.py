@@ -22,20 +22,30 @@ from hourmark_etl.ledger.digests import check_digest, with_digest
 def known_schemas(database: Database) -> dict[int, KnownSchema]:
     """Return the event type and the schema of each schema id in the ledger.
 
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        Event type and schema by schema id; empty if the ledger has no schemas.
+
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     return _checked(database.fetch(select(tables.schemas)))
 
 
-def schemas_by_id(database: Database, ids: Collection[int]) -> dict[int, KnownSchema | DamagedRow]:
-    """Return the event type and the schema of each given schema id; unknown ids are omitted.
-
-    An id whose ledger row is damaged is mapped to the `DamagedRow` error, which is not raised.
+def read_schemas_by_id(
+    database: Database, ids: Collection[int]
+) -> dict[int, KnownSchema | DamagedRow]:
+    """Return the event type and the schema of the given schema ids.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         ids: Schema ids to look up.
+
+    Returns:
+        By schema id: its event type and schema, or the error of its damaged ledger row, which is
+        not raised. Unknown ids are omitted.
     """
     query = select(tables.schemas).where(tables.schemas.c.schema_id.in_(sorted(ids)))
     return {row["schema_id"]: _checked_row(row) for row in database.fetch(query).mappings()}
@@ -61,27 +71,28 @@ def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> No
     Ids whose ledger row is damaged are omitted.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         checks: Checks by schema id; updated in place.
     """
     if new := set(database.fetch(select(tables.schemas.c.schema_id)).scalars()) - checks.keys():
-        for schema_id, schema in schemas_by_id(database, new).items():
+        for schema_id, schema in read_schemas_by_id(database, new).items():
             if isinstance(schema, KnownSchema):
                 checks[schema_id] = SchemaCheck(schema.event_type, event_program(schema.text))
 
 
-def schema_problem(
+def find_schema_error(
     event_type: str, schema_id: int, known: KnownSchema | DamagedRow | None
 ) -> Finding | None:
-    """Return an error if events of a type cannot be written under a schema id; otherwise None.
-
-    The error is returned, not raised.
+    """Return why events of a type cannot be written under a schema id.
 
     Args:
         event_type: Name of the event type.
         schema_id: Schema id of the events.
         known: The ledger's entry for the schema id, the error of its damaged row, or None if the
             ledger does not have the id.
+
+    Returns:
+        The error, which is not raised; None if the events can be written.
     """
     if isinstance(known, DamagedRow):
         return Finding(str(known))

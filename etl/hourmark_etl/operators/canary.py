@@ -26,7 +26,7 @@ from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json
 from hourmark.process.alarms import Alarm, AlarmLog
 from hourmark.process.stopping import stop_on_signals
-from hourmark_etl.ledger.batches import positions_of_topic
+from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
@@ -114,7 +114,7 @@ class CanaryMonitor:
     def _staged_ms(self, copy: str) -> int | None:
         spans = {}
         for p in _partitions(self._central, copy):
-            known = positions_of_topic(self._database, p)
+            known = read_partition_positions(self._database, p)
             if known:
                 spans[p] = (
                     max(self._central.starts([p])[p], known[-1].next_offset - _NEAR),

@@ -171,7 +171,7 @@ def downgrade(to: str, restore: str | None, config: Config) -> None:
     open_existing_ledger(config).close()
 
     def may(connection: Connection) -> None:
-        revision = migrations.revision_of(connection)
+        revision = migrations.read_revision(connection)
         assert revision is not None
         if restore is None and revision <= older.ledger:
             raise UsageError(

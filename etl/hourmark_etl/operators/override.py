@@ -31,13 +31,13 @@ from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 from hourmark_etl.ledger.overrides import (
     Blocker,
     blockers,
-    check_effective,
-    is_ineffective,
+    check_override_effective,
+    is_override_ineffective,
     overrides,
     put_override,
     put_overrides,
 )
-from hourmark_etl.ledger.staged.set_aside import unreviewed_records
+from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 from hourmark_etl.model import Frontier
 from hourmark_etl.operators.explain import (
     Explanation,
@@ -142,7 +142,7 @@ def force(
             if (
                 facts.frontier is not None and facts.frontier.hour == parsed_hour
             ):  # `put_override` refuses any other hour
-                check_effective(facts.frontier, facts.blocker)
+                check_override_effective(facts.frontier, facts.blocker)
                 _confirm(facts, yes)
             put_override(database, event_type, parsed_hour, reason, by, now_ms)
             ordered = {event_type: parsed_hour}
@@ -154,7 +154,7 @@ def force(
         sealed = {
             f.event_type
             for f in frontiers(database, length_s)
-            if is_ineffective(f, waiting.get(f.event_type))
+            if is_override_ineffective(f, waiting.get(f.event_type))
         }
     if as_json:
         rows = [
@@ -248,8 +248,8 @@ def _facts(
         reporters=tuple(reporters(database)),
         blocker=blockers(database, length_s).get(event_type),
         override=overrides(database).get(event_type),
-        set_aside=unreviewed_records(database, event_type),
-        manifest=overview.closed_manifest(database, event_type, hour),
+        set_aside=count_unreviewed_records(database, event_type),
+        manifest=overview.read_closed_manifest(database, event_type, hour),
         driver_heartbeat_ms=last_heartbeat_ms(database),
     )
 

@@ -20,7 +20,7 @@ from hourmark_etl.closing.proof.evidence import (
 from hourmark_etl.closing.proof.promises import UnmetPromise, compare_ranges
 from hourmark_etl.closing.units import Listing, plan_units
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.staged.listings import groups_in_hour, promises_between
+from hourmark_etl.ledger.staged.listings import find_promises_between, read_groups_of_hour
 from hourmark_etl.model import NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.storage import Storage
 
@@ -60,11 +60,11 @@ def unmet_ranges(
         Unreadable: A staged file is missing or damaged.
         Unavailable: The ledger or the storage does not respond.
     """
-    groups = groups_in_hour(database, event_type, hour_s)
+    groups = read_groups_of_hour(database, event_type, hour_s)
     if sum(g.rows for g in groups) < staged_rows:
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
-    audits = promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets)
+    audits = find_promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets)
     items: list[RowsItem | PromisesItem] = [
         *(RowsItem(unit, (0,), ()) for unit in units),
         *plan_promise_items(audits),

@@ -15,10 +15,10 @@ from sqlalchemy import ColumnElement, Connection, Table, and_, case, func, selec
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import bucket_rows, closed_spans
+from hourmark_etl.ledger.bucket_rows import bucket_rows, read_closed_spans
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import decode_offsets
-from hourmark_etl.ledger.staged.listings import FileDifference, file_differences
+from hourmark_etl.ledger.frontier_rows import decode_audit_offsets
+from hourmark_etl.ledger.staged.listings import FileDifference, find_file_differences
 from hourmark_etl.operators.reconciliation import BucketCounts, PromisedCounts, TypeFacts
 
 
@@ -89,7 +89,7 @@ def read_type_facts(
                 event_type=event_type,
                 bucket_seconds=bucket_seconds,
                 oldest_open_s=hour_s,
-                settled_below=decode_offsets(settled_next, further),
+                settled_below=decode_audit_offsets(settled_next, further),
                 proof_errors=tuple(json.loads(alarm)) if alarm else (),
                 staged_rows=listed[event_type],
                 promised=promised[event_type],
@@ -99,7 +99,7 @@ def read_type_facts(
             for event_type, hour_s, settled_next, further, alarm in connection.execute(known)
             if window.event_type in (None, event_type)
         ]
-        return facts, file_differences(connection)
+        return facts, find_file_differences(connection)
 
 
 def _listed(
@@ -183,7 +183,7 @@ def _add_further(
         )
     )
     for row in connection.execute(query):
-        is_settled = row.hour < row.open_s and row.last_offset < decode_offsets(
+        is_settled = row.hour < row.open_s and row.last_offset < decode_audit_offsets(
             0, row.settled_further
         ).offset_of(row.site)
         known = promised[row.type].get(row.hour, PromisedCounts(0, 0))
@@ -215,7 +215,7 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
         Unix seconds at the start of the hour; None if no bucket is closed.
     """
     with database.reading() as connection:
-        spans = closed_spans(connection)
+        spans = read_closed_spans(connection)
     return min(
         (span.first_s for name, span in spans.items() if event_type in (None, name)), default=None
     )

@@ -22,7 +22,7 @@ from hourmark.rollback.version import OlderVersion
 from hourmark_etl.ledger import migrations, tables
 from hourmark_etl.ledger.bucket_rows import bucket_rows
 from hourmark_etl.ledger.engines import open_engine, sqlite_file
-from hourmark_etl.ledger.hosts.sites import known_further_sites
+from hourmark_etl.ledger.hosts.sites import read_further_sites
 
 _SITES: Final = 5  # the schema revision that introduced further sites
 _DAYS: Final = 6  # the schema revision that packs rows of older buckets
@@ -44,7 +44,7 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
         Unavailable: The ledger cannot be read.
     """
     with _reading(config.etl.ledger) as connection:
-        if (revision := migrations.revision_of(connection)) is None:
+        if (revision := migrations.read_revision(connection)) is None:
             raise NothingToCheck("the database holds no ledger (etl.ledger)")
         if revision > older_version.ledger:
             yield Obstacle(
@@ -145,7 +145,7 @@ def _to_be_told(connection: Connection, older: OlderVersion) -> Iterator[Obstacl
 
 
 def _sites(connection: Connection, older: OlderVersion) -> Iterator[Obstacle]:
-    if further := sorted(known_further_sites(connection)):
+    if further := sorted(read_further_sites(connection)):
         yield Obstacle(
             "etl.ledger",
             f"it closes for further sites, {', '.join(further)}: {older.name} "

@@ -22,15 +22,15 @@ from hourmark_etl.errors import DamagedRow, Unreadable
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import (
     bucket_rows,
-    closed_spans,
     make_damaged_bucket_error,
     make_late_hour_rows,
+    read_closed_spans,
 )
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
 from hourmark_etl.ledger.frontiers import first_unsealed_hour, frontiers
-from hourmark_etl.ledger.staged.listings import file_differences
-from hourmark_etl.ledger.staged.staged_files import select_needed
+from hourmark_etl.ledger.staged.listings import find_file_differences
+from hourmark_etl.ledger.staged.staged_files import select_needed_groups
 from hourmark_etl.model import Frontier, HourState, StagingPosition, from_columns
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import ContentLost, NotFound, Storage, list_if_exists, map_concurrently
@@ -38,7 +38,7 @@ from hourmark_etl.topics import CentralCluster
 
 
 class LedgerFault(enum.StrEnum):
-    """The kinds of inconsistency that a check of the ledger can find."""
+    """The kinds of inconsistency that a consistency check of the ledger can find."""
 
     OLDER_COPY = "older-copy"  # a marker that the ledger does not know
     MARKER = "marker"  # a closed bucket without its marker, or with another
@@ -53,11 +53,12 @@ class LedgerFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LedgerFinding:
-    """One inconsistency of the ledger.
+    """One inconsistency within the ledger, or between the ledger and storage or Kafka.
 
     Attributes:
         kind: Kind of the inconsistency.
-        where: The affected type, type and hour, path, table or topic-partition.
+        where: The affected object: an event type, an hour of a type, a path, a table or a
+            topic-partition.
         detail: Readable description.
     """
 
@@ -78,7 +79,7 @@ def check_ledger(
     them.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage with buckets and staged files.
         bucket_seconds: Length of a bucket in seconds.
         central: The central Kafka cluster.
@@ -116,19 +117,21 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed hours of each event type are contiguous, up to its oldest open hour.
+    """Check that each event type's closed hours have no gap up to its oldest open hour.
 
-    A type must have a seal if and only if its oldest open hour is sealed.
+    A type must have a seal if and only if its oldest open hour is sealed (its content is fixed).
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         known_frontiers: The oldest open hour of each type.
 
     Yields:
-        One finding per inconsistency.
+        One finding per inconsistency; nothing if all chains are consistent.
     """
     with database.reading() as connection:
-        closed = {event_type: tuple(span) for event_type, span in closed_spans(connection).items()}
+        closed = {
+            event_type: tuple(span) for event_type, span in read_closed_spans(connection).items()
+        }
     for f in known_frontiers:
         if f.state is HourState.DAMAGED:
             closed.pop(f.event_type, None)
@@ -156,21 +159,21 @@ def check_chains(
 def check_late_hours(database: Database, bucket_seconds: int) -> Iterator[LedgerFinding]:
     """Check that the table `late_hours` agrees with the manifests of closed buckets.
 
-    The table records which buckets contain late events of an hour. If a row is missing, the search
-    for duplicates ignores a bucket.
+    The table records which buckets contain late events (events of earlier hours). If a row is
+    missing, a search for duplicates does not find the bucket.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        One finding per missing or extra row.
+        One finding per missing or extra row; nothing if the table is correct.
     """
     table = tables.late_hours.c
     differ: list[tuple[str, int, int, bool]] = []
     with database.reading() as connection:
         types = {
-            *closed_spans(connection),
+            *read_closed_spans(connection),
             *connection.execute(select(table.type).distinct()).scalars(),
         }
         for event_type in sorted(
@@ -212,16 +215,18 @@ def _late_hours_of_manifests(
 def check_groups(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that staged rows are assigned to valid buckets, and that groups add up to their files.
+    """Check the groups of staged files: their buckets, and their numbers of rows.
 
-    Rows may be assigned to the bucket of their own hour or of a later hour.
+    A group contains the rows of one event type and hour in one staged file. It must be assigned to
+    the bucket of its own hour or of a later hour. The groups of a file must add up to the file's
+    number of rows.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         known_frontiers: The oldest open hour of each type.
 
     Yields:
-        One finding per inconsistency.
+        One finding per inconsistency; nothing if all groups are consistent.
     """
     groups = tables.groups
     query = (
@@ -232,7 +237,7 @@ def check_groups(
     frontier = {f.event_type: f for f in known_frontiers}
     with database.reading() as connection:
         listed = connection.execute(query).all()
-        differences = file_differences(connection)
+        differences = find_file_differences(connection)
     for event_type, listed_hour, latest, count in listed:
         f = frontier.get(event_type)
         if f is None or (why := _listing_fault(f, listed_hour, latest)):
@@ -263,17 +268,19 @@ def check_markers(
     known_frontiers: Collection[Frontier],
     on_storage: Mapping[str, Sequence[Hour]],
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed buckets in the ledger and the markers on storage agree.
+    """Check that the closed buckets in the ledger and those on storage agree.
+
+    A closed bucket has a marker on storage, the file `_SUCCESS`.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage with the buckets.
         known_frontiers: The oldest open hour of each type.
         on_storage: Hours that have a bucket folder, by event type. They must be listed before
             `known_frontiers` is read.
 
     Yields:
-        One finding per inconsistency.
+        One finding per inconsistency; nothing if both agree.
     """
     frontier = {f.event_type: f for f in known_frontiers}
     for f in known_frontiers:
@@ -306,18 +313,6 @@ def _closed_buckets(database: Database, f: Frontier) -> Iterator[tuple[str, Hour
 def _marker_problem(
     database: Database, storage: Storage, event_type: str, hour: Hour, remembered: str | None
 ) -> LedgerFinding | None:
-    """Compare the marker of a bucket with the manifest in the ledger.
-
-    Args:
-        database: The ledger.
-        storage: The storage with the bucket.
-        event_type: Event type of the bucket.
-        hour: Hour of the bucket.
-        remembered: The manifest in the ledger; None if the ledger does not have the bucket.
-
-    Returns:
-        A finding if they differ; None if they agree.
-    """
     kind, folder = LedgerFault.MARKER, storage.url(hour.bucket_path(event_type))
     try:
         known = None if remembered is None else Manifest.decode(remembered.encode())
@@ -358,7 +353,7 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     that no closed bucket has accounted for.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         storage: The storage with the staged files.
 
     Yields:
@@ -371,7 +366,7 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     batches = defaultdict[str, dict[str, int]](dict)
     for path, batch, rows in database.fetch(
         select(files.path, files.batch, files.rows).where(
-            files.id.in_(select_needed(database, "file_id"))
+            files.id.in_(select_needed_groups(database, "file_id"))
         )
     ):
         batches[batch][path] = rows
@@ -407,11 +402,12 @@ def check_positions(database: Database, central: CentralCluster) -> Iterator[Led
     """Check that each staging position (next offset to stage) lies within the log of its topic.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         central: The central Kafka cluster.
 
     Yields:
-        One finding per position outside its log, or whose topic was deleted or recreated.
+        One finding per position outside its log, or whose topic was deleted or recreated; nothing
+        if all positions are valid.
 
     Raises:
         Unavailable: The cluster does not respond.

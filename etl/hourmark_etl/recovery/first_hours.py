@@ -23,7 +23,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class FirstHours(BaseModel, frozen=True, extra="forbid"):
-    """The content of a file on storage that records the first hour of event types.
+    """A JSON file on storage with the first hours of event types, for a rebuild of the ledger.
 
     Attributes:
         format: Version of the file format.
@@ -38,15 +38,18 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
     first_hours_s: dict[str, int]
 
     def encode(self) -> bytes:
-        """Return the record as indented JSON."""
+        """Return the content of the file as indented JSON in UTF-8."""
         return self.model_dump_json(indent=1).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> FirstHours:
-        """Parse the JSON of a record.
+        """Parse the content of a file that `encode` created.
+
+        Args:
+            content: JSON in UTF-8.
 
         Raises:
-            ValueError: The content is not a valid record.
+            ValueError: The content is not valid JSON of this file format.
         """
         try:
             return cls.model_validate_json(content)
@@ -62,7 +65,7 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
     Args:
         storage: The storage.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Raises:
@@ -82,7 +85,13 @@ def record_first_hours(storage: Storage, database: Database, bucket_seconds: int
 
 
 def read_first_hours(storage: Storage) -> list[FirstHours]:
-    """Return all records of first hours on storage, sorted by commit number.
+    """Read all files on storage that record the first hour of event types.
+
+    Args:
+        storage: The storage.
+
+    Returns:
+        The contents of the files, sorted by commit number; empty if there are no files.
 
     Raises:
         Finding: A file is damaged or lost; the message names it.

@@ -18,12 +18,12 @@ from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.batches import truncated_gap
+from hourmark_etl.ledger.batches import create_truncation_gap
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, put_gaps
-from hourmark_etl.ledger.staged.staged_files import folders_and_epochs
+from hourmark_etl.ledger.staged.staged_files import read_folders_and_epochs
 from hourmark_etl.model import StagingPosition
-from hourmark_etl.recovery.storage_scan import Key, batch_folders, read_notes
+from hourmark_etl.recovery.storage_scan import Key, list_batch_folders, read_notes
 from hourmark_etl.storage import Storage
 from hourmark_etl.topics import CentralCluster, CentralTopics
 
@@ -33,12 +33,12 @@ _LOG = logging.getLogger(__name__)
 class LostEndDetector:
     """Detects Kafka logs that lost records at their end, by comparing them with staged files.
 
-    It compares each log once after a driver has started. Only staged files that the ledger does not
+    Each log is compared once after a driver has started. Only staged files that the ledger does not
     contain are considered: they exist if an older copy of the ledger is in use.
 
     Args:
         storage: The storage with staged files.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         central: The central cluster.
         topics: Names of the topics on the central cluster.
     """
@@ -69,22 +69,27 @@ class LostEndDetector:
 
     @property
     def is_done(self) -> bool:
-        """Return whether all logs have been compared. Staged files must not be deleted before."""
+        """Return whether all logs have been compared with the staged files.
+
+        Call `poll` until this is True, and do not delete staged files before.
+        """
         return self._events is not None and not self._events
 
     def poll(self, lease: Lease, now_ms: int) -> None:
-        """Compare logs with staged files, and store each lost end as an offset gap in the ledger.
+        """Compare logs with staged files, and store lost records as offset gaps in the ledger.
 
-        A gap in an audit topic keeps the hours of every event type from closing until an override
-        accepts it. A gap in an event topic is stored as accepted, because audit records show which
-        events are missing. If an event topic cannot be read, the next call compares it again.
+        A gap in an audit topic keeps the hours of every event type from closing until an operator's
+        override accepts it. A gap in an event topic is stored as accepted, because audit records
+        show which events are missing. If an event topic cannot be read, the next call compares it
+        again. After all logs have been compared, a call does nothing.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
             now_ms: Current time, Unix milliseconds.
 
         Raises:
-            Unavailable: An audit topic cannot be compared. No hour may close until it was.
+            Unavailable: An audit topic cannot be compared. Call again, and close no hour until
+                then.
             StaleDriver: Another process has taken over the lease.
         """
         if self._events is None:
@@ -107,8 +112,8 @@ class LostEndDetector:
             self._events.discard(topic)
 
     def _uncommitted_folders(self) -> list[str]:
-        standing = batch_folders(self._storage)
-        named, _ = folders_and_epochs(
+        standing = list_batch_folders(self._storage)
+        named, _ = read_folders_and_epochs(
             self._database
         )  # read after the listing, because a folder may be committed in between
         return [folder for folder in standing if folder not in named]
@@ -183,7 +188,7 @@ class LostEndDetector:
             for key, p in ends.items()
             if p.next_offset < reached.get(key, 0) or key in truncated
         ]
-        return [truncated_gap(self._topics.at_edge(p.topic), p) for p in short]
+        return [create_truncation_gap(self._topics.at_edge(p.topic), p) for p in short]
 
     def _truncated_logs(self, ends: Mapping[Key, StagingPosition]) -> set[Key]:
         # Return the partitions that lost staged records according to their leader epochs. It finds

@@ -28,19 +28,19 @@ _HELP: Final = (
 
 
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Check that the ledger is up to date with the buckets on storage.
+    """Check that the ledger is not an older copy and belongs to the buckets on storage.
 
-    The check fails if the ledger is an older copy, or belongs to another installation. For each
-    event type, the first unsealed hour must have no bucket on storage. The bucket of the last
-    closed hour must name this ledger and a commit number that the ledger has reached.
+    For each event type, the first unsealed hour must have no bucket on storage. The bucket of the
+    last closed hour must name this ledger and a commit number that the ledger has reached.
 
     Args:
         storage: The storage with the buckets.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
 
     Raises:
-        ForeignLedger: Storage contains a bucket that contradicts the ledger.
+        ForeignLedger: Storage contains a bucket that contradicts the ledger. The message states how
+            to restore or rebuild the ledger.
     """
     folders = set(list_types(storage))
     known = frontiers(database, bucket_seconds)
@@ -85,13 +85,6 @@ def _contradictions(
 
 
 def _contradiction(storage: Storage, frontier: Frontier, identity: tuple[str, int]) -> str:
-    """Return how a type's markers on storage contradict the ledger; empty if they do not.
-
-    Args:
-        storage: The storage with the buckets.
-        frontier: The oldest open hour of the type in the ledger.
-        identity: Id and last commit number of the ledger.
-    """
     unsealed = first_unsealed_hour(frontier)
     if found := find_manifest(storage, frontier.event_type, unsealed):
         return (

@@ -28,7 +28,13 @@ from hourmark.kafka.topic_names import AUDIT
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.batches import decode_position
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, all_gaps, last_checks, put_gaps
+from hourmark_etl.ledger.offset_gaps import (
+    EdgeCheck,
+    OffsetGap,
+    all_gaps,
+    put_gaps,
+    read_last_checks,
+)
 from hourmark_etl.staging.verified import compute_digest
 from hourmark_etl.storage import ContentLost, Storage, list_if_exists
 from hourmark_etl.storage.folders import LEDGER_FOLDER
@@ -57,11 +63,12 @@ class StagedAuditOffset:
     leader_epoch: int
 
 
-class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
-    """The content of a backup file on storage with a ledger's edge checks and offset gaps.
+class OffsetBackupFile(BaseModel, frozen=True, extra="forbid"):
+    """A backup file on storage with a ledger's edge checks and offset gaps.
 
     An edge check is the last successful check that an edge partition lost no records. An offset gap
-    is a range of offsets whose records are missing. Neither can be derived from other data.
+    is a range of offsets whose records are missing. Neither can be derived from other data, so a
+    rebuild of a lost ledger reads this file.
 
     Attributes:
         format: Version of the file format.
@@ -80,25 +87,29 @@ class OffsetRecord(BaseModel, frozen=True, extra="forbid"):
     staged: tuple[StagedAuditOffset, ...] = ()
 
     def encode(self) -> bytes:
-        """Return the record as JSON in UTF-8."""
+        """Return the content of the file as JSON in UTF-8."""
         return self.model_dump_json().encode()
 
 
-class OffsetRecorder:
+class OffsetBackupWriter:
     """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
 
-    It is used by the driver that closes hours, under the closer's lease. It is not thread-safe.
+    An edge check states that an edge partition lost no records; an offset gap is a range of missing
+    records. The driver that closes hours calls `poll` in its main loop. Not thread-safe.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:
         self._storage, self._database, self._clock = storage, database, clock
         self._due_s = clock.monotonic_s()
-        self._kept: OffsetRecord | None = None
+        self._kept: OffsetBackupFile | None = None
 
     def poll(self, lease: Lease) -> None:
         """Update the backup file once a minute, and immediately if the offset gaps have changed.
 
         If storage or the ledger fails, a warning is logged, and a later call tries again.
+
+        Args:
+            lease: Lease of the closer, the process that closes hours.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -117,7 +128,12 @@ class OffsetRecorder:
             )
 
     def update(self, lease: Lease) -> None:
-        """Write the current edge checks and offset gaps, if they differ from those written last.
+        """Write the current edge checks and offset gaps to storage, if they have changed.
+
+        Unlike `poll`, this method does not wait for the next minute and raises errors.
+
+        Args:
+            lease: Lease of the closer, the process that closes hours.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -136,15 +152,15 @@ class OffsetRecorder:
             self._kept = content
 
 
-def _create_record(database: Database) -> OffsetRecord:
+def _create_record(database: Database) -> OffsetBackupFile:
     # Read the ledger's checks and gaps. Gaps are read after checks, so that a gap whose acceptance
     # reset a check is included.
     ledger, commit = database.identity()
-    checks = [check for _, check in sorted(last_checks(database).items())]
-    staged = staged_audit_offsets(
+    checks = [check for _, check in sorted(read_last_checks(database).items())]
+    staged = read_staged_audit_offsets(
         database
     )  # read before the gaps, so that any loss since is among them
-    return OffsetRecord(
+    return OffsetBackupFile(
         format=1,
         ledger=ledger,
         commit=commit,
@@ -154,10 +170,15 @@ def _create_record(database: Database) -> OffsetRecord:
     )
 
 
-def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
-    """Return the offsets up to which the audit topics are staged, sorted by topic and partition.
+def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
+    """Return the offsets up to which the audit topics are staged (copied to files on storage).
 
-    Partitions whose last leader epoch is unknown are omitted.
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        One entry per partition, sorted by topic and partition. Partitions whose last leader epoch
+        is unknown are omitted.
     """
     query = select(tables.positions).where(tables.positions.c.topic.like(f"%{AUDIT}"))
     known = sorted(
@@ -177,7 +198,7 @@ def staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     )
 
 
-def _replace_records(storage: Storage, record: OffsetRecord, standing: Collection[str]) -> None:
+def _replace_records(storage: Storage, record: OffsetBackupFile, standing: Collection[str]) -> None:
     written = record.encode()
     path = f"{LEDGER_FOLDER}/offsets-{record.ledger}-{compute_digest(written).hex()}.json"
     if path not in standing:
@@ -188,13 +209,13 @@ def _replace_records(storage: Storage, record: OffsetRecord, standing: Collectio
 
 
 @dataclass(frozen=True)
-class KnownOffsets:
-    """The combined content of all backup files with a ledger's edge checks and offset gaps.
+class OffsetBackup:
+    """The combined content of a ledger's backup files with edge checks and offset gaps.
 
     Attributes:
         commit: Highest commit number in the files; 0 if there are none.
-        checks: Last successful check of each edge partition; None if it is unknown which are
-            current.
+        checks: Last successful check for lost records of each edge partition; None if it is unknown
+            which checks are current.
         gaps: All offset gaps (missing records) in any file.
         notes: Readable reasons why information is missing; empty if the content is complete.
         staged: Offsets up to which audit topics were staged.
@@ -207,7 +228,7 @@ class KnownOffsets:
     staged: tuple[StagedAuditOffset, ...] = ()
 
 
-def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
+def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
     """Read and combine all backup files with a ledger's edge checks and offset gaps.
 
     Args:
@@ -230,14 +251,14 @@ def read_offset_records(storage: Storage, ledger: str) -> KnownOffsets:
         if isinstance(record, str)
     ]
     records = sorted(
-        (r for r in found.values() if isinstance(r, OffsetRecord)), key=lambda r: r.commit
+        (r for r in found.values() if isinstance(r, OffsetBackupFile)), key=lambda r: r.commit
     )
     if len(found) > 1:
         notes.append(f"{', '.join(map(storage.url, found))}: of these only one should stand")
     gaps = dict.fromkeys(gap for r in records for gap in r.gaps)
     checks = None if notes or not records else records[0].checks
     staged = tuple(at for r in records for at in r.staged)
-    return KnownOffsets(
+    return OffsetBackup(
         max((r.commit for r in records), default=0), checks, tuple(gaps), tuple(notes), staged
     )
 
@@ -246,7 +267,7 @@ def record_lost_ends(
     storage: Storage,
     ledger: str,
     commit: int,
-    known_offsets: KnownOffsets,
+    known_offsets: OffsetBackup,
     lost_ends: Collection[OffsetGap],
 ) -> None:
     """Write a backup file with the lost log ends that a rebuild found, before the rebuild commits.
@@ -267,7 +288,7 @@ def record_lost_ends(
     """
     if lost_ends:
         gaps = (*known_offsets.gaps, *lost_ends)
-        record = OffsetRecord(
+        record = OffsetBackupFile(
             format=1,
             ledger=ledger,
             commit=commit,
@@ -287,12 +308,12 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
 
     Args:
         storage: The storage with the files.
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Raises:
         Unavailable: Storage or the ledger does not respond.
     """
-    found = read_offset_records(storage, database.identity()[0])
+    found = read_offset_backup(storage, database.identity()[0])
     for note in found.notes:
         _LOG.warning(
             "where an older copy of the ledger goes on, gaps that were found since may "
@@ -315,13 +336,13 @@ def import_recorded_gaps(storage: Storage, database: Database) -> None:
             put_gaps(connection, missing)
 
 
-def _read_record(storage: Storage, path: str, digest: str) -> OffsetRecord | str:
+def _read_record(storage: Storage, path: str, digest: str) -> OffsetBackupFile | str:
     # Return the record, or a readable reason why it cannot be used.
     try:
         content = storage.read(path)
         if compute_digest(content).hex() != digest:
             return "it is not as it was written"
-        return OffsetRecord.model_validate_json(content)
+        return OffsetBackupFile.model_validate_json(content)
     except ContentLost as error:
         return str(error)
     except ValidationError as error:

@@ -32,23 +32,27 @@ from hourmark_etl.buckets.reader import list_types
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ids.index_files import Bucket, list_index_files, read_bucket_runs
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import put_buckets
-from hourmark_etl.ledger.closed import put_runs, unaudited_row
+from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
+from hourmark_etl.ledger.closed import make_unaudited_row, put_index_segments
 from hourmark_etl.ledger.database import Database, replace_rows
-from hourmark_etl.ledger.frontier_rows import BUCKET_SECONDS, insert_frontier, sources_ever_carrying
+from hourmark_etl.ledger.frontier_rows import (
+    BUCKET_SECONDS,
+    find_sources_in_revisions,
+    insert_frontier,
+)
 from hourmark_etl.ledger.rules import merge_rules
 from hourmark_etl.ledger.schemas import put_schemas
 from hourmark_etl.model import DEFAULT_SHARD, EARLIEST_MS, NO_AUDIT_OFFSETS, AuditOffsets, HourState
 from hourmark_etl.recovery.first_hours import FirstHours, read_first_hours
 from hourmark_etl.recovery.offset_records import record_lost_ends
 from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
-from hourmark_etl.recovery.rebuilt_offsets import OffsetsRebuild
+from hourmark_etl.recovery.rebuilt_offsets import OffsetRebuilder
 from hourmark_etl.recovery.storage_scan import (
     BucketChain,
     audit_next,
+    find_used_epochs,
     read_chain,
     scan_unaudited_files,
-    used_epochs,
 )
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import map_concurrently
@@ -79,22 +83,20 @@ def rebuild(
         Unavailable: Storage, the ledger or the cluster does not respond.
     """
     with target.transaction() as connection:
-        check_unused(connection, sources.rules)
+        check_ledger_is_empty(connection, sources.rules)
         connection.execute(delete(tables.frontiers))
-        work = _Rebuild(connection=connection, outside=sources, report_progress=report_progress)
+        work = _Rebuild(connection=connection, sources=sources, report_progress=report_progress)
         work.run()
-    return work.done
+    return work.result
 
 
 @dataclasses.dataclass(kw_only=True)
 class _Rebuild:
-    """A rebuild of a lost ledger, inside the transaction that fills the new ledger."""
-
     connection: Connection
-    outside: RebuildSources
+    sources: RebuildSources
     report_progress: Callable[[str], None]
     topics: CentralTopics = dataclasses.field(init=False)  # of all types
-    done: RebuildResult = dataclasses.field(default_factory=RebuildResult)
+    result: RebuildResult = dataclasses.field(default_factory=RebuildResult)
     chains: dict[str, BucketChain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(
         default_factory=dict
@@ -116,39 +118,43 @@ class _Rebuild:
     schemas: dict[int, SchemaMeaning] = dataclasses.field(default_factory=dict)  # of ids in markers
 
     def run(self) -> None:
-        for event_type in list_types(self.outside.storage):
+        for event_type in list_types(self.sources.storage):
             self._put_buckets(event_type)
-        self.report_progress(f"{self.done.buckets} markers of {len(self.chains)} types")
+        self.report_progress(f"{self.result.buckets} markers of {len(self.chains)} types")
         self._put_indexes()
         self._put_frontiers()
-        offsets = OffsetsRebuild(
+        offsets = OffsetRebuilder(
             connection=self.connection,
-            outside=self.outside,
-            done=self.done,
+            sources=self.sources,
+            result=self.result,
             topics=self.topics,
             chains=self.chains,
             shards=self.shards,
-            promised=self._first_needed_promise(),
+            first_audit_offsets=self._first_needed_promise(),
         )
         known, ends = offsets.run()
         self.commits.add(known.commit)
-        self.report_progress(f"{self.done.staged_files} staged files of what Kafka no longer holds")
+        self.report_progress(
+            f"{self.result.staged_files} staged files of what Kafka no longer holds"
+        )
         self._put_unaudited()
         self._put_rules()
         self._put_meta()
         try:
-            record_lost_ends(self.outside.storage, self.done.ledger, self.done.commit, known, ends)
+            record_lost_ends(
+                self.sources.storage, self.result.ledger, self.result.commit, known, ends
+            )
         except (Unavailable, Finding) as error:
-            self.done.notes.append(
+            self.result.notes.append(
                 "what was found is not kept on storage, until a driver has run with this "
                 f"ledger: {error}"
             )
 
     def _put_buckets(self, event_type: str) -> None:
-        closed = read_chain(self.outside.storage, event_type, self.outside.bucket_seconds)
+        closed = read_chain(self.sources.storage, event_type, self.sources.bucket_seconds)
         for at, (hour, manifest) in enumerate(closed):
             if at and closed[at - 1][0].next() != hour:
-                self.done.notes.append(
+                self.result.notes.append(
                     f"{event_type}: no bucket between {closed[at - 1][0]} and {hour}"
                 )
             self.commits.add(manifest.ledger_commit)
@@ -162,17 +168,15 @@ class _Rebuild:
             )  # the audit offset may have been read long after the cut began
             self.cuts[cut] = min(manifest.ledger_commit, self.cuts.get(cut, manifest.ledger_commit))
             self.published[manifest.attempt].append((event_type, hour.start_s))
-        put_buckets(self.connection, closed)
+        insert_closed_buckets(self.connection, closed)
         if closed:
             self.chains[event_type] = BucketChain.from_markers(closed)
-            self.done.buckets += len(closed)
+            self.result.buckets += len(closed)
 
     def _put_indexes(self) -> None:
-        """Store which parts of the id index files on storage belong to closed buckets.
-
-        An index file is used only for buckets that the attempt which wrote it published.
-        """
-        storage = self.outside.storage
+        # Use an index file only for the buckets that were published by the attempt that wrote the
+        # file.
+        storage = self.sources.storage
         own = [
             (path, buckets)
             for path, attempt in list_index_files(storage).items()
@@ -180,13 +184,13 @@ class _Rebuild:
         ]
         found = map_concurrently(lambda of: read_bucket_runs(storage, *of), own)
         runs = [run for of_file in found for run in of_file]
-        put_runs(self.connection, runs, SIZE)
+        put_index_segments(self.connection, runs, SIZE)
         self.report_progress(f"{len({run.path for *_, run in runs})} indexes of ids")
 
     def _put_frontiers(self) -> None:
-        recorded = read_first_hours(self.outside.storage)
+        recorded = read_first_hours(self.sources.storage)
         self._name_ledger(recorded)
-        for own in (r for r in recorded if r.ledger == self.done.ledger):
+        for own in (r for r in recorded if r.ledger == self.result.ledger):
             self.commits.add(own.commit)
             for event_type in own.first_hours_s.keys() - self.begun.keys():
                 self.begun[event_type] = own
@@ -205,58 +209,44 @@ class _Rebuild:
                     event_type, first_s, shard, sources, self.frontiers[event_type], settled
                 )
             )
-        self.done.types = len(self.frontiers)
-        self.topics = CentralTopics.from_settings(self.outside.kafka, self.frontiers)
-        latest = self.outside.rules.latest.types if self.outside.rules.latest else {}
+        self.result.types = len(self.frontiers)
+        self.topics = CentralTopics.from_settings(self.sources.kafka, self.frontiers)
+        latest = self.sources.rules.latest.types if self.sources.rules.latest else {}
         if unknown := sorted(set(latest) - set(self.frontiers)):
-            self.done.notes.append(
+            self.result.notes.append(
                 f"nothing tells where these types begin: {', '.join(unknown)}; run "
                 "`hourmark types apply` with their --first-hour"
             )
 
     def _name_ledger(self, recorded: Sequence[FirstHours]) -> None:
-        """Determine the id of the lost ledger from markers, or else from records of first hours.
-
-        Args:
-            recorded: Records of first hours in order of their commit numbers.
-
-        Raises:
-            Finding: The markers name several ledgers.
-        """
+        # Records of first hours are in order of their commit numbers.
         if len(self.ledgers) > 1:
             raise Finding(
-                f"{self.outside.storage.url('')} holds buckets of several ledgers "
+                f"{self.sources.storage.url('')} holds buckets of several ledgers "
                 f"({', '.join(sorted(self.ledgers))}); move "
                 "those of the others away"
             )
-        self.done.ledger = [
+        self.result.ledger = [
             *self.ledgers,
             *(r.ledger for r in reversed(recorded)),
             str(uuid.uuid4()),
         ][0]
 
     def _declared_sources(self, event_type: str) -> tuple[set[str], str]:
-        """Return all sources that were ever declared for the type, and the type's latest shard.
-
-        Sources of earlier revisions are included, because their hosts may still have lines to
-        deliver.
-        """
-        knowing = [r for r in self.outside.rules.revisions if event_type in r.types]
+        # Sources of earlier revisions count, because their hosts may still have lines to deliver.
+        knowing = [r for r in self.sources.rules.revisions if event_type in r.types]
         if knowing:
-            sources = sources_ever_carrying(event_type, knowing)
+            sources = find_sources_in_revisions(event_type, knowing)
             return sources, knowing[-1].types[event_type].declaration.shard
-        self.done.notes.append(
+        self.result.notes.append(
             f"type {event_type}: no rules revision declares it; it waits for no source"
         )
         return set(), DEFAULT_SHARD
 
     def _first_needed_promise(self) -> AuditOffsets:
-        """Return, for each site, the first audit offset that may count for an open hour.
-
-        Audit records of an hour arrive at most `EARLIEST_MS` before it. Those of a type without a
-        bucket arrive after the ledger knew the type. Records below the offsets of a proof that was
-        completed before that time are therefore not needed for open hours.
-        """
+        # Audit records of an hour arrive at most `EARLIEST_MS` before it, and those of a type
+        # without a bucket after the ledger knew the type. Open hours therefore do not need records
+        # below the offsets of a proof that was completed before that time.
         first = []
         for event_type, hour_s in self.frontiers.items():
             commit = None if event_type in self.chains else self.begun[event_type].commit
@@ -269,14 +259,11 @@ class _Rebuild:
         return functools.reduce(AuditOffsets.minimum, first) if first else NO_AUDIT_OFFSETS
 
     def _put_unaudited(self) -> None:
-        """Store the file of unaudited events of each closed hour.
-
-        A file is used only if its number of rows equals the number of unaudited events in the
-        manifest. Other files were left by failed proofs.
-        """
+        # Use a file only if it has as many rows as its manifest has unaudited events: other files
+        # were left by failed proofs.
         table = tables.buckets
         found: set[tuple[str, int]] = set()
-        for file in scan_unaudited_files(self.outside.storage, self.outside.bucket_seconds):
+        for file in scan_unaudited_files(self.sources.storage, self.sources.bucket_seconds):
             of = (file.event_type, file.hour.start_s)
             query = select(table.c.manifest).where(table.c.type == of[0], table.c.hour == of[1])
             text = self.connection.execute(query).scalar()
@@ -284,28 +271,22 @@ class _Rebuild:
                 continue  # never sealed, or not published: a new proof writes it again
             manifest = Manifest.decode(text.encode())
             try:
-                rows = read_note(self.outside.storage, file.path).rows
+                rows = read_note(self.sources.storage, file.path).rows
             except Unreadable as error:
-                self.done.notes.append(
+                self.result.notes.append(
                     f"{file.path} cannot be read ({error.why}): a promise that it "
                     "would keep stays unmet"
                 )
                 continue
             if rows == manifest.unaudited:
                 found.add(of)
-                kept = unaudited_row(
+                kept = make_unaudited_row(
                     *of, file.path, rows, audit_next(manifest), manifest.closed_at_ms
                 )
                 self.connection.execute(insert(tables.unaudited).values(kept))
 
     def _put_rules(self) -> None:
-        """Store all rules revisions and schemas.
-
-        Raises:
-            Finding: A marker and the rules assign different types or schemas to a schema id, so one
-                of them belongs to another installation.
-        """
-        merge_rules(self.connection, self.outside.rules)
+        merge_rules(self.connection, self.sources.rules)
         try:
             put_schemas(
                 self.connection,
@@ -316,26 +297,26 @@ class _Rebuild:
                 "markers and hourmark.types contradict each other, is it this root's "
                 f"cluster? {error}"
             ) from error
-        if unknown := sorted(self.schemas.keys() - self.outside.rules.schemas().keys()):
-            self.done.notes.append(
+        if unknown := sorted(self.schemas.keys() - self.sources.rules.schemas().keys()):
+            self.result.notes.append(
                 f"no rules revision has the schema ids {', '.join(map(str, unknown))} of closed "
                 "buckets, which stay readable, as "
                 "they hold their schemas; run `hourmark types apply`, which asks the registry"
             )
 
     def _put_meta(self) -> None:
-        """Store the ledger's id, and a commit number greater than any that the lost ledger used."""
-        self.done.commit = (
+        # The commit number must be greater than any that the lost ledger used.
+        self.result.commit = (
             max(
-                self.commits | used_epochs(self.outside.storage, self.outside.bucket_seconds),
+                self.commits | find_used_epochs(self.sources.storage, self.sources.bucket_seconds),
                 default=0,
             )
             + 1
         )
         meta = {
-            "uuid": self.done.ledger,
-            "commit": self.done.commit,
-            BUCKET_SECONDS: self.outside.bucket_seconds,
+            "uuid": self.result.ledger,
+            "commit": self.result.commit,
+            BUCKET_SECONDS: self.sources.bucket_seconds,
         }
         replace_rows(
             self.connection,
@@ -345,8 +326,10 @@ class _Rebuild:
         )
 
 
-def check_unused(connection: Connection, rules: RulesBook) -> None:
+def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
     """Check that a ledger contains no data, so that a rebuild may fill it.
+
+    Data that starting a driver or `hourmark types apply` writes does not count.
 
     Args:
         connection: Connection to the ledger.
@@ -354,7 +337,7 @@ def check_unused(connection: Connection, rules: RulesBook) -> None:
             empty.
 
     Raises:
-        UsageError: The ledger contains data.
+        UsageError: The ledger contains data; rebuild into another database.
     """
     f = tables.frontiers.c
     moved = or_(

@@ -41,9 +41,9 @@ class RebuildResult:
         types: Number of event types.
         buckets: Number of closed buckets.
         staged_files: Number of staged files that are reused.
-        lost: Readable texts of the offset gaps (missing records) that keep hours from closing until
-            an override accepts them.
-        notes: Further readable texts for the operator.
+        lost: Readable descriptions of open offset gaps (missing records), which keep hours from
+            closing until an operator's override accepts them.
+        notes: Further readable messages for the operator.
     """
 
     ledger: str = ""

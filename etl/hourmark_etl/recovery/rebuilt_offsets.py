@@ -14,9 +14,10 @@ every type until an override accepts them. Gaps in events are only reported: pro
 anything is missing, and then the hour must be forced.
 
 A log that ends before what was staged, settled or closed has lost records, and new records take
-their offsets. It is handled as in `batches.restart_truncated_logs`. Staged files of such audit records are
-used as if Kafka held none of them. Once the log has grown again, only the recorded gap shows the
-loss: for such a log of events the offsets in markers mean nothing, and all staged files are used.
+their offsets. It is handled as in `batches.restart_truncated_logs`. Staged files of such audit
+records are used as if Kafka held none of them. Once the log has grown again, only the recorded gap
+shows the loss: for such a log of events the offsets in markers mean nothing, and all staged files
+are used.
 """
 
 from __future__ import annotations
@@ -32,7 +33,12 @@ from hourmark.errors import Finding
 from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.batches import expired_gap, put_positions, put_staged, truncated_gap
+from hourmark_etl.ledger.batches import (
+    create_retention_gap,
+    create_truncation_gap,
+    insert_positions,
+    insert_staged_files,
+)
 from hourmark_etl.ledger.offset_gaps import OffsetGap, has_lost_end, put_checks, put_gaps
 from hourmark_etl.model import (
     DEFAULT_SHARD,
@@ -42,15 +48,15 @@ from hourmark_etl.model import (
     OffsetSpan,
     StagingPosition,
 )
-from hourmark_etl.recovery.offset_records import KnownOffsets, read_offset_records
+from hourmark_etl.recovery.offset_records import OffsetBackup, read_offset_backup
 from hourmark_etl.recovery.rebuild_result import RebuildResult, RebuildSources
 from hourmark_etl.recovery.storage_scan import (
     BucketChain,
     Key,
-    batch_folders,
+    find_uncovered_offsets,
+    list_batch_folders,
+    make_single_file_batch,
     read_notes,
-    single_file_batch,
-    uncovered_offsets,
 )
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
@@ -58,24 +64,27 @@ from hourmark_etl.topics import CentralTopics
 
 
 @dataclasses.dataclass(kw_only=True)
-class Relisting:
+class StagedFileRecovery:
     """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
+
+    A staged file contains records that were copied from Kafka. All mappings have pairs of topic id
+    and partition number as keys.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
         storage: The storage with staged files.
         ledger: Id of the ledger; files of other ledgers are ignored.
-        listed: Paths of the files that were added.
-        spans: Needed offset ranges that the added files contain, by topic id and partition.
-        ends: Highest end offset in any file, by topic id and partition.
-        epochs: By topic id and partition: for each leader epoch, the offset after its last record.
+        added_paths: Paths of the files that were added.
+        spans: Needed offset ranges that the added files contain.
+        ends: Highest end offset (exclusive) in any file.
+        epochs: For each leader epoch, the offset after its last record in any file.
         unreadable: Errors of files that cannot be read, by path.
     """
 
     connection: Connection
     storage: Storage
     ledger: str
-    listed: set[str] = dataclasses.field(default_factory=set)
+    added_paths: set[str] = dataclasses.field(default_factory=set)
     spans: defaultdict[Key, list[OffsetSpan]] = dataclasses.field(
         default_factory=lambda: defaultdict(list)
     )
@@ -88,10 +97,16 @@ class Relisting:
     def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add all staged files that contain needed offsets to the ledger.
 
+        The method reads the descriptions of all staged files on storage, and updates the
+        attributes. It can be called again with another condition; files are added only once.
+
         Args:
-            is_needed: Function that returns whether any offset of a span is needed.
+            is_needed: Function that returns whether any offset of a range is needed.
+
+        Raises:
+            StorageError: Storage is unavailable.
         """
-        for note in read_notes(self.storage, batch_folders(self.storage)):
+        for note in read_notes(self.storage, list_batch_folders(self.storage)):
             if isinstance(note, Unreadable):
                 self.unreadable[note.path] = note
             elif note.ledger == self.ledger:
@@ -105,16 +120,16 @@ class Relisting:
                 self.epochs[key][s.leader_epoch] = max(
                     s.epoch_next, self.epochs[key].get(s.leader_epoch, 0)
                 )
-        if needed and note.path not in self.listed:
-            put_staged(self.connection, single_file_batch(note))
-            self.listed.add(note.path)
+        if needed and note.path not in self.added_paths:
+            insert_staged_files(self.connection, make_single_file_batch(note))
+            self.added_paths.add(note.path)
         for s in needed:
             self.spans[s.topic_id, s.partition].append(s)
 
 
 @dataclasses.dataclass(frozen=True)
-class Logs:
-    """The existing partitions of the central cluster and the bounds of their logs.
+class PartitionLogs:
+    """The existing partitions of the central Kafka cluster, with the bounds of their logs.
 
     All mappings have pairs of topic id and partition number as keys.
 
@@ -132,47 +147,53 @@ class Logs:
 
 
 @dataclasses.dataclass(kw_only=True)
-class OffsetsRebuild:
+class OffsetRebuilder:
     """Rebuilds the staging positions, staged files, edge checks and offset gaps of a lost ledger.
+
+    A staging position is the next offset of a partition to copy to storage. An edge check states
+    that an edge partition lost no records. An offset gap is a range of missing records.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
-        outside: The sources to read.
-        done: Result of the rebuild, to which notes, gaps and counts are added.
+        sources: The sources to read.
+        result: Result of the rebuild, to which notes, gaps and counts are added.
         topics: Names of the topics on the central cluster.
         chains: Closed buckets by event type.
         shards: Name of the shard by event type.
-        promised: For each site, the first audit offset that may count for an open hour.
-        changed: Edge names of topics whose logs are known to have lost their end.
+        first_audit_offsets: For each site, the first audit offset that may count for an open hour.
+        truncated_topics: Edge names of topics whose logs are known to have lost records at their
+            end.
     """
 
     connection: Connection
-    outside: RebuildSources
-    done: RebuildResult
+    sources: RebuildSources
+    result: RebuildResult
     topics: CentralTopics
     chains: Mapping[str, BucketChain]
     shards: Mapping[str, str]  # by type
-    promised: AuditOffsets
-    changed: set[str] = dataclasses.field(
+    first_audit_offsets: AuditOffsets
+    truncated_topics: set[str] = dataclasses.field(
         default_factory=set
     )  # edge names of topics with a recorded lost end
 
-    def run(self) -> tuple[KnownOffsets, list[OffsetGap]]:
+    def run(self) -> tuple[OffsetBackup, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
+        Call this method once.
+
         Returns:
-            The content of the lost ledger's backup files; and the gaps at the ends of logs that
-            these files do not contain.
+            A pair: the content of the lost ledger's backup files, and the gaps at the ends of logs
+            that these files do not contain.
 
         Raises:
             Finding: Markers or staged files refer to a topic or a site that does not exist.
             Unavailable: Storage or the cluster does not respond.
         """
         known, logs = self._put_known_offsets(), self._read_logs()
-        self.changed = {gap.topic for gap in known.gaps if has_lost_end(gap)}
-        closed = self._closed_next(self.changed)
-        staged = Relisting(
-            connection=self.connection, storage=self.outside.storage, ledger=self.done.ledger
+        self.truncated_topics = {gap.topic for gap in known.gaps if has_lost_end(gap)}
+        closed = self._closed_next(self.truncated_topics)
+        staged = StagedFileRecovery(
+            connection=self.connection, storage=self.sources.storage, ledger=self.result.ledger
         )
         shorter = self._put_staged(logs, closed, staged, known)
         positions = self._put_positions(logs, closed, shorter)
@@ -192,16 +213,18 @@ class OffsetsRebuild:
             if (gap.topic, gap.what) not in recorded
         ]
         put_gaps(self.connection, found)
-        self.done.lost += [gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None]
+        self.result.lost += [
+            gap.what for gap in (*known.gaps, *found) if gap.accepted_at_ms is None
+        ]
         return known, [gap for gap in ends if (gap.topic, gap.what) not in recorded]
 
-    def _put_known_offsets(self) -> KnownOffsets:
-        found = read_offset_records(self.outside.storage, self.done.ledger)
-        self.done.notes += found.notes
+    def _put_known_offsets(self) -> OffsetBackup:
+        found = read_offset_backup(self.sources.storage, self.result.ledger)
+        self.result.notes += found.notes
         if found.checks is None:
-            self.done.notes.append("nothing tells which gaps the lost ledger knew")
-            if self.outside.kafka.mirrored:
-                self.done.notes[-1] += (
+            self.result.notes.append("nothing tells which gaps the lost ledger knew")
+            if self.sources.kafka.mirrored:
+                self.result.notes[-1] += (
                     ", nor what the mirror had copied: types of whose topics an edge has "
                     "deleted records stay open, whether "
                     "these were copied or not, until `hourmark bucket force` accepts it"
@@ -210,8 +233,8 @@ class OffsetsRebuild:
         put_gaps(self.connection, found.gaps)
         return found
 
-    def _read_logs(self) -> Logs:
-        central = self.outside.central
+    def _read_logs(self) -> PartitionLogs:
+        central = self.sources.central
         live = {
             (info.topic_id, n): Partition(info.name, n)
             for info in central.topics(self.topics.all).values()
@@ -219,7 +242,7 @@ class OffsetsRebuild:
         }
         starts, ends = central.starts([*live.values()]), central.ends([*live.values()])
         epochs = {key: getattr(ends[p], "leader_epoch", None) or 0 for key, p in live.items()}
-        return Logs(
+        return PartitionLogs(
             live,
             {key: starts[p] for key, p in live.items()},
             {key: ends[p] for key, p in live.items()},
@@ -227,31 +250,24 @@ class OffsetsRebuild:
         )
 
     def _closed_next(self, changed: Collection[str] = ()) -> dict[Key, int]:
-        """Return, by topic id and partition, the offset below which all events are in buckets.
-
-        Args:
-            changed: Edge names of topics to omit, because their offsets now refer to other records.
-        """
+        # `changed`: edge names of topics to omit, because their offsets now refer to other records.
         sure = [chain for t, chain in self.chains.items() if events_topic(t) not in changed]
         return {key: offset for chain in sure for key, offset in chain.closed_next.items()}
 
     def _put_staged(
-        self, logs: Logs, closed: Mapping[Key, int], staged: Relisting, known: KnownOffsets
+        self,
+        logs: PartitionLogs,
+        closed: Mapping[Key, int],
+        staged: StagedFileRecovery,
+        known: OffsetBackup,
     ) -> dict[Key, int]:
-        """Add all needed staged files to the ledger.
-
-        Returns:
-            By topic id and partition, for each log that has lost its end: the offset up to which it
-            was staged, settled or closed.
-
-        Raises:
-            Finding: Staged audit records belong to a topic that does not exist.
-        """
+        # Returns, for each log that has lost its end, the offset up to which it was staged, settled
+        # or closed.
         audits = self.topics.audits
 
         def counts_from(s: OffsetSpan) -> int:
             return (
-                self.promised.offset_of(audits[s.topic])
+                self.first_audit_offsets.offset_of(audits[s.topic])
                 if s.topic in audits
                 else closed.get((s.topic_id, s.partition), 0)
             )
@@ -269,7 +285,7 @@ class OffsetsRebuild:
                 return False
             is_there = logs.starts[key] <= s.start and s.end <= logs.ends[key]
             return not is_there or (
-                s.topic not in audits and self.topics.at_edge(s.topic) in self.changed
+                s.topic not in audits and self.topics.at_edge(s.topic) in self.truncated_topics
             )
 
         staged.add_needed_files(is_needed)
@@ -277,13 +293,15 @@ class OffsetsRebuild:
             staged.add_needed_files(
                 lambda s: (s.topic_id, s.partition) in shorter and counts_from(s) < s.end
             )
-        self.done.staged_files = len(staged.listed)
-        self.done.notes += [
+        self.result.staged_files = len(staged.added_paths)
+        self.result.notes += [
             f"{path} cannot be read ({error.why})" for path, error in staged.unreadable.items()
         ]
         return shorter
 
-    def _find_shorter(self, logs: Logs, staged: Relisting, offsets: KnownOffsets) -> dict[Key, int]:
+    def _find_shorter(
+        self, logs: PartitionLogs, staged: StagedFileRecovery, offsets: OffsetBackup
+    ) -> dict[Key, int]:
         settled = functools.reduce(
             AuditOffsets.maximum, (c.settled_next for c in self.chains.values()), NO_AUDIT_OFFSETS
         )
@@ -303,36 +321,38 @@ class OffsetsRebuild:
         truncated = self._truncated_logs(logs, staged, offsets)
         return {key: to for key, to in reached.items() if logs.ends[key] < to or key in truncated}
 
-    def _staged_epochs(self, staged: Relisting, known: KnownOffsets) -> dict[Key, dict[int, int]]:
-        """Return, by partition and leader epoch, the offset after the last known staged record."""
+    def _staged_epochs(
+        self, staged: StagedFileRecovery, known: OffsetBackup
+    ) -> dict[Key, dict[int, int]]:
+        # By partition and leader epoch: the offset after the last known staged record.
         found = {key: dict(epochs) for key, epochs in staged.epochs.items()}
         for at in known.staged:
             epochs = found.setdefault((at.topic_id, at.partition), {})
             epochs[at.leader_epoch] = max(at.epoch_next, epochs.get(at.leader_epoch, 0))
         return found
 
-    def _truncated_logs(self, logs: Logs, staged: Relisting, known: KnownOffsets) -> set[Key]:
-        """Return the logs that lost staged records, as the broker's leader epochs show.
-
-        Logs are only checked for earlier leader epochs than the current one.
-        """
+    def _truncated_logs(
+        self, logs: PartitionLogs, staged: StagedFileRecovery, known: OffsetBackup
+    ) -> set[Key]:
+        # The broker can only compare leader epochs before the current one.
         by_epoch = defaultdict[int, dict[Partition, tuple[int, int]]](dict)
         keys = {p: key for key, p in logs.live.items()}
         for key, epochs in self._staged_epochs(staged, known).items():
             for epoch, after in epochs.items() if key in logs.live else ():
                 if epoch < logs.epochs[key] and logs.starts[key] <= after:
                     by_epoch[epoch][logs.live[key]] = (after, epoch)
-        found = (p for begins in by_epoch.values() for p in self.outside.central.truncated(begins))
+        found = (p for begins in by_epoch.values() for p in self.sources.central.truncated(begins))
         return {keys[p] for p in found}
 
     def _unproven_logs(
-        self, logs: Logs, staged: Relisting, known: KnownOffsets, shorter: Mapping[Key, int]
+        self,
+        logs: PartitionLogs,
+        staged: StagedFileRecovery,
+        known: OffsetBackup,
+        shorter: Mapping[Key, int],
     ) -> list[OffsetGap]:
-        """Return a gap for each audit log that may have lost records without a trace.
-
-        This is the case if the log's leader has changed since the last record known to be staged:
-        the new leader may have started without the end of the log.
-        """
+        # If an audit log's leader has changed since the last record known to be staged, the new
+        # leader may have started without the end of the log.
         evidence, gaps = self._staged_epochs(staged, known), []
         for key, p in sorted(logs.live.items()):
             last = max(evidence.get(key, {}), default=0)
@@ -346,13 +366,7 @@ class OffsetsRebuild:
         return gaps
 
     def _check_sites(self, settled: AuditOffsets) -> None:
-        """Check that all sites in markers are configured.
-
-        Otherwise the audit records of a site would be ignored.
-
-        Raises:
-            Finding: A site is not configured, or the first site is another one.
-        """
+        # The audit records of a site that is not configured would be ignored.
         if gone := sorted(settled.further_sites.keys() - set(self.topics.audits.values())):
             raise Finding(
                 f"markers name the sites {', '.join(gone)}, which kafka.further_edges "
@@ -368,7 +382,7 @@ class OffsetsRebuild:
                 )
 
     def _put_positions(
-        self, logs: Logs, closed: Mapping[Key, int], shorter: Mapping[Key, int]
+        self, logs: PartitionLogs, closed: Mapping[Key, int], shorter: Mapping[Key, int]
     ) -> dict[Key, StagingPosition]:
         begins = {key: max(start, closed.get(key, 0)) for key, start in logs.starts.items()}
         for key, to in shorter.items():
@@ -378,7 +392,7 @@ class OffsetsRebuild:
             for chain in self.chains.values()
             for o in chain.last.offsets
         }
-        cluster_id = self.outside.central.cluster_id()
+        cluster_id = self.sources.central.cluster_id()
         shards = {topic: self.shards[event_type] for topic, event_type in self.topics.types.items()}
         positions = {
             key: StagingPosition(
@@ -391,7 +405,7 @@ class OffsetsRebuild:
             )
             for key, p in {**gone, **logs.live}.items()
         }
-        put_positions(self.connection, positions.values())
+        insert_positions(self.connection, positions.values())
         return positions
 
     def _lost_ends(
@@ -403,36 +417,39 @@ class OffsetsRebuild:
         held = {(gap.topic, gap.what) for gap in known if gap.accepted_at_ms is None}
         moved = [dataclasses.replace(positions[key], next_offset=to) for key, to in shorter.items()]
         gaps = [
-            truncated_gap(self.topics.at_edge(p.topic), p)
+            create_truncation_gap(self.topics.at_edge(p.topic), p)
             for p in moved
             if p.topic not in self.topics.hosts
         ]
-        self.done.notes += [
+        self.result.notes += [
             f"{gap.what}: it is staged again from its start" for gap in gaps if gap.topic != AUDIT
         ]
         return [self._accept_if_events(gap) for gap in gaps if (gap.topic, gap.what) not in held]
 
     def _missing_offsets(
-        self, positions: Mapping[Key, StagingPosition], staged: Relisting
+        self, positions: Mapping[Key, StagingPosition], staged: StagedFileRecovery
     ) -> Iterator[OffsetGap]:
-        """Yield a gap for each needed range of offsets in neither Kafka nor a staged file."""
         closed = self._closed_next()
         for key, p in sorted(positions.items()):
             if p.topic in self.topics.hosts:
                 continue  # later reports replace lost ones
             site = self.topics.audits.get(p.topic)
-            needed = closed.get(key, 0) if site is None else self.promised.offset_of(site)
-            for first, end in uncovered_offsets(needed, p.next_offset, staged.spans.get(key, ())):
+            needed = (
+                closed.get(key, 0) if site is None else self.first_audit_offsets.offset_of(site)
+            )
+            for first, end in find_uncovered_offsets(
+                needed, p.next_offset, staged.spans.get(key, ())
+            ):
                 yield self._accept_if_events(
-                    expired_gap(
+                    create_retention_gap(
                         self.topics.at_edge(p.topic), dataclasses.replace(p, next_offset=first), end
                     )
                 )
 
     def _accept_if_events(self, gap: OffsetGap) -> OffsetGap:
-        """Mark a gap in an event topic as accepted, so that it blocks no hour."""
+        # An accepted gap blocks no hour. Audit records show whether events are missing.
         if gap.topic == AUDIT:
             return gap
         return dataclasses.replace(
-            gap, accepted_at_ms=self.outside.now_ms, reason="the ledger was rebuilt"
+            gap, accepted_at_ms=self.sources.now_ms, reason="the ledger was rebuilt"
         )

@@ -31,7 +31,7 @@ _FOLDERS_AT_ONCE: Final = 64  # batches, of a few files each
 
 @dataclasses.dataclass(frozen=True)
 class BucketChain:
-    """The consecutive closed buckets of an event type, as found on storage.
+    """The closed buckets of one event type on storage, from the first to the last hour.
 
     Attributes:
         first: Hour of the first bucket.
@@ -72,7 +72,14 @@ class BucketChain:
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
-    """Return, for each site, the audit offset up to which a bucket's proof covers audit records."""
+    """Return the audit offsets up to which the proof of a closed bucket has counted audit records.
+
+    Args:
+        manifest: Manifest of the bucket.
+
+    Returns:
+        For each site, the offset (exclusive) in its audit topic on the central cluster.
+    """
     return AuditOffsets.from_offsets(manifest.evidence.audit_next)
 
 
@@ -112,8 +119,20 @@ def read_chain(
     return chain
 
 
-def batch_folders(storage: Storage) -> list[str]:
-    """Return the paths of all folders with staged files, whether known to the ledger or not."""
+def list_batch_folders(storage: Storage) -> list[str]:
+    """Return the folders on storage that contain staged files.
+
+    The list includes folders that the ledger does not refer to.
+
+    Args:
+        storage: The storage.
+
+    Returns:
+        Paths relative to the storage root; empty if nothing was staged.
+
+    Raises:
+        StorageError: Storage is unavailable.
+    """
     return [
         f"{STAGING_FOLDER}/{batch.name}"
         for batch in list_if_exists(storage, STAGING_FOLDER)
@@ -122,14 +141,20 @@ def batch_folders(storage: Storage) -> list[str]:
 
 
 def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote | Unreadable]:
-    """Yield the metadata of each staged file in the given folders.
+    """Yield the description of each staged file in the given folders.
 
-    A file that is missing or damaged is yielded as an `Unreadable` error, which is not raised.
     Folders are read a few at a time to limit memory use.
 
     Args:
         storage: The storage with the staged files.
         folders: Paths of the folders, relative to the storage root.
+
+    Yields:
+        One description per file. For a missing or damaged file, its `Unreadable` error is yielded,
+        not raised.
+
+    Raises:
+        StorageError: Storage is unavailable.
     """
 
     def notes(folder: str) -> list[StagedNote | Unreadable]:
@@ -140,8 +165,15 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
             yield from of_folder
 
 
-def single_file_batch(note: StagedNote) -> StagedBatch:
-    """Create a batch that consists of one staged file and does not advance any staging position."""
+def make_single_file_batch(note: StagedNote) -> StagedBatch:
+    """Create a batch that consists of one staged file and does not advance any staging position.
+
+    Args:
+        note: Description of the file.
+
+    Returns:
+        A batch to be passed to `insert_staged_files`.
+    """
     return StagedBatch(
         folder=note.path.rpartition("/")[0],
         starts=(),
@@ -160,10 +192,18 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
         return error
 
 
-def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
+def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return all lease epochs that occur in the names of folders and files on storage.
 
-    These are the folders of staged files and the files of unaudited events.
+    A rebuilt ledger must use higher epochs. Epochs occur in the names of batch folders and of files
+    with unaudited events.
+
+    Args:
+        storage: The storage.
+        bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        The epochs; empty if there are no such folders and files.
     """
     batches = {
         int(match[1])
@@ -175,9 +215,9 @@ def used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ScannedUnauditedFile:
-    """A file on storage with events of one bucket that no audit record promised at sealing.
+    """A file on storage with the events of one bucket that no audit record covered.
 
-    Failed proofs also leave such files, so an hour may have several of them.
+    Failed proofs of completeness also leave such files, so an hour may have several of them.
 
     Attributes:
         event_type: Event type of the bucket.
@@ -193,7 +233,10 @@ class ScannedUnauditedFile:
 
 
 def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[ScannedUnauditedFile]:
-    """Yield all files of unaudited events on storage; files with unexpected names are skipped.
+    """Yield all files on storage that contain unaudited events, found by their names.
+
+    Unaudited events are events that no audit record covered when their bucket's content was fixed.
+    Files with unexpected names are skipped; no file is opened.
 
     Args:
         storage: The storage.
@@ -211,7 +254,9 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
                 )
 
 
-def uncovered_offsets(start: int, end: int, spans: Sequence[OffsetSpan]) -> list[tuple[int, int]]:
+def find_uncovered_offsets(
+    start: int, end: int, spans: Sequence[OffsetSpan]
+) -> list[tuple[int, int]]:
     """Return the parts of the offset range [start, end) that no span covers.
 
     Args:

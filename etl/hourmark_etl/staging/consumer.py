@@ -7,7 +7,7 @@ restarted after growing pauses; there are no other retries.
 
 The driver's reaction to a failed batch depends on the class of the error. Tasks and the planning of
 batches return theirs as values (`task_failures`); only errors of Spark itself are text
-(`spark_errors`). `Consumers` manages the consumers of a driver: one per shard, either for the
+(`spark_errors`). `ShardConsumers` manages the consumers of a driver: one per shard, either for the
 configured shards or for all shards in the ledger.
 """
 
@@ -43,7 +43,7 @@ from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name
-from hourmark_etl.staging.spark_errors import classify_spark_error, query_error_text
+from hourmark_etl.staging.spark_errors import classify_spark_error, format_query_error
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
@@ -56,18 +56,21 @@ OnCommit = Callable[
 
 
 def checkpoint_dir(scratch_dir: Path, shard: str) -> Path:
-    """Return the absolute path of the Spark checkpoint folder of a shard.
+    """Return the folder in which Spark keeps the checkpoint of a shard's streaming query.
 
     Args:
         scratch_dir: Folder for temporary files. A relative path is resolved against the working
             directory.
         shard: Name of the shard: a set of event types that one streaming query stages.
+
+    Returns:
+        An absolute path; the folder may not exist yet.
     """
     return (scratch_dir / f"checkpoint-{shard}").absolute()
 
 
 class Consumer:
-    """The streaming query of one shard, which writes records from Kafka to staged files.
+    """The Spark streaming query of one shard, which copies records from Kafka to staged files.
 
     A shard is a set of event types that one query stages. Creating an instance acquires the shard's
     lease in the ledger, so an older consumer of the same shard can no longer commit.
@@ -78,7 +81,8 @@ class Consumer:
         database: Database of the ledger, which stores the offsets.
         cluster_id: Id of the central Kafka cluster.
         clock: Clock for the time of commits.
-        committed: Called after each committed batch.
+        on_commit: Function that is called after each committed batch, with the batch and its
+            duration in seconds.
         shard: Name of the shard.
         make_reader: Creates the Spark stream reader; replaced in tests.
     """
@@ -90,7 +94,7 @@ class Consumer:
         database: Database,
         cluster_id: str,
         clock: Clock,
-        committed: OnCommit,
+        on_commit: OnCommit,
         shard: str,
         *,
         make_reader: Callable[[Config, Lease, str, str, int], StreamReader] = StreamReader,
@@ -102,7 +106,7 @@ class Consumer:
             database,
             cluster_id,
         )
-        self._clock, self._committed, self._shard = clock, committed, shard
+        self._clock, self._on_commit, self._shard = clock, on_commit, shard
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = checkpoint_dir(config.etl.scratch_dir, shard)
@@ -145,11 +149,11 @@ class Consumer:
     def check(self) -> None:
         """Restart the query if it ended because a server was unavailable or records were lost.
 
-        Call this method periodically. It returns at once while the query runs. Each restart waits
-        for a pause that grows to 30 seconds.
+        Call this method periodically. It returns at once while the query runs. The delay before a
+        restart doubles each time, up to 30 seconds.
 
         Raises:
-            EtlStop: The query ended for another reason, which the message states.
+            EtlStop: The query ended for another reason, which the message states; end the process.
             HourmarkError: The query ended with this error, which a restart does not fix.
         """
         if self._query is None and self._clock.monotonic_s() >= self._again_at_s:
@@ -161,7 +165,7 @@ class Consumer:
                 return self._begin_again(classify_spark_error(str(refused)))
         if self._query is None or self._query.isActive:
             return None
-        error = self._error or classify_spark_error(query_error_text(self._query.exception()))
+        error = self._error or classify_spark_error(format_query_error(self._query.exception()))
         self._query = None
         return self._begin_again(error)
 
@@ -180,10 +184,10 @@ class Consumer:
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def stop(self) -> None:
-        """Stop the query, after waiting for a limited time until the current batch is committed.
+        """Stop the query after the current batch is committed, or after 10 seconds at the latest.
 
-        A batch that is not committed within `STOP_S` (10) seconds is staged again by the next
-        start.
+        A batch that is not committed by then is staged again after the next start. If the query is
+        not running, nothing is done.
         """
         if self._query is None:
             return
@@ -213,7 +217,7 @@ class Consumer:
                 raise
             self._pause_s = 1.0
             took_s = self._clock.monotonic_s() - began_s
-            self._committed(batch, took_s)
+            self._on_commit(batch, took_s)
             if events := sum(g.rows for g in batch.groups):
                 _LOG.info(
                     "staged %d events in %.1f s (shard %s, batch %d)",
@@ -241,7 +245,7 @@ class Consumer:
             Partition(u.topic, u.partition) for r in results for u in r.unread if u.is_truncated
         }:
             central = Cluster(self._config.kafka.central_cluster, "central")
-            restart_truncated(
+            restart_truncated_partitions(
                 self._database,
                 self._lease,
                 central,
@@ -265,40 +269,40 @@ class Consumer:
         return batch
 
 
-def restart_truncated(
+def restart_truncated_partitions(
     database: Database,
     lease: Lease,
     central: Cluster,
     cluster_id: str,
-    at_edge: Callable[[str], str],
+    to_edge_topic: Callable[[str], str],
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Restart staging of partitions whose logs lost records, as a broker has reported.
+    """Change the staging positions of partitions whose logs lost records, as a broker has reported.
 
-    Topics of events and host reports are staged again from the start of the log, because duplicates
-    are dropped later. Audit topics keep their position, and hours stay open until an operator's
-    override accepts the loss.
+    A staging position is the next offset to stage. Topics of events and host reports are staged
+    again from the log start, because duplicates are dropped later. Audit topics keep their
+    position, and hours stay open until an operator's override accepts the loss.
 
     Args:
         database: Database of the ledger.
         lease: Lease of the shard's consumer.
         central: The central cluster.
         cluster_id: Id of the central cluster.
-        at_edge: Maps a central topic name to its name at the edge.
+        to_edge_topic: Maps a central topic name to its name at the edge.
         truncated: Partitions whose logs lost records.
         now_ms: Current time in Unix milliseconds.
 
     Raises:
         StaleDriver: Another consumer has taken over the lease, or a position has moved.
-        Unavailable: The cluster does not answer.
+        Unavailable: The cluster does not respond.
     """
     starts = central.starts([*truncated])
     known = ledger.positions(database, cluster_id)
     ledger.restart_truncated_logs(
         database,
         lease,
-        at_edge,
+        to_edge_topic,
         {p: starts[p.topic_partition] for p in known if p.topic_partition in truncated},
         now_ms,
     )
@@ -307,10 +311,10 @@ def restart_truncated(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Combine the results of all tasks into one batch that can be committed to the ledger.
+    """Combine the results of all tasks into one batch, to be committed to the ledger.
 
     Args:
-        results: Results of all tasks. The offset spans of each partition must be contiguous.
+        results: Results of all tasks. The offset ranges of each partition must be contiguous.
         cluster_id: Id of the central cluster.
         shard: Shard that staged the batch.
         now_ms: Current time in Unix milliseconds.
@@ -361,13 +365,16 @@ def build_batch(
 
 
 def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[ReadError]:
-    """Return the partitions that the tasks could not stage further, with offset and reason.
+    """Return the partitions that the tasks of a batch could not read further.
 
-    Partitions whose logs lost records are left out, because `restart_truncated` handles them.
+    Partitions whose logs lost records are omitted; `restart_truncated_partitions` handles them.
 
     Args:
-        results: Results of all tasks of a batch.
-        now_ms: Current time in Unix milliseconds, recorded as the start of the problem.
+        results: Results of all tasks of the batch.
+        now_ms: Current time in Unix milliseconds, recorded as the time of the failure.
+
+    Returns:
+        One error per partition, with offset and reason; empty if all partitions were read.
     """
     return [
         ReadError(
@@ -379,37 +386,42 @@ def collect_read_errors(results: Sequence[TaskResult], now_ms: int) -> list[Read
     ]
 
 
-class Consumers:
-    """The consumers of one driver process, one for each of its shards.
+class ShardConsumers:
+    """Runs one staging consumer per shard in a driver process.
 
-    A shard is a set of event types that one streaming query stages.
+    A shard is a set of event types that one Spark streaming query stages. The caller must call
+    `check` periodically and `stop` before the process ends.
 
     Args:
-        make: Creates the consumer of a shard, given the shard's name.
+        make_consumer: Function that creates the consumer of a shard, given the shard's name.
         database: Database of the ledger, which lists all shards.
-        named: Names of the shards to run. If it is empty, all shards of the ledger run, including
-            those that are added later.
+        shard_names: Names of the shards to run. If it is empty, all shards in the ledger are run,
+            including those that are added later.
     """
 
     def __init__(
-        self, make: Callable[[str], Consumer], database: Database, named: Collection[str]
+        self,
+        make_consumer: Callable[[str], Consumer],
+        database: Database,
+        shard_names: Collection[str],
     ) -> None:
-        self._make, self._database, self._named = make, database, frozenset(named)
+        self._make_consumer, self._database = make_consumer, database
+        self._shard_names = frozenset(shard_names)
         self._consumers: dict[str, Consumer] = {}
 
     def check(self) -> None:
-        """Start the consumers of new shards, and restart queries that ended.
+        """Start the consumers of new shards, and restart queries that have ended.
 
-        Call this method periodically.
+        Call this method periodically. It returns at once while all queries are running.
 
         Raises:
-            EtlStop: A query ended for a reason that a restart does not fix.
+            EtlStop: A query ended for a reason that a restart does not fix; end the process.
             HourmarkError: A query ended with this error, which a restart does not fix.
         """
         for shard in sorted(
-            (self._named or ledger.shards(self._database)) - self._consumers.keys()
+            (self._shard_names or ledger.shards(self._database)) - self._consumers.keys()
         ):
-            self._consumers[shard] = self._make(shard)
+            self._consumers[shard] = self._make_consumer(shard)
             self._consumers[shard].start()
         for consumer in self._consumers.values():
             consumer.check()
@@ -417,7 +429,8 @@ class Consumers:
     def stop(self) -> None:
         """Stop the queries of all shards, one after the other.
 
-        Each stop waits up to `STOP_S` (10) seconds until the current batch is committed.
+        For each shard, the method waits up to `STOP_S` (10) seconds until the current batch is
+        committed. A batch that is not committed by then is staged again after the next start.
         """
         for consumer in self._consumers.values():
             consumer.stop()

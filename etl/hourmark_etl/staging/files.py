@@ -78,7 +78,7 @@ class IdRange(NamedTuple):
 
     Attributes:
         low: First id of the range.
-        high: Last id of the range; it is included.
+        high: Last id of the range, inclusive.
     """
 
     low: int = 0
@@ -87,7 +87,7 @@ class IdRange(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowSlice:
-    """Adjacent rows of a staged file that all have the same event type and hour.
+    """Consecutive rows of a staged file that all have the same event type and hour.
 
     Attributes:
         first: Index of the first row in the file.
@@ -154,12 +154,13 @@ def read_rows(
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file and verify their digests.
 
-    Columns that files of version 0.3.0 do not have are returned as null.
-
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
         columns: Names of the columns to return.
+
+    Returns:
+        A table with these columns. Columns that files of version 0.3.0 do not have are null.
 
     Raises:
         Unreadable: The file is missing or damaged.
@@ -170,15 +171,18 @@ def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
-    """Read columns of all rows of a staged file, like `read_all`, but without converting errors.
+    """Read columns of all rows of a staged file and verify their digests; errors are not converted.
 
-    Use it to distinguish a missing file from a damaged one; `read_all` raises `Unreadable` for
-    both.
+    Use it instead of `read_all` to distinguish a missing file from a damaged one; `read_all` raises
+    `Unreadable` for both.
 
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
         columns: Names of the columns to return.
+
+    Returns:
+        A table with these columns.
 
     Raises:
         StorageError: The file is missing (`ContentLost`), or the storage is unavailable.
@@ -189,11 +193,14 @@ def load_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
 
 
 def read_note(storage: Storage, path: str) -> StagedNote:
-    """Return the description of a staged file's content, which is stored in its Parquet footer.
+    """Return the description of a staged file's content from its Parquet footer.
 
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
+
+    Returns:
+        The description: ledger, number of rows, Kafka offset ranges, and totals by type and hour.
 
     Raises:
         Unreadable: The file is missing or damaged, or has no valid description.

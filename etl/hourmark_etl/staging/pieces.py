@@ -23,7 +23,7 @@ NOTE_FORMAT: Final = 1
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """The settings that the tasks of a batch need to stage records (write them to files).
+    """The settings that the Spark tasks of a batch need to write Kafka records to staged files.
 
     The driver sends an instance to Spark's executors.
 
@@ -58,16 +58,16 @@ class StagePlan:
 class StagedNote:
     """A description of a staged file's content, stored in the file's Parquet footer.
 
-    A staged file holds all records of its kind (events or audit records) in some spans of Kafka
-    offsets.
+    A staged file contains all records of its kind (events or audit records) in certain ranges of
+    Kafka offsets.
 
     Attributes:
         ledger: UUID of the ledger that the file was staged for.
         kind: EVENTS or AUDIT.
         rows: Number of rows.
-        spans: Kafka offset spans that the file was staged from.
-        groups: Totals by type and hour, for a file of events.
-        audit_groups: Totals by type and hour, for a file of audit records.
+        spans: Kafka offset ranges that the file was staged from.
+        groups: Totals by event type and hour, for a file of events.
+        audit_groups: Totals by event type and hour, for a file of audit records.
         path: Path of the file relative to the storage root; not stored in the footer.
         observed_ms: First and last time at which a service first received the byte ranges of an
             audit file, in Unix milliseconds; None for events.
@@ -84,7 +84,7 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """Return the file's row for the ledger, without the groups."""
+        """Return the description in the form in which the ledger stores it, without the groups."""
         return StagedFile(
             path=self.path,
             kind=self.kind,
@@ -94,13 +94,20 @@ class StagedNote:
         )
 
     def with_path(self, path: str) -> StagedNote:
-        """Return a copy in which the note and its groups have the given file path."""
+        """Return a copy of the description, with another file path in itself and in its groups.
+
+        Args:
+            path: New path relative to the storage root.
+        """
         groups = tuple(dataclasses.replace(g, path=path) for g in self.groups)
         audit_groups = tuple(dataclasses.replace(g, path=path) for g in self.audit_groups)
         return dataclasses.replace(self, groups=groups, audit_groups=audit_groups, path=path)
 
     def to_json(self) -> str:
-        """Return the note as JSON for the file's footer, without paths; `from_json` parses it."""
+        """Return the description as JSON for the file's footer, without file paths.
+
+        `from_json` is the inverse.
+        """
         values = {
             name: _listed(getattr(self, name)) for name in ("spans", "groups", "audit_groups")
         }
@@ -110,14 +117,14 @@ class StagedNote:
 
     @classmethod
     def from_json(cls, path: str, text: str) -> StagedNote:
-        """Parse JSON that `to_json` returned.
+        """Parse the JSON of a file's footer, which `to_json` returned.
 
         Args:
-            path: Path of the file that contains the note.
+            path: Path of the file, which is stored in the result.
             text: JSON from the file's footer.
 
         Raises:
-            ValueError: The text is not a note, or has another format version.
+            ValueError: The text is not a description, or has another format version.
             LookupError: A field is missing.
         """
         values: dict[str, Any] = json.loads(text)
@@ -151,12 +158,14 @@ class ReportRecord(NamedTuple):
     datum: bytes
 
 
-class StagedPiece(NamedTuple):
-    """What was staged from one chunk of Kafka records, to be committed to the ledger.
+class StagedChunk(NamedTuple):
+    """The files and records that result from staging one chunk of Kafka records.
+
+    The caller commits them to the ledger.
 
     Attributes:
-        files: Notes of the written files: at most one file of events, and one of audit records per
-            audit topic.
+        files: Descriptions of the written files: at most one file of events, and one of audit
+            records per audit topic.
         reports: Host reports, without repeated ones.
         set_aside: Malformed event records, which were not staged.
     """
@@ -167,12 +176,12 @@ class StagedPiece(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Return the rows of the event file grouped by type and hour; empty without such a file."""
+        """Return the totals of the event file by event type and hour; empty without such a file."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Return the rows of all audit files grouped by type and hour; empty without such files."""
+        """Return the totals of all audit files by event type and hour; empty without such files."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

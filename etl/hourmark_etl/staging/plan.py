@@ -20,7 +20,7 @@ TASK_RECORDS_MIN: Final = 5_000  # fewer are not worth a task, and a file, of th
 
 
 class ReadSpan(NamedTuple):
-    """A span of offsets of one partition to read, limited by the size of the records.
+    """A range of offsets of one Kafka partition to read, with a limit on the size of its records.
 
     Attributes:
         span: Topic-partition with start and end offset.
@@ -38,39 +38,49 @@ class ReadSpan(NamedTuple):
 
     @property
     def records(self) -> int:
-        """Return the number of offsets in the span, which is an upper limit of its records.
+        """Return the number of offsets in the range, an upper limit of its number of records.
 
-        Transaction markers use offsets too.
+        Transaction markers use offsets too, so the range may contain fewer records.
         """
         return self.span.end - self.span.start
 
     @property
     def partition(self) -> Partition:
-        """Return the topic-partition of the span."""
+        """Return the topic-partition on the central cluster that is read."""
         return Partition(self.span.topic, self.span.partition)
 
 
 class PlannedBatch(NamedTuple):
-    """A planned micro-batch: which offsets each task reads.
+    """A planned micro-batch: the offset ranges that each Spark task reads.
 
     Spark's streaming source uses it as its offset.
 
     Attributes:
         folder: Folder of the batch's files, relative to the storage root.
-        tasks: For each task, the spans of offsets that it reads.
+        tasks: For each task, the offset ranges that it reads.
     """
 
     folder: str
     tasks: tuple[tuple[ReadSpan, ...], ...]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the batch as a JSON-compatible dictionary, for Spark's offset log."""
+        """Return the batch as a JSON-compatible dictionary, for Spark's offset log.
+
+        `from_json` is the inverse.
+        """
         tasks = [[[r.span.to_list(), r.bytes_max, r.begin] for r in task] for task in self.tasks]
         return {"folder": self.folder, "tasks": tasks}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> PlannedBatch:
-        """Create a batch from the dictionary that `to_json` returned."""
+        """Create a batch from the dictionary that `to_json` returned.
+
+        Args:
+            values: The dictionary, as parsed from JSON.
+
+        Raises:
+            KeyError: A key is missing.
+        """
         return cls(
             values["folder"], tuple(tuple(_read_span(*r) for r in task) for task in values["tasks"])
         )
@@ -82,19 +92,19 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
     )
 
 
-def resume_start(position: StagingPosition, log_start: int) -> StartOffset | None:
+def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset | None:
     """Return the offset and leader epoch from which to resume reading a partition.
 
-    They belong to the last staged record. The next offset to stage is not suitable, because control
-    records before it may have a later epoch, and the broker would report a truncation that did not
-    happen.
+    The offset is the one after the last staged record, and the epoch is that of this record. The
+    staging position itself is not suitable: control records before it may have a later epoch, and
+    the broker would report a truncation that did not happen.
 
     Args:
-        position: Staging position of the partition.
+        position: Staging position (next offset to stage) of the partition.
         log_start: Start offset of the partition's log.
 
     Returns:
-        The start; None if no epoch is known or the log no longer has that offset.
+        The offset and epoch; None if no epoch is known or the log no longer has that offset.
     """
     if (
         position.leader_epoch is None
@@ -105,8 +115,14 @@ def resume_start(position: StagingPosition, log_start: int) -> StartOffset | Non
     return StartOffset(position.epoch_next, position.leader_epoch)
 
 
-def empty_span(position: StagingPosition) -> OffsetSpan:
-    """Return a span without records that starts and ends at the next offset to stage."""
+def make_empty_span(position: StagingPosition) -> OffsetSpan:
+    """Create an offset range without records, which starts and ends at the next offset to stage.
+
+    Reading it lets the broker compare leader epochs without returning records.
+
+    Args:
+        position: Staging position (next offset to stage) of the partition.
+    """
     return OffsetSpan(
         topic=position.topic,
         topic_id=position.topic_id,
@@ -124,11 +140,11 @@ def plan_spans(
     type_bytes_max: int,
     starts: Mapping[Partition, int] | None = None,
 ) -> list[ReadSpan]:
-    """Choose the offsets that the next batch reads, one span for each partition with new records.
+    """Choose the offset ranges that the next batch reads, one for each partition with new records.
 
     Args:
-        positions: Staging positions of the partitions.
-        ends: Committed end offset of each partition.
+        positions: Staging positions (next offset to stage) of the partitions.
+        ends: Committed end offset of each partition, exclusive.
         records_max: Maximum number of offsets in the batch. Each partition gets at least one, even
             if the total then exceeds the maximum.
         type_bytes_max: Maximum bytes of record values per topic.
@@ -136,7 +152,7 @@ def plan_spans(
             None for no comparison.
 
     Returns:
-        The spans; empty if there are no new records.
+        The offset ranges; empty if there are no new records.
     """
     behind = [
         (backlog, p) for p in positions if (backlog := ends[p.topic_partition] - p.next_offset) > 0
@@ -155,7 +171,7 @@ def plan_spans(
                 end=p.next_offset + share,
             ),
             max(1, type_bytes_max * share // of_topic[p.topic]),
-            None if starts is None else resume_start(p, starts[p.topic_partition]),
+            None if starts is None else find_resume_offset(p, starts[p.topic_partition]),
         )
         for share, p in taken
     ]
@@ -164,16 +180,16 @@ def plan_spans(
 def assign_to_tasks(
     spans: Collection[ReadSpan], tasks_max: int
 ) -> tuple[tuple[ReadSpan, ...], ...]:
-    """Assign spans to tasks so that all tasks read about the same number of records.
+    """Assign offset ranges to tasks so that all tasks read about the same number of records.
 
     The partitions of a topic stay in one task unless they exceed a task's share.
 
     Args:
-        spans: Spans of offsets to assign.
+        spans: Offset ranges to assign.
         tasks_max: Maximum number of tasks. Fewer are used if there are few records.
 
     Returns:
-        For each task, the spans that it reads; no task is empty.
+        For each task, the offset ranges that it reads; no task is empty.
     """
     total = _records(spans)
     tasks = min(tasks_max, max(1, -(-total // TASK_RECORDS_MIN)))

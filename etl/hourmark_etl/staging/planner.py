@@ -30,7 +30,12 @@ from hourmark_etl.execution.task_failures import TaskFailure, guard_task, raise_
 from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.read_errors import ReadError, forget_errors, read_errors, record_errors
+from hourmark_etl.ledger.read_errors import (
+    ReadError,
+    delete_resolved_read_errors,
+    read_errors,
+    record_read_errors,
+)
 from hourmark_etl.ledger.schemas import SchemaCheck, load_schema_checks
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.staging.pieces import StagePlan
@@ -38,9 +43,9 @@ from hourmark_etl.staging.plan import (
     PlannedBatch,
     ReadSpan,
     assign_to_tasks,
-    empty_span,
+    find_resume_offset,
+    make_empty_span,
     plan_spans,
-    resume_start,
 )
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
@@ -52,11 +57,11 @@ REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numb
 
 
 class SchemaMeanings(NamedTuple):
-    """What the schema ids of event records mean: event types, and checks of the encoded events.
+    """The event type of each schema id, and the compiled checks of encoded events.
 
     Attributes:
-        types: Event type of each schema id in the ledger; schema ids with a damaged row are
-            missing.
+        types: Event type of each schema id in the ledger. Schema ids whose ledger row is damaged
+            are missing.
         programs: Compiled check of encoded events (`hourmark.avro.datum_check`), by schema id.
     """
 
@@ -73,8 +78,7 @@ class _Task(InputPartition):
 
 
 class _FailedPlan(InputPartition):
-    """A Spark task that only reports to the driver why the batch could not be planned."""
-
+    # A Spark task that only reports to the driver why the batch could not be planned.
     def __init__(self, failure: TaskFailure) -> None:
         super().__init__(None)
         self.failure = failure
@@ -141,7 +145,10 @@ class StreamReader(DataSourceStreamReader):
             yield pack_result(result)
 
     def plan(self) -> PlannedBatch | None:
-        """Return the next batch to read, or None if there are no new records.
+        """Plan the next micro-batch from the ledger's positions and the ends of the Kafka logs.
+
+        Returns:
+            The offset ranges that each task reads; None if there are no new records.
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
@@ -151,7 +158,10 @@ class StreamReader(DataSourceStreamReader):
         return self._plans().next_batch()
 
     def tasks(self, planned: PlannedBatch) -> list[InputPartition]:
-        """Return the Spark tasks of a planned batch, with the schemas of the topics they read.
+        """Create the Spark tasks of a planned batch, with the schemas of the topics they read.
+
+        Args:
+            planned: The batch.
 
         Returns:
             One task for each entry of `planned.tasks`; empty for a batch without tasks.
@@ -166,10 +176,13 @@ class StreamReader(DataSourceStreamReader):
         ]
 
     def stage(self, partition: InputPartition) -> Iterator[TaskResult]:
-        """Read and stage the records of one task, and yield the result of each chunk of records.
+        """Read the records of one task from Kafka and write them to staged files.
 
         Args:
             partition: A task that `tasks` returned.
+
+        Returns:
+            An iterator that stages the records, one chunk at a time, and yields the result of each.
 
         Raises:
             DataLoss: The log no longer has offsets of the task.
@@ -198,9 +211,15 @@ class StreamReader(DataSourceStreamReader):
 
 
 def pack_result(result: TaskResult | TaskFailure) -> pa.RecordBatch:
-    """Pickle the result of a task into one Arrow row, which Spark carries to the driver.
+    """Pickle the result of a task into one Arrow row, which Spark returns to the driver.
 
     `unpack_results` is the inverse.
+
+    Args:
+        result: The result, or the error that the driver raises.
+
+    Returns:
+        A record batch with one binary column and one row.
     """
     return pa.RecordBatch.from_pydict({COLUMN: [pickle.dumps(result)]})
 
@@ -211,9 +230,11 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
     Args:
         rows: Rows that `pack_result` created.
 
+    Returns:
+        One result per staged chunk of records, in the order of the rows.
+
     Raises:
-        HourmarkError: Planning or a task failed with this error. Nothing of the batch may be
-            committed.
+        HourmarkError: Planning or a task failed with this error. Do not commit the batch.
     """
     packed: list[TaskResult | TaskFailure] = [
         pickle.loads(row[COLUMN])  # noqa: S301  # of our own tasks
@@ -225,7 +246,7 @@ def unpack_results(rows: Iterable[Row]) -> list[TaskResult]:
 def build_stage_plan(
     config: Config, folder: str, topics: set[str], ledger: str, schemas: SchemaMeanings
 ) -> StagePlan:
-    """Return the settings that a task needs to stage records of the given topics.
+    """Create the settings that a task needs to stage records of the given topics.
 
     Args:
         config: The configuration.
@@ -254,7 +275,7 @@ def load_schemas(
     topics: Collection[str],
     known: dict[int, SchemaCheck] | None = None,
 ) -> SchemaMeanings:
-    """Return what schema ids mean, with checks of encoded events for the given topics.
+    """Load the event type of each schema id, with checks of encoded events for given topics.
 
     Args:
         config: The configuration.
@@ -263,6 +284,9 @@ def load_schemas(
             returned.
         known: Cache of schemas from earlier calls, to which new ones are added; None to read all
             from the ledger.
+
+    Returns:
+        The event types of all schema ids in the ledger, and the selected checks.
     """
     naming, checks = CentralTopics.from_settings(config.kafka), {} if known is None else known
     load_schema_checks(database, checks)
@@ -277,6 +301,8 @@ def load_schemas(
 
 class Planner:
     """Plans the micro-batches of one shard from the staging positions in the ledger.
+
+    A staging position is the next offset of a partition to stage.
 
     Args:
         config: The configuration.
@@ -297,17 +323,20 @@ class Planner:
         self._refreshed_s = -REFRESH_S
 
     def next_batch(self) -> PlannedBatch | None:
-        """Return the next batch to read, or None if there are no new records.
+        """Plan the next micro-batch.
 
-        Partitions with a recent read error are left out until their next try. If a log became
-        shorter than its staging position, staging of it is restarted.
+        Partitions with a recent read error are omitted until their next retry. If a log now ends
+        before its staging position, the position is changed as in `restart_truncated_logs`.
+
+        Returns:
+            The offset ranges that each task reads; None if there are no new records.
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
             StaleDriver: Another consumer has taken over the lease.
             Unavailable: Kafka or the ledger cannot be reached.
         """
-        shards = ledger.type_shards(self._database)
+        shards = ledger.read_type_shards(self._database)
         self._hand_over(shards)
         types = frozenset(t for t, shard in shards.items() if shard == self._shard)
         topics = frozenset(
@@ -321,7 +350,7 @@ class Planner:
         errors = read_errors(self._database)
         held = {p for p, error in errors.items() if error.again_at_ms > now_ms}
         own, ends = self._ends([p for p in own if p.topic_partition not in held], now_ms)
-        forget_errors(
+        delete_resolved_read_errors(
             self._database,
             self._lease,
             [
@@ -364,7 +393,11 @@ class Planner:
         )
 
     def schemas(self, topics: Collection[str]) -> SchemaMeanings:
-        """Return what schema ids mean, with checks of encoded events for these central topics."""
+        """Return the event type of each schema id, with checks of events for the given topics.
+
+        Args:
+            topics: Names of topics on the central cluster.
+        """
         return load_schemas(self._config, self._database, topics, self._checks)
 
     def close(self) -> None:
@@ -380,16 +413,9 @@ class Planner:
     def _to_compare(
         self, own: Collection[StagingPosition], ends: Mapping[Partition, Offset]
     ) -> list[ReadSpan]:
-        """Return empty spans of idle partitions whose leader changed since the last staged record.
-
-        Reading an empty span lets the broker compare leader epochs. Only this comparison detects a
-        log that lost records and then grew to the same end offset again. Each leader is compared
-        once.
-
-        Args:
-            own: Staging positions of the shard's partitions.
-            ends: End offset of each partition, with the current leader epoch.
-        """
+        # Reading an empty span lets the broker compare leader epochs. Only this comparison detects
+        # a log that lost records and then grew to the same end offset again. Compare each leader
+        # once.
         found = []
         for p in own:
             now = ends[p.topic_partition].leader_epoch
@@ -402,9 +428,9 @@ class Planner:
                 seen = (now, p.next_offset)
                 if (
                     self._compared.get(p.topic_partition) != seen
-                    and (begin := resume_start(p, 0)) is not None
+                    and (begin := find_resume_offset(p, 0)) is not None
                 ):
-                    found.append(ReadSpan(empty_span(p), 1, begin))
+                    found.append(ReadSpan(make_empty_span(p), 1, begin))
                     self._compared[p.topic_partition] = seen
         return found
 
@@ -432,7 +458,7 @@ class Planner:
             )
             for p in positions
         ]
-        for error in record_errors(self._database, self._lease, errors):
+        for error in record_read_errors(self._database, self._lease, errors):
             _LOG.error(
                 "%s. Staging retries it after growing pauses, and continues with all "
                 "other partitions",
@@ -451,9 +477,9 @@ class Planner:
         )
         self._missing = frozenset(missing)
         if wanted:
-            ledger.begin_positions(self._database, self._lease, wanted)
+            ledger.insert_new_positions(self._database, self._lease, wanted)
             starts = self._central.starts([p.topic_partition for p in wanted])
-            ledger.skip_expired(
+            ledger.skip_expired_offsets(
                 self._database,
                 self._lease,
                 self._at_edge,
@@ -468,4 +494,4 @@ class Planner:
             if p.shard == self._shard
         }
         if moved := {topic: to for topic, to in own.items() if to != self._shard}:
-            ledger.move_to_shards(self._database, self._lease, moved)
+            ledger.assign_topics_to_shards(self._database, self._lease, moved)

@@ -52,7 +52,7 @@ _SCHEMA: Final = pa.schema(
 
 
 class UnreadablePartition(NamedTuple):
-    """A partition that could not be read further, with the offset and the reason.
+    """A Kafka partition that could not be read further, with the offset and the reason.
 
     Attributes:
         topic: Topic name.
@@ -70,7 +70,11 @@ class UnreadablePartition(NamedTuple):
 
     @classmethod
     def from_error(cls, error: PartitionError) -> UnreadablePartition:
-        """Create a picklable description of a Kafka read error."""
+        """Convert a Kafka read error to a description that can be pickled.
+
+        Args:
+            error: Error that the Kafka reader raised for one partition.
+        """
         return cls(
             error.partition.topic,
             error.partition.partition,
@@ -80,20 +84,20 @@ class UnreadablePartition(NamedTuple):
         )
 
 
-class Piece(NamedTuple):
-    """A chunk of records that was read from Kafka.
+class RecordChunk(NamedTuple):
+    """A chunk of committed records that was read from Kafka, with the offset ranges that it covers.
 
     Attributes:
         table: All committed records in `spans`, with the columns key, value, topic, partition and
             offset.
-        spans: Offset spans that the table covers.
-        one_epoch: Partitions whose records in the table were all written under the leader epoch of
-            their span.
+        spans: Offset ranges of the chunk, one per partition.
+        single_epoch_partitions: Partitions whose records in the table were all written under one
+            leader epoch, the epoch of their span.
     """
 
     table: pa.Table
     spans: tuple[OffsetSpan, ...]
-    one_epoch: frozenset[Partition] = frozenset()
+    single_epoch_partitions: frozenset[Partition] = frozenset()
 
 
 @dataclasses.dataclass(slots=True)
@@ -108,7 +112,7 @@ class _Reading:
 
 
 class SpanReader:
-    """A Kafka consumer that reads given spans of offsets.
+    """A Kafka consumer that reads given offset ranges and then stops.
 
     It is a context manager, which closes the consumer on exit. Only one `read` call may be active
     at a time.
@@ -150,23 +154,26 @@ class SpanReader:
     def read(
         self,
         spans: Sequence[ReadSpan],
-        piece_bytes: int = PIECE_BYTES,
+        chunk_bytes: int = PIECE_BYTES,
         unread: list[UnreadablePartition] | None = None,
-    ) -> Iterator[Piece]:
-        """Yield all committed records of the spans in chunks.
+    ) -> Iterator[RecordChunk]:
+        """Yield all committed records of several offset ranges in chunks.
 
-        The records of each partition are in order of their offsets.
+        The records of each partition are in ascending order of their offsets.
 
         Args:
-            spans: Spans of offsets to read, each with a limit of bytes.
-            piece_bytes: Approximate size of a chunk, in bytes of values.
+            spans: Offset ranges to read, each with a limit of bytes.
+            chunk_bytes: Approximate size of a chunk, in bytes of record values.
             unread: List to which partitions that cannot be read are added, while reading continues
                 with the others. If None, such a partition ends the read with an exception.
+
+        Yields:
+            The chunks; nothing if the ranges are empty.
 
         Raises:
             DataLoss: The log no longer has the offsets. The message names topic, partition and
                 offsets.
-            PartitionError: A partition cannot be read.
+            PartitionError: A partition cannot be read, and `unread` is None.
             Unavailable: The cluster cannot be reached.
         """
         failed = (
@@ -198,7 +205,7 @@ class SpanReader:
                     self._reader.leave(_used_up(readings, runs, batch))
                     taken.append(batch)
                     size += batch.column("value").nbytes
-                    if size >= piece_bytes:
+                    if size >= chunk_bytes:
                         yield from _piece(taken, readings)
                         taken, size = [], 0
         except OffsetOutOfRange as refused:
@@ -307,7 +314,9 @@ def _used_up(
     return [run.partition for run in runs if readings[run.partition].bytes_left <= 0]
 
 
-def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> Iterator[Piece]:
+def _piece(
+    taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]
+) -> Iterator[RecordChunk]:
     spans = []
     one_epoch = frozenset(p for p, r in readings.items() if len(r.epochs) == 1)
     for r in readings.values():
@@ -315,7 +324,7 @@ def _piece(taken: list[pa.RecordBatch], readings: dict[Partition, _Reading]) -> 
             spans.append(_span(r))
         r.begun, r.epoch, r.epoch_next, r.epochs = r.next_offset, None, None, set()
     if spans:
-        yield Piece(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
+        yield RecordChunk(pa.Table.from_batches(taken, _SCHEMA), tuple(spans), one_epoch)
 
 
 def _span(r: _Reading) -> OffsetSpan:

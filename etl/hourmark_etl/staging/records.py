@@ -40,7 +40,7 @@ _MALFORMED: Final = ("", BAD_KEY, NO_FRAMING, BAD_FRAMING)
 
 
 class CheckedRecords(NamedTuple):
-    """The event records that can be staged, and those that failed a check.
+    """The result of checking event records: valid records, and those that failed a check.
 
     Attributes:
         table: Valid records in input order, with the columns key, value, topic, partition and
@@ -65,16 +65,16 @@ def check_records(
     spans: Sequence[OffsetSpan],
     plan: StagePlan,
 ) -> CheckedRecords:
-    """Check records of event topics, and separate those that cannot be in a bucket.
+    """Check Kafka records of event topics, and separate those that no bucket can contain.
 
-    A record fails if its key or value is malformed, or its schema or content does not belong to the
-    topic's event type.
+    A record fails if its key or value is malformed, or if its schema or content does not belong to
+    the topic's event type.
 
     Args:
         table: Records with the columns key, value, topic, partition and offset.
         types: Event types.
         codes: For each record, the index of its event type in `types`.
-        spans: Offset spans that were read; they provide the topic ids.
+        spans: Offset ranges that were read; they provide the topic ids.
         plan: Provides the event types and content checks of schema ids. Records whose schema id has
             no check are accepted here and checked when a bucket is written.
 

@@ -16,15 +16,15 @@ from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, Partition
 from hourmark_etl.errors import DataLoss, TopicReplaced
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.staged.set_aside import set_aside_offsets
+from hourmark_etl.ledger.staged.set_aside import find_set_aside_offsets
 from hourmark_etl.ledger.staged.staged_files import (
     LedgerFile,
     format_spans,
     read_ledger_file,
-    replace_file,
+    replace_damaged_file,
 )
 from hourmark_etl.model import AUDIT, OffsetSpan, Sums
-from hourmark_etl.staging.pieces import StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import SchemaMeanings, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
@@ -38,7 +38,8 @@ _LOG = logging.getLogger(__name__)
 class Restager:
     """Replaces missing or damaged staged files by reading their records from Kafka again.
 
-    It runs in the driver's process. Memory is bounded by the size of one staged file.
+    A staged file contains records that were copied from Kafka. The work is done in the driver's
+    process; it needs memory for the records of one staged file.
 
     Args:
         config: The configuration.
@@ -51,7 +52,7 @@ class Restager:
         self._central = Cluster(config.kafka.central_cluster, "central")
 
     def restage(self, lease: Lease, path: str) -> str:
-        """Create a staged file again from Kafka and replace the unreadable one in the ledger.
+        """Create a staged file again from Kafka, and replace the unreadable file in the ledger.
 
         The new file must contain the same rows as the ledger states. The unreadable file is then
         deleted.
@@ -61,7 +62,7 @@ class Restager:
             path: Path of the missing or damaged file, relative to the storage root.
 
         Returns:
-            Path of the new file.
+            Path of the new file, relative to the storage root.
 
         Raises:
             DataLoss: Kafka no longer has all of the records, or they differ. The message names
@@ -94,29 +95,29 @@ class Restager:
                 f"came from {format_spans(spans)}"
             )
         (made,) = (f for f in piece.files if f.kind == known.file.kind)
-        replace_file(self._database, lease, known, made.path, piece.groups)
+        replace_damaged_file(self._database, lease, known, made.path, piece.groups)
         self._storage.delete(path)
         _LOG.warning(
             "%s was staged again as %s: %d rows, the same as before", path, made.path, made.rows
         )
         return made.path
 
-    def _delete(self, piece: StagedPiece) -> None:
+    def _delete(self, piece: StagedChunk) -> None:
         for file in piece.files:
             self._storage.delete(file.path)
 
     def _stage(
         self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
-    ) -> StagedPiece:
+    ) -> StagedChunk:
         # Without schemas, datums are not checked, as when an older version staged the file.
         kafka = self._config.kafka
         wanted = [ReadSpan(s, bytes_max=1 << 62) for s in spans]
         with SpanReader(kafka.central_cluster, kafka.max_message_bytes) as reader:
-            pieces = [*reader.read(wanted, piece_bytes=1 << 62)]
+            pieces = [*reader.read(wanted, chunk_bytes=1 << 62)]
         _refuse_other_epochs(spans, [s for piece in pieces for s in piece.spans])
         tables = [piece.table for piece in pieces]
         if not tables:
-            return StagedPiece()
+            return StagedChunk()
         ledger, _ = self._database.identity()
         plan = build_stage_plan(
             self._config, known.folder, {s.topic for s in spans}, ledger, schemas
@@ -126,7 +127,7 @@ class Restager:
         )
 
     def _without_set_aside(self, table: pa.Table, spans: Sequence[OffsetSpan]) -> pa.Table:
-        if not (left_out := set_aside_offsets(self._database, spans)):
+        if not (left_out := find_set_aside_offsets(self._database, spans)):
             return table
         columns = (
             table.column("topic").cast("string"),
@@ -168,7 +169,7 @@ def _refuse_other_epochs(before: Sequence[OffsetSpan], now: Sequence[OffsetSpan]
             )
 
 
-def _sums(piece: StagedPiece, kind: str) -> dict[tuple[str, int], Sums]:
+def _sums(piece: StagedChunk, kind: str) -> dict[tuple[str, int], Sums]:
     groups = piece.audit_groups if kind == AUDIT else piece.groups
     return {
         (g.event_type, g.hour_s): Sums(

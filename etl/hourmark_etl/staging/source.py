@@ -20,8 +20,7 @@ COLUMN: Final = "staged"
 
 
 class _PackedReader(DataSourceStreamReader):
-    """A stream reader that delegates to a pickled reader, which it unpickles on first use."""
-
+    # The reader is unpickled on first use.
     def __init__(self, packed: bytes) -> None:
         self._packed = packed
         self._unpacked: DataSourceStreamReader | None = None
@@ -81,5 +80,11 @@ def kafka_source(shard: str, reader: DataSourceStreamReader) -> type[DataSource]
 
 
 def source_name(shard: str) -> str:
-    """Return the format name under which the data source of a shard is registered with Spark."""
+    """Return the format name under which the data source of a shard is registered with Spark.
+
+    Pass it to `spark.readStream.format`.
+
+    Args:
+        shard: Name of the shard: a set of event types that one streaming query stages.
+    """
     return f"hourmark-{shard}"

@@ -38,13 +38,16 @@ _NETWORK: Final = re.compile(
 )
 
 
-def query_error_text(error: BaseException | None) -> str:
+def format_query_error(error: BaseException | None) -> str:
     """Return the text of the error that ended a Spark query.
 
     A Java stack trace is appended only if the Java exception has no message of its own.
 
     Args:
-        error: The error, or None if Spark reports none; the result is then a fixed text.
+        error: The error, or None if Spark reports none.
+
+    Returns:
+        The text; a fixed text if `error` is None.
     """
     text = str(error or "it ended by itself")
     # PySpark's own text of a cause leaves out the stack.
@@ -56,7 +59,7 @@ def classify_spark_error(text: str) -> HourmarkError:
     """Return the exception that corresponds to the text of an error from Spark or the JVM.
 
     Args:
-        text: Text of the error, as `query_error_text` returns it.
+        text: Text of the error, as `format_query_error` returns it.
 
     Returns:
         `Unavailable` if a process was lost or a server cannot be reached, so that a restart may

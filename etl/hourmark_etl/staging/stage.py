@@ -52,9 +52,9 @@ from hourmark_etl.model import (
     to_unsigned,
 )
 from hourmark_etl.staging.files import AUDIT_SCHEMA, EVENT_SCHEMA, write_rows
-from hourmark_etl.staging.pieces import ReportRecord, StagedNote, StagedPiece, StagePlan
+from hourmark_etl.staging.pieces import ReportRecord, StagedChunk, StagedNote, StagePlan
 from hourmark_etl.staging.plan import ReadSpan
-from hourmark_etl.staging.read import Piece, SpanReader, UnreadablePartition
+from hourmark_etl.staging.read import RecordChunk, SpanReader, UnreadablePartition
 from hourmark_etl.staging.records import CheckedRecords, check_records
 from hourmark_etl.storage import Storage, open_storage
 
@@ -72,20 +72,21 @@ _COUNT_MAX: Final = 1 << 40  # a range has its events in memory
 
 def stage_table(
     table: pa.Table, spans: Sequence[OffsetSpan], plan: StagePlan, storage: Storage
-) -> StagedPiece:
-    """Write all records of some offset spans to staged files (Parquet) on storage.
+) -> StagedChunk:
+    """Write all records of several offset ranges to staged files (Parquet) on storage.
 
-    Malformed event records are left out of the files and returned separately.
+    Malformed event records are not written; they are returned separately.
 
     Args:
         table: Records with the columns key, value, topic, partition and offset, from topics of the
             plan only; at most 2 GiB of keys and of values.
-        spans: Offset spans that the records cover completely.
+        spans: Offset ranges that the records cover completely.
         plan: Settings of the batch.
         storage: Storage to write to.
 
     Returns:
-        Notes of the written files, and host reports. The caller commits them to the ledger.
+        Descriptions of the written files, host reports and malformed event records. The caller
+        commits them to the ledger.
 
     Raises:
         BadRecord: A record on a control topic (audit records, host reports) is malformed. No file
@@ -134,7 +135,7 @@ def stage_table(
             audit_groups=_audit_groups(rows, plan.audits[topic]),
             observed_ms=span_ms,
         )
-    return StagedPiece(tuple(files), reports, set_aside)
+    return StagedChunk(tuple(files), reports, set_aside)
 
 
 def _kind(topic: str, plan: StagePlan) -> str:
@@ -231,8 +232,8 @@ def _audit_rows(table: pa.Table, bucket_seconds: int) -> list[PromiseRow]:
             f"{record.kind} of {host_name}: {path} [{record.start}, {record.end}) generation "
             f"{record.generation}"
         )
-        own = (offset, origin, record.observed_at_ms, promises_digest(record))
-        values = checksums_digest(record)
+        own = (offset, origin, record.observed_at_ms, compute_promises_digest(record))
+        values = compute_checksums_digest(record)
         for p in record.promised:
             named = (
                 p.event_type,
@@ -254,11 +255,17 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
     return is_hour and promised.count < _COUNT_MAX
 
 
-def promises_digest(record: AuditRecord) -> bytes:
-    """Return an 8-byte digest of an audit record's event ids and promises.
+def compute_promises_digest(record: AuditRecord) -> bytes:
+    """Compute a digest of what an audit record promises: event ids and counts.
 
-    Two records of the same byte range with different digests contradict each other. The algorithm
-    must never change, because digests are compared with those in files that were staged long ago.
+    Two audit records of the same byte range with different digests contradict each other. The
+    algorithm must never change, because digests are compared with those in old staged files.
+
+    Args:
+        record: The audit record.
+
+    Returns:
+        8 bytes.
     """
     text = "\n".join(
         [
@@ -272,10 +279,16 @@ def promises_digest(record: AuditRecord) -> bytes:
     return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def checksums_digest(record: AuditRecord) -> bytes | None:
-    """Return an 8-byte digest of the event checksums in an audit record; None if it has none.
+def compute_checksums_digest(record: AuditRecord) -> bytes | None:
+    """Compute a digest of the event checksums in an audit record.
 
-    Records of equal events have equal digests.
+    Audit records of the same events have equal digests.
+
+    Args:
+        record: The audit record.
+
+    Returns:
+        8 bytes; None if the record contains no checksums.
     """
     checksums = [
         f"{p.event_type} {p.hour_start_s} {p.checksum}"
@@ -328,14 +341,8 @@ def _reports(table: pa.Table) -> tuple[ReportRecord, ...]:
 
 @dataclasses.dataclass(slots=True)
 class _Run:
-    """Consecutive reports of one host that report the same losses of data.
-
-    Attributes:
-        first: First report of the run.
-        last: Last report of the run.
-        report: Decoded content of the last report.
-    """
-
+    # Consecutive reports of one host that report the same losses of data. `report` is the decoded
+    # content of `last`.
     first: ReportRecord
     last: ReportRecord
     report: HostReport
@@ -405,15 +412,15 @@ def _bad(table: pa.Table, row: int, why: str) -> BadRecord:
 
 
 class TaskResult(NamedTuple):
-    """The result of staging one chunk of records.
+    """The result of staging one chunk of records in a Spark task.
 
     Attributes:
         piece: Files, reports and malformed records that were made from the records of `spans`.
-        spans: Offset spans that were staged.
+        spans: Offset ranges that were staged.
         unread: Partitions that could not be read further; only in the last result of a task.
     """
 
-    piece: StagedPiece
+    piece: StagedChunk
     spans: tuple[OffsetSpan, ...]
     unread: tuple[UnreadablePartition, ...] = ()
 
@@ -421,49 +428,58 @@ class TaskResult(NamedTuple):
 def read_and_stage(
     spans: Sequence[ReadSpan], plan: StagePlan, cluster: KafkaCluster, max_message_bytes: int
 ) -> Iterator[TaskResult]:
-    """Read and stage all records of a task, and yield the result of each chunk of records.
+    """Read all records of a task from Kafka and write them to staged files.
 
     Partitions that cannot be read do not delay the others. They are listed in the last result.
 
     Args:
-        spans: Offset spans of the task.
+        spans: Offset ranges of the task.
         plan: Settings of the batch.
         cluster: Settings of the central cluster.
         max_message_bytes: Maximum size of a Kafka message in bytes.
 
+    Yields:
+        The result of each chunk of records.
+
     Raises:
-        DataLoss: The log no longer has offsets of a span.
+        DataLoss: The log no longer has offsets of a range.
         Unavailable: Kafka or the storage cannot be reached.
     """
     unread: list[UnreadablePartition] = []
     with SpanReader(cluster, max_message_bytes) as reader:
-        yield from stage_pieces(
+        yield from stage_chunks(
             reader.read(spans, unread=unread), plan, open_storage(plan.storage), unread
         )
 
 
-def stage_pieces(
-    pieces: Iterable[Piece], plan: StagePlan, storage: Storage, unread: list[UnreadablePartition]
+def stage_chunks(
+    chunks: Iterable[RecordChunk],
+    plan: StagePlan,
+    storage: Storage,
+    unread: list[UnreadablePartition],
 ) -> Iterator[TaskResult]:
-    """Stage chunks of records one after the other, and yield the result of each.
+    """Write chunks of records to staged files, one after the other.
 
     A partition of a control topic (audit records, host reports) is staged up to its first malformed
-    record. If there are such partitions or entries in `unread`, a last result without files lists
-    them.
+    record.
 
     Args:
-        pieces: Chunks to stage; those of a partition are in the order of offsets.
+        chunks: Chunks to stage; those of a partition are in the order of offsets.
         plan: Settings of the batch.
         storage: Storage to write to.
         unread: Partitions that could not be read. The reader may add entries while chunks are
             consumed.
 
+    Yields:
+        The result of each chunk. If partitions could not be read or staged completely, a last
+        result without files lists them.
+
     Raises:
         StorageError: A file could not be written.
     """
     bad: list[BadRecord] = []
-    for piece in pieces:
-        left = _before(piece, bad)
+    for chunk in chunks:
+        left = _before(chunk, bad)
         while left.spans:
             try:
                 yield TaskResult(stage_table(left.table, left.spans, plan, storage), left.spans)
@@ -480,11 +496,11 @@ def stage_pieces(
         if of.offset < known.offset:
             first[of.topic, of.partition] = of
     if first:
-        yield TaskResult(StagedPiece(), (), unread=tuple(first.values()))
+        yield TaskResult(StagedChunk(), (), unread=tuple(first.values()))
 
 
-def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
-    table, spans, one_epoch = piece
+def _before(chunk: RecordChunk, bad: Collection[BadRecord]) -> RecordChunk:
+    table, spans, one_epoch = chunk
     for of in bad:
         at_topic = pc.equal(table.column("topic").cast("string"), of.topic)
         here = pc.and_(at_topic, pc.equal(table.column("partition"), of.partition))
@@ -498,7 +514,7 @@ def _before(piece: Piece, bad: Collection[BadRecord]) -> Piece:
             else s
             for s in spans
         )
-    return Piece(table, tuple(s for s in spans if s.end > s.start), one_epoch)
+    return RecordChunk(table, tuple(s for s in spans if s.end > s.start), one_epoch)
 
 
 def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) -> OffsetSpan:
@@ -512,13 +528,18 @@ def _until(span: OffsetSpan, end: int, last: int | None, is_of_one_epoch: bool) 
     )
 
 
-def first_valid(table: pa.Table, plan: StagePlan) -> int | None:
-    """Return the offset of the first well-formed record of a control topic; None if there is none.
+def find_first_valid_offset(table: pa.Table, plan: StagePlan) -> int | None:
+    """Return the offset of the first well-formed record of a control topic.
+
+    Control topics contain audit records or host reports.
 
     Args:
-        table: Records of one partition of a topic of audit records or host reports, in the order of
-            offsets, with the columns key, value, topic, partition and offset.
+        table: Records of one partition of a control topic, in ascending order of offsets, with the
+            columns key, value, topic, partition and offset.
         plan: Provides the names of audit topics and the length of a bucket.
+
+    Returns:
+        The offset; None if all records are malformed or the table is empty.
     """
     for row in range(len(table)):
         one = table.slice(row, 1)

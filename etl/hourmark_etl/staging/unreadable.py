@@ -17,7 +17,7 @@ from hourmark_etl.model import OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import SpanReader, UnreadablePartition
-from hourmark_etl.staging.stage import first_valid
+from hourmark_etl.staging.stage import find_first_valid_offset
 from hourmark_etl.topics import CentralTopics
 
 _LOG = logging.getLogger(__name__)
@@ -66,15 +66,18 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
 
 
 def find_first_stageable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset that can be read and staged; the partition's end offset if none can.
+    """Return the first offset of a partition that can be read and staged.
 
-    On event topics this is the first readable record, because malformed ones do not block staging.
-    On control topics the record must also be well-formed.
+    On event topics, this is the first readable record, because malformed ones do not block staging.
+    On control topics (audit records, host reports), the record must also be well-formed.
 
     Args:
         config: The configuration.
         partition: Topic-partition on the central cluster.
-        offset: Offset to start the search at.
+        offset: Offset at which the search starts.
+
+    Returns:
+        The offset; the partition's end offset if no record can be staged.
     """
     offset, of = (
         find_first_readable_offset(config, partition, offset),
@@ -99,7 +102,7 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
         config.kafka.central_cluster, config.kafka.max_message_bytes, stall_s=_PROBE_STALL_S
     ) as reader:
         for table, spans, _ in reader.read([ReadSpan(span, 1 << 62)], unread=unread):
-            if (valid := first_valid(table, plan)) is not None:
+            if (valid := find_first_valid_offset(table, plan)) is not None:
                 return offset if valid == table.column("offset")[0].as_py() else valid
             if len(table):
                 offset = spans[0].end
@@ -107,7 +110,7 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
 
 
 def find_first_readable_offset(config: Config, partition: Partition, offset: int) -> int:
-    """Return the first offset that can be read; the partition's end offset if none can.
+    """Return the first offset of a partition that can be read.
 
     Kafka reads whole record batches, so a damaged batch makes all of its offsets unreadable. The
     search uses growing steps and then bisection.
@@ -115,7 +118,10 @@ def find_first_readable_offset(config: Config, partition: Partition, offset: int
     Args:
         config: The configuration.
         partition: Topic-partition on the central cluster.
-        offset: Offset to start the search at.
+        offset: Offset at which the search starts.
+
+    Returns:
+        The offset; the partition's end offset if nothing can be read.
     """
     log_end = Cluster(config.kafka.central_cluster, "central").ends([partition])[partition]
     reads = functools.partial(_can_read, config, partition, log_end)

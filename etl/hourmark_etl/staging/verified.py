@@ -43,7 +43,14 @@ DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, 
 
 
 def compute_digest(content: bytes | memoryview) -> bytes:
-    """Return the 16-byte BLAKE2b digest of the content."""
+    """Compute the BLAKE2b digest of some bytes.
+
+    Args:
+        content: Bytes to hash.
+
+    Returns:
+        16 bytes.
+    """
     return hashlib.blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
@@ -91,17 +98,14 @@ class VerifiedFile:
     """An open Parquet file whose content is verified against digests when it is read.
 
     The footer is verified against the file's name when an instance is created, and column chunks
-    when they are read. A mismatch raises one of the exceptions in `DAMAGE`.
+    when they are read. If the content does not match, one of the exceptions in `DAMAGE` is raised.
 
     Args:
         file: The open file; the caller closes it.
         path: Path of the file, whose name ends in the digest of the footer.
-
-    Args:
-        file: The open file.
-        path: Its path, whose name ends in the digest of the footer.
-        tail_bytes: Size of the first read of a file that is not fetched whole.
-        gap_bytes_max: Maximum distance of chunks that are fetched together.
+        tail_bytes: Size of the first read, at the end of the file, of a file that is not read as a
+            whole.
+        gap_bytes_max: Maximum distance between column chunks that are read together, in bytes.
 
     Attributes:
         metadata: Parquet metadata from the footer.
@@ -136,24 +140,27 @@ class VerifiedFile:
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the file's columns, in file order."""
+        """Return the names of the file's columns, in the order of the file."""
         return [self.metadata.schema.column(i).name for i in range(self.metadata.num_columns)]
 
     @property
     def note(self) -> bytes:
-        """Return the note that was stored in the footer when the file was written."""
+        """Return the bytes that were stored in the footer's metadata when the file was written."""
         note: bytes = self.metadata.metadata[_NOTE]
         return note
 
     def read(self, columns: Sequence[str], row_groups: Sequence[int] | None = None) -> pa.Table:
-        """Return columns of row groups, after verifying their digests.
+        """Read columns of row groups, after verifying their digests.
 
         Args:
             columns: Names of the columns to read.
             row_groups: Indexes of the row groups; None for all.
 
+        Returns:
+            A table with the columns in the given order.
+
         Raises:
-            ValueError: A chunk differs from its digest, or a column does not exist.
+            ValueError: A column chunk differs from its digest, or a column does not exist.
             EOFError: The file is shorter than its footer states.
         """
         groups = range(self.metadata.num_row_groups) if row_groups is None else row_groups

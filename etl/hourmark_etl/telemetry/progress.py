@@ -31,7 +31,7 @@ from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.maintenance import overview
 from hourmark_etl.ledger.overrides import blockers, overrides
 from hourmark_etl.ledger.read_errors import read_errors
-from hourmark_etl.ledger.staged.set_aside import unreviewed_records
+from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
 from hourmark_etl.model import Frontier, ReportedSource, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,
@@ -99,7 +99,7 @@ class DriverProgress:
             duration_s: Duration of the batch, in seconds.
         """
         try:
-            fixed = overview.fixed_hours(self._database, self._bucket_seconds)
+            fixed = overview.read_fixed_hours(self._database, self._bucket_seconds)
         except _LEDGER_AWAY as error:
             _LOG.warning("a batch is committed, but not counted: %s", error)
             return
@@ -140,7 +140,7 @@ class DriverProgress:
             compute_gauges(
                 found,
                 reports,
-                set_aside=unreviewed_records(self._database),
+                set_aside=count_unreviewed_records(self._database),
                 unreadable=len(read_errors(self._database)),
                 buckets_in_conflict=len(
                     {

@@ -30,7 +30,7 @@ SLOW_MARKS = f"{WITHOUT_SERVERS} and slow"
 ALONE_MARKS = "alone and not long"
 # Most of these tests wait for timers and processes. More workers do not help on two cores, because
 # each of them collects all tests.
-QUICK_WORKERS = ("--numprocesses", "6", "--dist", "worksteal")
+QUICK_WORKERS = ("--numprocesses", "7", "--dist", "worksteal")
 # Fewer than in the quick tier, because the tests on servers run at the same time.
 OTHER_WORKERS = ("--numprocesses", "3", "--dist", "worksteal")
 # A profile of tests/conftest.py: a quarter of the examples that Hypothesis draws otherwise.

@@ -696,7 +696,6 @@ class ScanResult:
         problems: The error of each path that could not be scanned, by source and path.
         folders: Folders that were listed, or in which a file was looked up by name.
         active_files: Files for which `TrackedFile.is_up_to_date` is False.
-        has_waiting: Whether files wait to be opened because the limit of open files is reached.
     """
 
     complete: set[str] = dataclasses.field(default_factory=set)
@@ -704,10 +703,7 @@ class ScanResult:
     folders: set[str] = dataclasses.field(
         default_factory=set
     )  # that were listed, or where a file was looked for
-    active_files: list[TrackedFile] = dataclasses.field(
-        default_factory=list
-    )  # all but those at rest
-    has_waiting: bool = False  # files wait for their turn to be opened
+    active_files: list[TrackedFile] = dataclasses.field(default_factory=list)
 
     def all_problems(self) -> dict[str, OSError]:
         """Return the errors of all sources in one dict.

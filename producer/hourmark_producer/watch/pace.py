@@ -2,8 +2,8 @@
 
 The cost of a full scan grows with the number of files, and a caught-up report depends on one. With
 few files there is a full scan every `scan_seconds`. With many, full scans may use `LOOK_SHARE` of a
-core, but at least one begins every `SLOWEST_S` seconds; if a hint or an open question requests one,
-it begins after a fifth of the interval. Between full scans only files that changed recently or that
+core, or `URGENT_SHARE` while a drain waits for them, but at least one begins every `SLOWEST_S`
+seconds; if a hint or an open question requests one, it begins after a fifth of the interval. Between full scans only files that changed recently or that
 a hint named are checked, so files that are being written are followed without delay.
 
 Pending bytes are also counted without a scan of all files: they grow only by a step of a file or by
@@ -25,6 +25,7 @@ from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 
 LOOK_SHARE: Final = 0.003
+URGENT_SHARE: Final = 0.1
 SLOWEST_S: Final = 25.0
 RECENT_S: Final = 10.0
 RECENT_MAX: Final = 500
@@ -59,14 +60,10 @@ class ScanPace:
         """Record the end of a full scan and determine the interval until the next one.
 
         Args:
-            is_urgent: Whether the next scan follows after `scan_seconds`, regardless of its cost.
+            is_urgent: Whether scans may use `URGENT_SHARE` instead of `LOOK_SHARE` of a core.
         """
-        took_s = time.thread_time() - self._cpu_s
-        self._wait_s = (
-            self._scan_seconds
-            if is_urgent
-            else max(self._scan_seconds, min(took_s / LOOK_SHARE, SLOWEST_S))
-        )
+        took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
+        self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))
 
     @property
     def is_slow(self) -> bool:
@@ -173,6 +170,10 @@ class PendingBytes:
         for file in self._asked():
             found[file.place.source] += file.pending_bytes
         return found
+
+    def total(self) -> int:
+        """Return the number of unacknowledged bytes of all sources."""
+        return self.by_source().total()
 
     def is_in_flight(self) -> bool:
         """Return whether a range of any file was stored for sending and is not acknowledged yet."""

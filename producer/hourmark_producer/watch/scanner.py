@@ -156,6 +156,7 @@ class FileScanner:
         self._moved: set[TrackedFile] = set()  # their place is not yet in the checkpoint
         self._packed: dict[str, set[str]] = {}  # by source
         self._empty: set[str] = set()  # sources of which it was said that nothing matches
+        self._waiting: list[TrackedFile] = []  # at the latest scan, for a free descriptor
         self._awaited: set[TrackedFile] | None = None  # of this scan, once somebody asks
         self._forgot_s = self.clock.monotonic_s()
         self._receiving = {source.name for source in self.sources if source.input is not None}
@@ -216,13 +217,13 @@ class FileScanner:
         self._follow_unfound(seen)
         self._unseen.end()
         self._forget_departed()
-        seen.has_waiting = self._give_turns(seen.active_files)
+        self._waiting = self._open_some(seen.active_files)
         save_changed_accounts(self.checkpoint, seen.active_files)
         self.files.looks += 1
         return seen
 
     def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Check some open files for changes, between two full scans.
+        """Check some open files for changes, and open waiting files, between two full scans.
 
         Args:
             number: Number of this scan, greater than that of the previous one.
@@ -230,7 +231,8 @@ class FileScanner:
 
         Returns:
             Whether a full scan is needed, because one of the files is closed, deleted or
-            unreadable.
+            unreadable, or because the last waiting file was opened: others may have been closed for
+            it.
 
         Raises:
             CheckpointFailed: The observations cannot be saved.
@@ -253,6 +255,10 @@ class FileScanner:
             except OSError:  # the full look says what it is
                 unsettled = True
         save_changed_accounts(self.checkpoint, changed)
+        if self._waiting:
+            self.descriptors.begin()
+            self._waiting = self._open_some(self._waiting)
+            unsettled |= not self._waiting
         return unsettled
 
     def _look_until_settled(self, source: str, began_ms: int) -> PatternFindings:
@@ -517,11 +523,11 @@ class FileScanner:
             ):
                 self.retirement.forget(file)
 
-    def _give_turns(self, active_files: list[TrackedFile]) -> bool:
-        """Open some of the files that wait to be opened. Return whether any file was waiting."""
+    def _open_some(self, files: list[TrackedFile]) -> list[TrackedFile]:
+        """Open some of the files that wait to be opened. Return those that were waiting."""
         waiting = [
             file
-            for file in active_files
+            for file in files
             if file.descriptor is None
             and not (file.is_gone or file.is_read or file.rest)
             and file.place.source in self._patterns
@@ -533,7 +539,7 @@ class FileScanner:
                 self.throttle.warn(
                     f"turn {file.file_id}", f"cannot open {file.place.seen_at}: {error.strerror}"
                 )
-        return bool(waiting)
+        return waiting
 
     def _look_at_open(self, file: TrackedFile, descriptor: int) -> None:
         at_s = self.clock.monotonic_s()

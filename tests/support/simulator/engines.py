@@ -76,7 +76,7 @@ class PlainProof:
     def unmet(self, f: Frontier, audit_next: AuditOffsets) -> list[str]:
         """Promises that are not kept, human-readable."""
         promises = self._promises(f, audit_next)
-        listed = ledger.listed_groups(self.database, f.event_type, f.hour)
+        listed = ledger.read_assigned_groups(self.database, f.event_type, f.hour)
         hours = {hour for hour, _ in promises} | {g.hour_s for g in listed}
         before = ledger.listed_before(self.database, f.event_type, f.hour, hours)
         held: dict[_Key, set[bytes]] = collections.defaultdict(set)

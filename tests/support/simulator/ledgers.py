@@ -20,7 +20,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.lost_ends import LostEndDetector
 from hourmark_etl.recovery.markers import check_older_copy
-from hourmark_etl.recovery.offset_records import OffsetRecorder, import_recorded_gaps
+from hourmark_etl.recovery.offset_records import OffsetBackupWriter, import_recorded_gaps
 
 if TYPE_CHECKING:
     from tests.support.simulator.world import World
@@ -109,7 +109,7 @@ class LedgerFaults:
     def keep_checks(self, _: int) -> None:
         """The driver writes to storage where the mirrors stood."""
         world = self._world
-        OffsetRecorder(world.storage, world.database, world.clock).update(world.closer.lease)
+        OffsetBackupWriter(world.storage, world.database, world.clock).update(world.closer.lease)
 
     def lose_ledger(self, draw: int) -> None:
         """The ledger is gone, and rebuilt from what is left; markers that cannot be read are

@@ -34,18 +34,18 @@ from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.offset_gaps import last_checks
+from hourmark_etl.ledger.offset_gaps import read_last_checks
 from hourmark_etl.ledger.read_errors import ReadError
 from hourmark_etl.ledger.schemas import SchemaCheck
 from hourmark_etl.ledger.staged.staged_files import LedgerFile
 from hourmark_etl.model import OffsetSpan, StagedBatch, StagingPosition
 from hourmark_etl.staging import plan as planning
 from hourmark_etl.staging.consumer import build_batch, collect_read_errors
-from hourmark_etl.staging.pieces import StagedPiece, StagePlan
+from hourmark_etl.staging.pieces import StagedChunk, StagePlan
 from hourmark_etl.staging.planner import SchemaMeanings, load_schemas
-from hourmark_etl.staging.read import Piece
+from hourmark_etl.staging.read import RecordChunk
 from hourmark_etl.staging.restage import Restager
-from hourmark_etl.staging.stage import stage_pieces, stage_table
+from hourmark_etl.staging.stage import stage_chunks, stage_table
 from hourmark_etl.topics import CentralTopics
 
 
@@ -91,7 +91,7 @@ class Pipeline:
             )
             for p in self.central.logs
         ]
-        batches.begin_positions(database, self.consumer, begun)
+        batches.insert_new_positions(database, self.consumer, begun)
 
     def clusters(self, database: Database, lease: Lease, clock: Clock) -> KafkaSiteClusters:
         """What closing asks, by the closer's ledger and clock."""
@@ -224,7 +224,7 @@ class Pipeline:
     def retention(self, draw: int) -> None:
         """The edge deletes what was copied long ago: before the closer's last poll for gaps."""
         p = EDGE_PARTITIONS[draw % len(EDGE_PARTITIONS)]
-        if (known := last_checks(self.database).get(p)) is not None:
+        if (known := read_last_checks(self.database).get(p)) is not None:
             self.edge.logs[p].start = max(self.edge.logs[p].start, known.mirror_next)
 
     def retention_overtakes(self, draw: int) -> None:
@@ -313,7 +313,7 @@ class Pipeline:
         logs, starts = self.central.logs, self.positions()
         if any(logs[p].start > s.next_offset for p, s in starts.items()):
             self.losses.pass_over(starts)
-            batches.skip_expired(
+            batches.skip_expired_offsets(
                 self.database,
                 self.consumer,
                 self.topics.at_edge,
@@ -344,7 +344,7 @@ class Pipeline:
         """As the planner sees it by the end, and a reader by the leader epoch."""
         if len(log.records) < s.next_offset:
             return True
-        begin = planning.resume_start(s, log.start)
+        begin = planning.find_resume_offset(s, log.start)
         if begin is None or begin.leader_epoch is None:
             return False
         between = log.records[
@@ -389,8 +389,11 @@ class Pipeline:
             if len({logs[p].epoch_of(offset) for offset in range(s.next_offset, ends[p])}) == 1
         )
         answers = list(
-            stage_pieces(
-                [Piece(self.records(spans), spans, one_epoch)], self.plan(folder), self.storage, []
+            stage_chunks(
+                [RecordChunk(self.records(spans), spans, one_epoch)],
+                self.plan(folder),
+                self.storage,
+                [],
             )
         )
         return build_batch(answers, CLUSTER, "default", self.clock.now_ms()), collect_read_errors(
@@ -399,7 +402,7 @@ class Pipeline:
 
     def staged(
         self, folder: str, spans: Sequence[OffsetSpan], schemas: SchemaMeanings | None = None
-    ) -> StagedPiece:
+    ) -> StagedChunk:
         """The real staging function over what the central cluster has there."""
         return stage_table(self.records(spans), spans, self.plan(folder, schemas), self.storage)
 
@@ -459,7 +462,7 @@ class PlayedRestager(Restager):
 
     def _stage(
         self, known: LedgerFile, spans: Sequence[OffsetSpan], schemas: SchemaMeanings
-    ) -> StagedPiece:
+    ) -> StagedChunk:
         for s in spans:
             log = self._logs[Partition(s.topic, s.partition)]
             if s.start < log.start or s.end > len(log.records):

@@ -43,7 +43,7 @@ from hourmark_etl.closing.cut.clusters import LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.ports import Ports
-from hourmark_etl.ledger.conflicts import conflict_texts, conflicts
+from hourmark_etl.ledger.conflicts import conflicts, format_blocking_conflicts
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.overrides import put_override, put_overrides
@@ -385,7 +385,7 @@ class World:
     def _override_conflicts(self) -> None:
         found, now_ms = conflicts(self.database), self.clock.now_ms()
         for f in self.frontiers():
-            if conflict_texts(found, f) and f.hour.end_ms <= now_ms:
+            if format_blocking_conflicts(found, f) and f.hour.end_ms <= now_ms:
                 put_override(
                     self.database, f.event_type, f.hour, "read in two ways", "operator", now_ms
                 )

@@ -48,7 +48,7 @@ from hourmark_declare.apply import (
 )
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.frontier_rows import sources_carrying, sources_ever_carrying
+from hourmark_etl.ledger.frontier_rows import find_sources_in_revisions, find_sources_of_type
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.rules import LedgerRules
 
@@ -172,9 +172,9 @@ def test_hours_wait_for_the_sources_of_a_revision_that_the_ledger_took_from_the_
     assert repaired.revision == second.id, "in force, says the ledger"
     awaited = {f.event_type: f.sources for f in frontiers(database, HOUR.length_s)}
     for name in second.types:
-        assert sources_carrying(name, second.sources.values()) <= awaited.get(name, frozenset()), (
-            name
-        )
+        assert find_sources_of_type(name, second.sources.values()) <= awaited.get(
+            name, frozenset()
+        ), name
 
 
 def test_what_was_sent_under_a_revision_from_the_topic_is_awaited_though_the_next_one_drops_the_source(
@@ -196,7 +196,7 @@ def test_a_rebuilt_ledger_waits_for_sources_that_an_earlier_revision_lets_carry_
     book = RulesBook(
         [*revision(1, CLICK, sources=(APP, WEB)).records(), *revision(2, CLICK).records()]
     )
-    assert sources_ever_carrying("click", book.revisions) == {"app", "web"}
+    assert find_sources_in_revisions("click", book.revisions) == {"app", "web"}
 
 
 APPLY_OR_REPAIR = pytest.mark.parametrize(

@@ -106,6 +106,7 @@ def invoked(*arguments: str) -> Any:
     return CliRunner().invoke(init, arguments, catch_exceptions=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_is_found_and_takes_its_lines(tmp_path: Path, form: str) -> None:
     found = proposal(tmp_path, *FORMS[form])

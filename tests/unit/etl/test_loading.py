@@ -55,10 +55,12 @@ def loaded_by(code: str) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 def test_an_open_ledger_needs_no_alembic_until_its_tables_are_changed() -> None:
     assert "alembic" not in loaded_by("import hourmark_etl.ledger.database")
 
 
+@pytest.mark.slow
 def test_processes_that_only_hand_the_source_on_load_nothing_of_it_and_who_reads_loads_all() -> (
     None
 ):
@@ -76,6 +78,7 @@ reader = pickle.loads(cloudpickle.dumps(reader))
     assert loaded_by(f"{hand_on}reader.initialOffset()") == [m for m in HEAVY if m != "alembic"]
 
 
+@pytest.mark.slow
 def test_a_module_that_cannot_be_loaded_is_left_for_a_task_to_name() -> None:
     code = (
         "from hourmark_etl import workers\nworkers._MODULES = "
@@ -84,6 +87,7 @@ def test_a_module_that_cannot_be_loaded_is_left_for_a_task_to_name() -> None:
     assert run(f"{code}workers.main(['pyspark.worker'])") == "forks"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "missing"),
     [("pyspark.worker", False), ("pyspark.sql.worker.create_data_source", True)],

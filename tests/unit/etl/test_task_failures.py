@@ -29,13 +29,13 @@ from hourmark_etl.execution.task_failures import (
     raise_failures,
     typed_error,
 )
-from hourmark_etl.staging.pieces import StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.planner import pack_result, unpack_results
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.storage import NoSpace, SafeMode
 
 AT: Final = Partition("events.click", 3)
-RESULT: Final = TaskResult(StagedPiece(), ())
+RESULT: Final = TaskResult(StagedChunk(), ())
 
 
 class NeedsTwoArguments(Unavailable):
@@ -191,6 +191,7 @@ def row(result: TaskResult | TaskFailure) -> Row:
     return Row(**values)
 
 
+@pytest.mark.slow
 def test_results_with_a_failure_among_them_cannot_be_unpacked() -> None:
     assert unpack_results([row(RESULT), row(RESULT)]) == [RESULT, RESULT]
     assert unpack_results([]) == []

@@ -126,6 +126,7 @@ def test_servers_end_with_it(
         assert not Path(f"{tmp_path}/test_servers.py.later").exists(), "no other check was begun"
 
 
+@pytest.mark.slow
 def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
     tmp_path: Path,
 ) -> None:
@@ -142,6 +143,7 @@ def test_servers_of_a_home_that_was_named_are_left_by_this_session_and_the_next(
         kill_servers(tmp_path)
 
 
+@pytest.mark.slow
 def test_servers_of_a_session_that_was_killed_are_ended_by_the_next(tmp_path: Path) -> None:
     with checks(tmp_path) as run:
         servers = servers_below(tmp_path)

@@ -101,6 +101,7 @@ def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(
     assert _as_pasted(show, folder) == f"[][dead-letters][show][--config][{config}]"
 
 
+@pytest.mark.slow
 def test_a_step_of_the_demo_that_fails_is_named_as_it_can_be_repeated(folder: Path) -> None:
     config = folder / "hourmark.toml"
     config.write_text("wrong = 1\n")

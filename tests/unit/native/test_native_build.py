@@ -21,6 +21,7 @@ def compiler() -> tuple[str, ...]:
     return tuple(found)
 
 
+@pytest.mark.slow
 def test_it_compiles_without_a_warning_and_needs_nothing_of_pythons(
     compiler: tuple[str, ...], tmp_path: Path
 ) -> None:

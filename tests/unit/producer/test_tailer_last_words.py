@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
@@ -42,6 +43,7 @@ def stopped(config: Path, recorder: Recorder) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(command, tailer.returncode, out, err)
 
 
+@pytest.mark.slow
 def test_a_stopped_tailer_says_what_waits_for_it_and_how_to_take_the_host_away(
     host: Host, recorder: Recorder
 ) -> None:

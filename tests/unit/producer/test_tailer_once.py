@@ -48,12 +48,12 @@ def test_what_moves_is_waited_for() -> None:
     standstill = StallLimit(clock, 60)
     for ranges in range(5):
         clock.advance(50)
-        standstill.check(ranges, 10)
+        standstill.check(ranges, lambda: 10)
     clock.advance(59)
-    standstill.check(4, 10)
+    standstill.check(4, lambda: 10)
     clock.advance(1)
     with pytest.raises(Unavailable, match=r"for 60 s; 10 bytes"):
-        standstill.check(4, 10)
+        standstill.check(4, lambda: 10)
 
 
 def test_who_waits_for_ever_is_not_told() -> None:
@@ -61,9 +61,10 @@ def test_who_waits_for_ever_is_not_told() -> None:
     standstill = StallLimit(clock, None)
     for _ in range(3):
         clock.advance(1e6)
-        standstill.check(0, 10)
+        standstill.check(0, lambda: 10)
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_exit_code_0_then_1(host: Host, recorder: Recorder) -> None:
     host.append(lines(10))
     config = host.configured(host.logs.parent)

@@ -59,6 +59,7 @@ def _live_through(
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paths", ["app.log*", "app.log"], ids=["wide", "narrow"])
 @pytest.mark.parametrize("packed", [False, True], ids=["plain", "packed"])
 @pytest.mark.parametrize("runs", ["one", "two", "many"])

@@ -17,6 +17,7 @@ PLANTED_FAULTS_MAX = 24
 _DEFINES = ast.parse("def _hide(): ...\nclass Kept:\n    def __init__(self): self._kept = 1\n")
 
 
+@pytest.mark.slow
 def test_no_more_tests_use_private_names_than_before() -> None:
     found = all_accesses()
     tests = [place for place in found if not place.is_planted]

@@ -18,7 +18,7 @@ from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
 from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topics
 from hourmark_etl.ledger import batches
-from hourmark_etl.ledger.batches import check_topic_ids, hold_short_audit_logs
+from hourmark_etl.ledger.batches import check_topic_ids, record_truncated_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.hosts.reporters import reporters
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, open_gaps
@@ -224,7 +224,7 @@ class KafkaSiteClusters:
         """
         ends, shorter = self._query_central(topics)
         if shorter:
-            hold_short_audit_logs(self._database, self._lease, shorter)
+            record_truncated_audit_logs(self._database, self._lease, shorter)
             self._refresh_lost_gaps()
         return ends
 
@@ -241,7 +241,7 @@ class KafkaSiteClusters:
         } & infos.keys()
         asked = partitions_of([infos[name] for name in audits])
         staged = [
-            at for p in asked for at in batches.positions_of_topic(self._database, p)
+            at for p in asked for at in batches.read_partition_positions(self._database, p)
         ]  # read before the ends, because staging continues
         ends = self._central.ends(partitions_of(infos.values()), committed=False)
         return ends, [

@@ -34,7 +34,7 @@ from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, id_array
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.ledger.staged.listings import listed_groups
+from hourmark_etl.ledger.staged.listings import read_assigned_groups
 from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
 
@@ -124,7 +124,7 @@ def check_late_rows(
     for key in distinct_values(ranges, ["frontier_index", "hour"]).to_pylist():
         hours[key["frontier_index"]].add(key["hour"])
     of = {at: frontiers[at] for at in sorted(hours)}
-    groups = listed_groups(database, list(of.values()))
+    groups = read_assigned_groups(database, list(of.values()))
     late = {
         at: (f, [g for g in listed if g.hour_s in hours[at]])
         for (at, f), listed in zip(of.items(), groups, strict=True)

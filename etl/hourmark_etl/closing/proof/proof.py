@@ -96,14 +96,14 @@ from hourmark_etl.closing.proof.promises import (
 from hourmark_etl.closing.proof.unaudited import UnauditedFile, write_unaudited
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ledger.closed import unaudited_files
+from hourmark_etl.ledger.closed import read_unaudited_files
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.staged.listings import (
-    RoundSums,
-    counting_promises,
-    listed_groups,
-    promises_between,
-    read_round_sums,
+    ProofTotals,
+    find_counted_promises,
+    find_promises_between,
+    read_assigned_groups,
+    read_proof_totals,
 )
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
@@ -200,7 +200,7 @@ class Prover:
             Unreadable: A staged file is missing or damaged and must be staged again first.
         """
         sums = complete_sums(
-            read_round_sums(self.database, frontiers, cut_offsets),
+            read_proof_totals(self.database, frontiers, cut_offsets),
             self.storage,
             frontiers,
             cut_offsets,
@@ -231,9 +231,9 @@ class Prover:
         }
 
     def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[RowsItem]:
-        groups = listed_groups(self.database, list(frontiers.values()))
+        groups = read_assigned_groups(self.database, list(frontiers.values()))
         earlier = defaultdict[str, list[str]](list)
-        for file in unaudited_files(self.database):
+        for file in read_unaudited_files(self.database):
             earlier[file.event_type].append(file.path)
         listed = {at: (f, g) for (at, f), g in zip(frontiers.items(), groups, strict=True)}
         return plan_row_items(
@@ -246,7 +246,7 @@ class Prover:
         # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
             g
-            for of in counting_promises(self.database, list(frontiers.values()), below)
+            for of in find_counted_promises(self.database, list(frontiers.values()), below)
             for g in of
         ]
         items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
@@ -292,7 +292,7 @@ class Prover:
         by_path = defaultdict[AuditPath, str](str)  # a type that needs the file
         for at, f in frontiers.items():
             if len(own := late.filter(pc.equal(late.column("frontier_index"), at))):
-                for g in promises_between(
+                for g in find_promises_between(
                     self.database, f.event_type, origin_hours(own), NO_AUDIT_OFFSETS, f.settled_next
                 ):
                     by_path[AuditPath(g.path, g.site)] = f.event_type
@@ -403,7 +403,7 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
 
 
 def complete_sums(
-    sums: Sequence[RoundSums],
+    sums: Sequence[ProofTotals],
     storage: Storage,
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,

@@ -46,7 +46,12 @@ from hourmark_etl.arrow import anti_join, distinct_values, semi_join
 from hourmark_etl.closing.cut.cut import limit_lines
 from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_file_items
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ledger.conflicts import AuditFile, Conflict, compared_files, uncompared_files
+from hourmark_etl.ledger.conflicts import (
+    AuditFile,
+    Conflict,
+    find_compared_files,
+    find_uncompared_files,
+)
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import first_unsealed_hour
 from hourmark_etl.model import FIRST_SITE, Frontier
@@ -157,7 +162,7 @@ class AuditComparer:
         Raises:
             Unreadable: A file is missing or damaged and must be staged again first.
         """
-        files = uncompared_files(self.database, self.rows_max, skip_paths)
+        files = find_uncompared_files(self.database, self.rows_max, skip_paths)
         if not files:
             return None
         new = self._read(functools.partial(read_contents, storage=self.storage), files)
@@ -178,7 +183,7 @@ class AuditComparer:
         if not len(new):
             return []
         times = np.unique(new.column("observed_at").to_numpy())
-        between = compared_files(self.database, int(times[0]), int(times[-1]))
+        between = find_compared_files(self.database, int(times[0]), int(times[-1]))
         spans = np.array(
             [(f.observed_from_ms, f.observed_to_ms) for f in between], np.int64
         ).reshape(-1, 2)

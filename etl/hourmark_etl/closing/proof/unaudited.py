@@ -30,7 +30,7 @@ from hourmark_etl.closing.proof.promises import KEY
 from hourmark_etl.errors import Unreadable
 from hourmark_etl.ledger import closed as ledger
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.ledger.staged.listings import promises_between
+from hourmark_etl.ledger.staged.listings import find_promises_between
 from hourmark_etl.model import AuditOffsets, Frontier
 from hourmark_etl.staging.files import write_rows
 from hourmark_etl.staging.pieces import StagedNote
@@ -65,7 +65,7 @@ class UnauditedFile(NamedTuple):
             audit_next: The audit offsets up to which the bucket's seal counted audit records.
             sealed_at_ms: Time of sealing in Unix milliseconds.
         """
-        return ledger.unaudited_row(
+        return ledger.make_unaudited_row(
             self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms
         )
 
@@ -121,7 +121,7 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     standing = [
         f"{folder}/{entry.name}" for folder in folders for entry in list_if_exists(storage, folder)
     ]
-    named = {row.path for row in ledger.unaudited_files(database)}
+    named = {row.path for row in ledger.read_unaudited_files(database)}
     return [path for path in standing if path not in named]
 
 
@@ -161,7 +161,7 @@ class UnauditedCleaner:
             StaleDriver: Another closer has taken over the lease.
             StorageError: Storage is unavailable.
         """
-        found = ledger.unaudited_files(self._database)
+        found = ledger.read_unaudited_files(self._database)
         self._checked_up_to = {f.path: self._checked_up_to.get(f.path, f.audit_next) for f in found}
         done = [f for f in found if f.sealed_at_ms + self._keep_ms < now_ms]
         for f in [
@@ -183,7 +183,7 @@ class UnauditedCleaner:
         rows = read_unaudited(self._storage, file.path)
         if len(rows) != file.rows:
             return False
-        groups = promises_between(
+        groups = find_promises_between(
             self._database, file.event_type, origin_hours(rows), file.audit_next, file.settled_next
         )
         items = plan_promise_items(groups)

@@ -21,7 +21,7 @@ from hourmark.avro.framing import event_schema
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
 from hourmark_etl.closing.units import sums_by_hour
-from hourmark_etl.ledger.closed import IdRun
+from hourmark_etl.ledger.closed import IdIndexSegment
 from hourmark_etl.model import Sums
 from hourmark_etl.storage import Storage
 
@@ -61,7 +61,7 @@ class WrittenFile:
     blake2b: str
     id_sum: int
     hours: Mapping[int, Sums]
-    index: tuple[IdRun, ...] = ()
+    index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
 
@@ -218,7 +218,7 @@ class _OpenContainer:
         self._writer = ContainerWriter(
             file.enter_context(storage.create(path, unpublished=True)), schema_json
         )
-        self._index: list[IdRun] = []
+        self._index: list[IdIndexSegment] = []
         self._id_sum = 0
         self._hours = defaultdict[int, Sums](Sums)
 
@@ -242,7 +242,7 @@ class _OpenContainer:
         ) == (path, first_row):
             last = self._index.pop()
             first_row, rows = last.first_row, last.rows + rows
-        self._index.append(IdRun(path, first_row, rows))
+        self._index.append(IdIndexSegment(path, first_row, rows))
 
     def finish(self) -> WrittenFile:
         stats = self._writer.close()

@@ -15,7 +15,7 @@ from hourmark.records.manifest import Manifest
 from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ids.index_files import format_timestamp, published_index_path
 from hourmark_etl.ledger import closed
-from hourmark_etl.ledger.closed import IdRun
+from hourmark_etl.ledger.closed import IdIndexSegment
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.storage import Storage, StorageError, delete_all, list_if_exists
 from hourmark_etl.storage.folders import INDEX_FOLDER
@@ -72,11 +72,11 @@ def publish_indexes(
         )
         return
     runs = [
-        (w.event_type, w.hour_s, IdRun(moved[run.path], run.first_row, run.rows))
+        (w.event_type, w.hour_s, IdIndexSegment(moved[run.path], run.first_row, run.rows))
         for w in kept_files
         for run in w.index
     ]
-    closed.replace_index_runs(database, lease, runs, SIZE)
+    closed.replace_index_segments(database, lease, runs, SIZE)
 
 
 def clean_indexes(
@@ -110,8 +110,8 @@ def clean_indexes(
         StaleDriver: Another closer has taken over the lease.
         StorageError: Storage is unavailable.
     """
-    closed.trim_index(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
-    named = closed.index_paths(database)
+    closed.trim_id_index(database, lease, now_ms // 1000 - hours_max * 3600, bytes_max)
+    named = closed.read_index_paths(database)
     fresh = format_timestamp(now_ms - _UNNAMED_MS)
     found = [
         f"{INDEX_FOLDER}/{entry.name}"

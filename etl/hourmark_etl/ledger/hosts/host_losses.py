@@ -93,7 +93,9 @@ def _added(report: ReportedSource, before: ReportedSource | None) -> HostLossRow
 
 
 def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> None:
-    """Insert data losses of hosts, and delete those more than 30 days older than the newest.
+    """Insert data losses that hosts reported, and delete old ones.
+
+    Losses are deleted if they are more than 30 days older than the newest of `new_losses`.
 
     Args:
         connection: The caller's transaction.
@@ -108,7 +110,14 @@ def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> Non
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """Return all data losses that the ledger contains, of all hosts and sources."""
+    """Return all data losses in the ledger, of all hosts and sources.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        One entry per source and report that added a loss; empty if no data was lost.
+    """
     table = tables.host_losses.c
     query = select(table.source, table.from_ms, table.to_ms, table.lost_bytes, table.unknown)
     return [HostLoss(*row) for row in database.fetch(query)]
@@ -117,9 +126,9 @@ def losses(database: Database) -> list[HostLoss]:
 def find_unrepeatable_sources(
     hour: Hour, sources: Collection[str], reporters: Iterable[ReportedSource]
 ) -> tuple[str, ...]:
-    """Return the sources of an event type that cannot send lost data again.
+    """Return the sources of an event type that cannot send data again after a loss.
 
-    Hosts that sent a goodbye report before the hour are ignored.
+    Hosts that sent a goodbye report (a report of an orderly shutdown) before the hour are ignored.
 
     Args:
         hour: Hour of the bucket.

@@ -26,6 +26,12 @@ def reporters(database: Database) -> list[ReportedSource]:
 
     A report is the periodic message in which a tailer or delivery service states how far it has
     delivered its sources.
+
+    Args:
+        database: The ledger (the ETL's state database).
+
+    Returns:
+        One entry per host and source; empty if no host has reported.
     """
     return [ReportedSource(**row) for row in database.fetch(select(tables.reporters)).mappings()]
 

@@ -30,7 +30,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     of the first site by another one.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         audits: Site name by the name of its audit topic on the central cluster.
 
@@ -40,7 +40,7 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
     """
     (first,) = (topic for topic, site in audits.items() if site == FIRST_SITE)
     with database.transaction(lease) as connection:
-        if gone := sorted(known_further_sites(connection) - set(audits.values())):
+        if gone := sorted(read_further_sites(connection) - set(audits.values())):
             raise UsageError(
                 f"the ledger holds promises of the sites {', '.join(gone)}, which "
                 "kafka.further_edges does not name: without "
@@ -59,8 +59,15 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
             )
 
 
-def known_further_sites(connection: Connection) -> set[str]:
-    """Return the names of all sites with audit data in the ledger, except the first site."""
+def read_further_sites(connection: Connection) -> set[str]:
+    """Return the names of all sites with audit data in the ledger, except the first site.
+
+    Args:
+        connection: A transaction of the ledger.
+
+    Returns:
+        Names of sites; empty if the ledger has data of the first site only.
+    """
     site, settled = tables.audit_groups.c.site, tables.frontiers.c.settled_further
     staged = connection.execute(select(site).where(site.is_not(None)).distinct()).scalars()
     counted = connection.execute(select(settled).where(settled.is_not(None))).scalars()

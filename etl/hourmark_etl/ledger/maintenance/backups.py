@@ -44,7 +44,7 @@ def back_up(connection: Connection) -> str:
     Raises:
         Unavailable: The copy cannot be made; the caller must not change the ledger.
     """
-    revision = migrations.revision_of(connection)
+    revision = migrations.read_revision(connection)
     uuid, commit = (
         connection.execute(text(_VALUE.format("")), {"key": key}).scalar_one()
         for key in ("uuid", "commit")
@@ -64,7 +64,7 @@ def back_up(connection: Connection) -> str:
     return name
 
 
-def ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
+def read_ledger_columns(connection: Connection, schema: str | None = None) -> dict[str, list[str]]:
     """Return the names of the ledger's existing tables, each with the names of its columns.
 
     The function works with a ledger of any version. The table of the schema version is omitted.
@@ -144,12 +144,15 @@ def open_with_copy(engine: Engine, name: str) -> Iterator[tuple[Connection, str]
                 yield connection, name
 
 
-def copy_revision(connection: Connection, schema: str) -> int:
+def read_copy_revision(connection: Connection, schema: str) -> int:
     """Return the schema version of a copy of the ledger.
 
     Args:
         connection: A connection from `open_with_copy`.
         schema: Name of the database schema that contains the copy's tables.
+
+    Returns:
+        The version number, to be compared with `migrations.newest()`.
     """
     query = f"SELECT version_num FROM {_quoted(connection, schema)}.{_VERSIONS}"  # noqa: S608
     return int(connection.execute(text(query)).scalar_one())
@@ -167,7 +170,7 @@ def restore_rows(connection: Connection, schema: str) -> None:
     """
     copied = {
         name: columns
-        for name, columns in ledger_columns(connection, schema).items()
+        for name, columns in read_ledger_columns(connection, schema).items()
         if name != tables.meta.name
     }
     for name in reversed(copied):
@@ -228,7 +231,7 @@ def _check_own(name: str, found: str | None, uuid: str) -> None:
 
 
 def _copy_schema(connection: Connection, name: str, uuid: str) -> None:
-    copied = ledger_columns(connection)
+    copied = read_ledger_columns(connection)
     try:
         with connection.begin_nested():
             connection.execute(text(f"CREATE SCHEMA {name}"))

@@ -22,8 +22,8 @@ from hourmark_etl.ledger.database import translate_database_errors
 from hourmark_etl.ledger.engines import lock_for_migration, open_engine
 from hourmark_etl.ledger.maintenance.backups import (
     back_up,
-    copy_revision,
     open_with_copy,
+    read_copy_revision,
     restore_rows,
 )
 from hourmark_etl.model import HourState
@@ -93,7 +93,7 @@ def restore_copy(
         with translate_database_errors(url), open_with_copy(changing, name) as (connection, schema):
             lock_for_migration(connection)
             check(connection)
-            revision = copy_revision(connection, schema)
+            revision = read_copy_revision(connection, schema)
             if newest is not None and revision > newest:
                 raise Finding(
                     f"{name} has schema version {revision}, and the version that is to go on "
@@ -111,7 +111,7 @@ def restore_copy(
                 back_up(connection),
                 max(_commit(connection), _commit(connection, schema)),
             )
-            if revision != migrations.revision_of(connection):
+            if revision != migrations.read_revision(connection):
                 migrations.downgrade(connection, revision)
             held = list(connection.execute(select(tables.leases.c.name)).scalars())
             restore_rows(connection, schema)

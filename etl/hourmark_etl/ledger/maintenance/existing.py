@@ -20,11 +20,14 @@ _HERE: Final = "Is this the machine of the driver, and the configuration that it
 
 
 def open_existing_ledger(config: Config, *, may_migrate: bool = False) -> Database:
-    """Open the configured ledger, which must exist; an empty one is never created.
+    """Open the configured ledger without creating it.
 
     Args:
         config: The configuration.
         may_migrate: Whether to migrate a ledger of an older version.
+
+    Returns:
+        The open ledger; the caller closes it.
 
     Raises:
         NoLedger: There is no ledger, or it was lost; the message states the next step.
@@ -39,9 +42,15 @@ def open_or_create_ledger(config: Config) -> Database:
 
     A ledger of an older version is migrated.
 
+    Args:
+        config: The configuration.
+
+    Returns:
+        The open ledger; the caller closes it.
+
     Raises:
         NoLedger: There is no ledger or it is empty, but storage contains closed buckets, so the
-            ledger was lost.
+            ledger was lost. Rebuild it.
         Unavailable: The database or the storage does not respond.
     """
     return _opened(config, may_make=True, may_migrate=True)

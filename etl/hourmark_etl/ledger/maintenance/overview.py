@@ -30,14 +30,17 @@ class FixedHours:
     fixed_to_s: int
 
 
-def fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return by event type up to which hours buckets are closed, and up to which they are fixed.
+def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
+    """Return up to which hour buckets are closed, and up to which they are fixed, by event type.
 
-    A bucket is fixed once it is frozen or sealed: it accepts no more events.
+    A bucket is fixed if it accepts no more events.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        One entry per event type; empty if the ledger has no types.
     """
     table = tables.frontiers
     query = select(table.c.type, table.c.hour, table.c.state, table.c.seal)
@@ -54,29 +57,35 @@ def _fixed(hour_s: int, state: HourState, seals: str | None, bucket_seconds: int
     return FixedHours(hour_s, hour_s + count * bucket_seconds)
 
 
-def closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of a bucket, or None if the ledger has not closed that bucket.
+def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
+    """Return the ledger's copy of a closed bucket's manifest, which lists its files and totals.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
+
+    Returns:
+        The manifest; None if the bucket is not closed.
 
     Raises:
         DamagedRow: The ledger row of the bucket is damaged.
         ValueError: The stored manifest is invalid.
     """
-    marker = closed_marker(database, event_type, hour)
+    marker = read_closed_marker(database, event_type, hour)
     return None if marker is None else Manifest.decode(marker)
 
 
-def closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
-    """Return the ledger's copy of a bucket's `_SUCCESS` file, or None if the bucket is not closed.
+def read_closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
+    """Return the ledger's copy of a closed bucket's marker, the file `_SUCCESS`.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
+
+    Returns:
+        The content of the file; None if the bucket is not closed.
 
     Raises:
         DamagedRow: The ledger row of the bucket is damaged.

@@ -36,7 +36,10 @@ logging.getLogger("alembic").setLevel(logging.WARNING)
 
 @functools.cache
 def newest() -> int:
-    """Return the schema version that this software writes."""
+    """Return the newest schema version of the ledger, which this software writes.
+
+    It is also the highest version that this software can open.
+    """
     return max(int(file.stem.removeprefix("v")) for file in (_FOLDER / "versions").glob("v*.py"))
 
 
@@ -46,10 +49,13 @@ def is_current(connection: Connection) -> bool:
     Args:
         connection: A connection to the ledger.
 
+    Returns:
+        False if the ledger has an older version that can be migrated, or no version yet.
+
     Raises:
         EtlStop: The ledger cannot be migrated: its version is 1, or newer than the software.
     """
-    version = revision_of(connection)
+    version = read_revision(connection)
     if version is None and inspect(connection).has_table("meta"):
         raise EtlStop(
             "the ledger has schema version 1, which was never released, and cannot be "
@@ -77,7 +83,7 @@ def upgrade(connection: Connection) -> None:
     """
     if is_current(connection):  # another process has migrated it
         return
-    before = revision_of(connection)
+    before = read_revision(connection)
     from alembic import command
 
     with _LOCK:
@@ -102,8 +108,15 @@ def downgrade(connection: Connection, revision: int) -> None:
         command.downgrade(_on(connection), str(revision))
 
 
-def revision_of(connection: Connection) -> int | None:
-    """Return the schema version of the ledger in a database; None if there is no ledger yet."""
+def read_revision(connection: Connection) -> int | None:
+    """Return the schema version of the ledger in a database.
+
+    Args:
+        connection: A connection to the database.
+
+    Returns:
+        The version number; None if the database contains no ledger yet.
+    """
     if not inspect(connection).has_table("alembic_version"):
         return None
     revision = connection.execute(

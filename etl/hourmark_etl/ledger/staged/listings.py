@@ -60,11 +60,12 @@ _PROMISED: Final = tables.audit_groups
 
 
 @dataclasses.dataclass(frozen=True)
-class RoundSums:
-    """The totals that the proof of one bucket compares: staged events and promised events.
+class ProofTotals:
+    """The totals that a proof of completeness compares: staged events and promised events.
 
     An audit record promises the events of one byte range: it states how many events a delivery
-    service wrote. Totals are given by the hour of the events' own time.
+    service wrote. Equal totals prove that a bucket is complete without reading its staged files.
+    Totals are given by the hour of the events' own time.
 
     Attributes:
         listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
@@ -79,26 +80,28 @@ class RoundSums:
     partially_counted: tuple[AuditGroup, ...]
 
 
-def read_round_sums(
+def read_proof_totals(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
-) -> list[RoundSums]:
+) -> list[ProofTotals]:
     """Return the totals of staged and of promised events for several buckets.
 
+    Audit records promise events: they state how many events a delivery service wrote.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The frozen hours to prove, each the oldest open hour of its event type.
         below_offsets: Only audit records below these offsets count.
 
     Returns:
-        One `RoundSums` per frontier, in the given order.
+        One `ProofTotals` per frontier, in the given order.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     groups, promises = (
-        listed_groups(database, frontiers),
-        counting_promises(database, frontiers, below_offsets),
+        read_assigned_groups(database, frontiers),
+        find_counted_promises(database, frontiers, below_offsets),
     )
     return [
         _summed(f, listed, counting, below_offsets)
@@ -108,7 +111,7 @@ def read_round_sums(
 
 def _summed(
     f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: AuditOffsets
-) -> RoundSums:
+) -> ProofTotals:
     listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
     partially_counted = []
     for g in groups:
@@ -120,18 +123,31 @@ def _summed(
             partially_counted.append(a)
         else:
             promised[a.hour_s] += sum_promises(a)
-    return RoundSums(listed, promised, tuple(partially_counted))
+    return ProofTotals(listed, promised, tuple(partially_counted))
 
 
 def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
-    """Return the totals of groups of staged events; all zero if there are no groups."""
+    """Return the totals of several groups of staged events.
+
+    A group contains the rows of one event type and hour in one staged file.
+
+    Args:
+        groups: Groups to add up.
+
+    Returns:
+        The number of rows, digests and value hashes; all zero if there are no groups.
+    """
     return sum(map(sum_group, groups), Sums())
 
 
 def sum_group(group: StagedGroup) -> Sums:
     """Return the totals of one group of staged events.
 
-    If the group has no sum of value hashes, all its rows count as unchecked.
+    A group contains the rows of one event type and hour in one staged file. If it has no sum of
+    value hashes (files of version 0.3.0), all its rows count as unchecked.
+
+    Args:
+        group: The group.
     """
     if group.value_sum is None:
         return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
@@ -141,42 +157,51 @@ def sum_group(group: StagedGroup) -> Sums:
 def sum_promises(group: AuditGroup) -> Sums:
     """Return the totals of the events that one group of audit records promises.
 
-    If the group has no count of unchecked events, all its promised events count as unchecked.
+    An audit record promises events: it states how many events a delivery service wrote for a byte
+    range. If the group has no count of unchecked events, all its promised events count as
+    unchecked.
+
+    Args:
+        group: The group of audit records.
     """
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
-def listed_groups(database: Database, frontiers: Sequence[Frontier]) -> list[list[StagedGroup]]:
+def read_assigned_groups(
+    database: Database, frontiers: Sequence[Frontier]
+) -> list[list[StagedGroup]]:
     """Return the staged groups that are assigned to each bucket, including groups of late events.
 
+    A group contains the rows of one event type and hour in one staged file. Groups are assigned to
+    a bucket when its hour is frozen.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
-        One list per frontier, in the given order; empty if a bucket has no staged rows.
+        One list per frontier, in the given order; a list is empty if its bucket has no staged rows.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     c = _LISTED.c
     listed = [(FIRST_SITE, lambda one: and_(c.type == one.type, c.listed_hour == one.hour))]
     return _select_groups(database, frontiers, _LISTED, decode_group, listed)
 
 
-def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
+def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
     """Return the schema ids of the staged rows that are assigned to each bucket.
 
-    Groups whose list of ids cannot be parsed are skipped, because other queries report them as
-    damaged.
+    Groups whose list of ids cannot be parsed are skipped; other queries report them as damaged.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The frozen or sealed hours whose buckets are requested.
 
     Returns:
-        One set per frontier, in the given order; empty if a bucket has no staged rows.
+        One set per frontier, in the given order; a set is empty if its bucket has no staged rows.
     """
     c = _LISTED.c
     found: list[set[int]] = [set() for _ in frontiers]
@@ -192,25 +217,26 @@ def listed_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list
     return found
 
 
-def counting_promises(
+def find_counted_promises(
     database: Database, frontiers: Sequence[Frontier], below_offsets: AuditOffsets
 ) -> list[list[AuditGroup]]:
-    """Return, for each bucket, the groups of audit records of which at least one record counts.
+    """Return the groups of audit records that a proof of completeness must count for each bucket.
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
     range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
-    hour, or events of an earlier hour that no earlier bucket has accounted for.
+    hour, or events of an earlier hour that no earlier bucket has accounted for. A group is returned
+    if at least one of its records counts.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         frontiers: The hours whose buckets are requested, each the oldest open hour of its type.
         below_offsets: Only audit records below these offsets count.
 
     Returns:
-        One list per frontier, in the given order; empty if nothing is promised.
+        One list per frontier, in the given order; a list is empty if nothing is promised.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
         Finding: The ledger has audit records of a site that `below_offsets` does not name.
     """
     c = _PROMISED.c
@@ -283,17 +309,20 @@ def _with_path(table: Table, *more: ColumnElement[Any]) -> Select[Any]:
     )
 
 
-def promises_between(
+def find_promises_between(
     database: Database,
     event_type: str,
     hours_s: Collection[int],
     from_offsets: AuditOffsets,
     below_offsets: AuditOffsets | None,
 ) -> list[AuditGroup]:
-    """Return the groups of audit records that may contain a record in a range of audit offsets.
+    """Return the groups of audit records that overlap a range of audit offsets.
+
+    An audit record promises events: it states how many events a delivery service wrote for a byte
+    range. A returned group may also contain records outside the range.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         hours_s: Hours of the promised events, Unix seconds.
         from_offsets: First offset of the range for each site.
@@ -304,7 +333,7 @@ def promises_between(
         The groups in the order in which they were staged; empty if there are none.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     c = _PROMISED.c
     query = _with_path(_PROMISED).where(c.type == event_type, c.hour.in_(sorted(hours_s)))
@@ -325,15 +354,17 @@ def promises_between(
 
 
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
-    """Decode a group of staged events from its ledger row.
+    """Convert a row of the table `staged_groups` to a group of staged events.
+
+    A group contains the rows of one event type and hour in one staged file.
 
     Args:
-        row: All columns of a row of `staged_groups`, and the column `path` of its staged file.
+        row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
 
     Raises:
-        DamagedRow: The digest of the row does not match its content, or the group is assigned to a
-            bucket before its own hour.
+        DamagedRow: The row does not match its digest, or the group is assigned to a bucket before
+            its own hour.
     """
     check_digest(_LISTED, row, row["path"], event_type)
     if row["listed_hour"] is not None and row["listed_hour"] < row["hour"]:
@@ -355,14 +386,16 @@ def _unsigned(value: int | None) -> int | None:
 
 
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
-    """Decode a group of audit records from its ledger row.
+    """Convert a row of the table `audit_groups` to a group of audit records.
+
+    A group contains the audit records of one event type and hour in one staged file.
 
     Args:
-        row: All columns of a row of `audit_groups`, and the column `path` of its staged file.
+        row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
 
     Raises:
-        DamagedRow: The digest of the row does not match its content.
+        DamagedRow: The row does not match its digest; restore or rebuild the ledger.
     """
     check_digest(_PROMISED, row, row["path"], event_type)
     return from_columns(
@@ -423,8 +456,11 @@ class FileDifference:
     in_groups: int
 
 
-def file_differences(connection: Connection) -> list[FileDifference]:
-    """Return the staged files whose row count differs from the total of their groups.
+def find_file_differences(connection: Connection) -> list[FileDifference]:
+    """Find the staged files whose row count differs from the total of their groups.
+
+    A group contains the rows of one event type and hour in one staged file. A difference means that
+    the ledger is damaged.
 
     Args:
         connection: A transaction of the ledger.
@@ -449,27 +485,34 @@ def file_differences(connection: Connection) -> list[FileDifference]:
     return found
 
 
-def groups_in_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
+def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """Return the staged groups with events of one hour, assigned to a bucket or not.
 
+    A group contains the rows of one event type and hour in one staged file.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         origin_s: Hour of the events' own time, Unix seconds.
 
+    Returns:
+        The groups; empty if no events of the hour were staged, or their files were deleted.
+
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
-    return [group for group, _ in groups_with_listing(database, event_type, origin_s)]
+    return [group for group, _ in read_groups_with_buckets(database, event_type, origin_s)]
 
 
-def groups_with_listing(
+def read_groups_with_buckets(
     database: Database, event_type: str, origin_s: int
 ) -> list[tuple[StagedGroup, int | None]]:
     """Return the staged groups with events of one hour, each with the bucket it is assigned to.
 
+    A group contains the rows of one event type and hour in one staged file.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         origin_s: Hour of the events' own time, Unix seconds.
 
@@ -478,7 +521,7 @@ def groups_with_listing(
         is not assigned to a bucket yet.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     query = (
         _with_path(_LISTED)

@@ -30,7 +30,7 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """Kafka records that were set aside because no bucket can contain them, and their review state.
+    """A ledger row for Kafka records that no bucket can contain, with the state of their review.
 
     Attributes:
         set_aside: Topic, partition and offsets of the records, and the reason.
@@ -48,7 +48,7 @@ class SetAsideRow:
 
     @property
     def record_count(self) -> int:
-        """Return the number of records that were set aside together."""
+        """Return the number of Kafka records that the row describes."""
         return len(self.set_aside.offsets)
 
 
@@ -59,7 +59,9 @@ def put_set_aside(
     *,
     listed_hour: int | None = None,
 ) -> list[SetAside]:
-    """Store records that cannot be in a bucket; records that are stored already are skipped.
+    """Store records that no bucket can contain, such as malformed events.
+
+    Records that the ledger contains already are skipped.
 
     Args:
         connection: The transaction that advances the staging positions past the records, or that
@@ -83,9 +85,10 @@ def put_set_aside(
 
 
 def assign_set_aside_to_buckets(connection: Connection, hours_s: Mapping[str, int]) -> None:
-    """Assign the set-aside records that no bucket counts yet to the bucket of their event type.
+    """Assign set-aside records to the next bucket of their event type, which will count them.
 
-    The bucket's manifest will count them.
+    Set-aside records are Kafka records that no bucket can contain. Records that are already
+    assigned to a bucket stay assigned to it.
 
     Args:
         connection: The transaction that seals the buckets.
@@ -107,18 +110,21 @@ def set_aside_rows(
     listed_hour: int | None = None,
     reviewed: bool | None = None,
 ) -> list[SetAsideRow]:
-    """Return records that were set aside, sorted by type, topic, partition and offset.
+    """Return records that were set aside because no bucket can contain them.
 
     All given filters must match; a filter that is None matches every record.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
         listed_hour: Hour of the bucket whose manifest counts the records, Unix seconds.
         reviewed: True for records that an operator has reviewed, False for all others.
 
+    Returns:
+        Rows sorted by type, topic, partition and offset; empty if no record matches.
+
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     query = select(_TABLE).order_by(
         _TABLE.c.type, _TABLE.c.topic, _TABLE.c.partition, _TABLE.c.offset
@@ -134,20 +140,22 @@ def set_aside_rows(
     return [_decode_row(row) for row in database.fetch(query).mappings()]
 
 
-def listed_set_aside(
+def find_set_aside_in_buckets(
     database: Database, buckets: Collection[tuple[str, int]]
 ) -> dict[tuple[str, int], list[SetAside]]:
     """Return the set-aside records that are counted in the manifests of the given buckets.
 
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         buckets: Pairs of event type and hour in Unix seconds.
 
     Returns:
         Records by pairs of event type and hour; buckets without set-aside records are omitted.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     found = defaultdict[tuple[str, int], list[SetAside]](list)
     hours = sorted({hour_s for _, hour_s in buckets})
@@ -163,11 +171,13 @@ def listed_set_aside(
     return found
 
 
-def unreviewed_records(database: Database, event_type: str | None = None) -> int:
+def count_unreviewed_records(database: Database, event_type: str | None = None) -> int:
     """Return the number of set-aside records that no operator has reviewed.
 
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: The only event type to count; None counts all.
     """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
@@ -178,18 +188,22 @@ def unreviewed_records(database: Database, event_type: str | None = None) -> int
     return int(database.fetch(query).scalar_one())
 
 
-def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tuple[str, int, int]]:
+def find_set_aside_offsets(
+    database: Database, spans: Sequence[OffsetSpan]
+) -> set[tuple[str, int, int]]:
     """Return which records in the given offset ranges were set aside.
 
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         spans: Offset ranges of the central cluster's partitions.
 
     Returns:
         Tuples of topic, partition and offset; empty if none was set aside.
 
     Raises:
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     found = set()
     for s in spans:
@@ -208,12 +222,17 @@ def set_aside_offsets(database: Database, spans: Sequence[OffsetSpan]) -> set[tu
 
 
 def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> int:
-    """Mark all unreviewed set-aside records as reviewed, and return their number.
+    """Mark all unreviewed set-aside records as reviewed by an operator.
+
+    Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: The only event type to mark; None marks all types.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The number of records that were marked.
 
     Raises:
         UsageError: There are no unreviewed records.
@@ -236,8 +255,11 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> None:
     """Delete set-aside records that were found more than 30 days ago and are counted by a bucket.
 
+    Set-aside records are Kafka records that no bucket can contain. Records that no bucket counts
+    yet are kept.
+
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         now_ms: Current time, Unix milliseconds.
 

@@ -32,8 +32,8 @@ from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.bucket_rows import find_newest_closed_bucket
 from hourmark_etl.ledger.database import Database, Lease, delete_rows
 from hourmark_etl.ledger.digests import check_digest, update_rows
-from hourmark_etl.ledger.frontier_rows import decode_offsets
-from hourmark_etl.ledger.frontiers import force_sealed
+from hourmark_etl.ledger.frontier_rows import decode_audit_offsets
+from hourmark_etl.ledger.frontiers import force_sealed_hours
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import (
     AUDIT,
@@ -55,7 +55,7 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that is not needed any more and can be deleted.
+    """A staged file that no open hour needs any more, so that it can be deleted.
 
     Attributes:
         file_id: Row id in the ledger.
@@ -71,20 +71,21 @@ class UnneededFile:
 def find_closed_event_files(
     database: Database, after_id: int, closed_before_ms: int, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Return the staged event files all of whose rows are in buckets closed before a given time.
+    """Find staged event files all of whose rows are in buckets closed before a given time.
 
-    Each call examines the next `limit` files, so files that are still needed do not block others.
+    The files are no longer needed and can be deleted. Each call examines the next `limit` files, so
+    files that are still needed do not block others.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         after_id: Row id after which to continue; 0 for the first call.
         closed_before_ms: Upper limit of the buckets' times of closing, Unix milliseconds,
             exclusive.
         limit: Number of files to examine.
 
     Returns:
-        The files that are not needed any more, and `after_id` for the next call. It is 0 after the
-        last file was examined.
+        A pair: the unneeded files, and `after_id` for the next call. The latter is 0 after the last
+        file was examined.
     """
     groups, buckets = tables.groups, tables.buckets
     needed = (
@@ -107,20 +108,21 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Return the staged audit files whose audit records all belong to closed hours and are settled.
+    """Find staged audit files that no open hour needs, because closed buckets accounted for them.
 
-    An audit record is settled once a closed bucket has accounted for its events. Each call examines
-    the next `limit` files.
+    An audit record is settled once a closed bucket has accounted for its events. A file is returned
+    if all of its audit records are settled and belong to closed hours. Each call examines the next
+    `limit` files.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         after_id: Row id after which to continue; 0 for the first call.
         below_offsets: Files with an audit record at or after these offsets are kept.
         limit: Number of files to examine.
 
     Returns:
-        The files that are not needed any more, and `after_id` for the next call. It is 0 after the
-        last file was examined.
+        A pair: the unneeded files, and `after_id` for the next call. The latter is 0 after the last
+        file was examined.
     """
     groups, frontiers = tables.audit_groups, tables.frontiers
     needed = (
@@ -168,7 +170,7 @@ def _needed(database: Database) -> dict[Table, ColumnElement[bool]]:
     # of all types.
     groups, audits, frontiers = tables.groups.c, tables.audit_groups.c, tables.frontiers.c
     settled = [
-        decode_offsets(*row)
+        decode_audit_offsets(*row)
         for row in database.fetch(select(frontiers.settled_next, frontiers.settled_further))
     ]
     by_all = functools.reduce(AuditOffsets.minimum, settled) if settled else NO_AUDIT_OFFSETS
@@ -194,10 +196,10 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest open hour of all event types.
+    """Return the start of the oldest hour that is open for any event type.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
 
     Returns:
         Unix milliseconds; 0 if the ledger has no event types.
@@ -208,15 +210,18 @@ def read_oldest_open_hour_ms(database: Database) -> int:
 def find_offsets_settled_before(
     database: Database, event_type: str, closed_before_ms: int
 ) -> AuditOffsets | None:
-    """Return the audit offsets up to which buckets closed before a given time settled a type.
+    """Return up to which audit offsets a type's buckets had been checked at a given time.
+
+    Closed buckets account for the audit records below these offsets.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         event_type: Name of the event type.
-        closed_before_ms: Upper limit of the time of closing, Unix milliseconds, exclusive.
+        closed_before_ms: Only buckets closed before this time count, Unix milliseconds.
 
     Returns:
-        The field `audit_next` of the newest such bucket; None if there is no such bucket.
+        The offsets of the newest such bucket (field `audit_next` of its manifest); None if there is
+        no such bucket.
     """
     with database.reading() as connection:
         found = find_newest_closed_bucket(connection, event_type, closed_before_ms)
@@ -231,7 +236,7 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
     """Delete staged files and their groups from the ledger; the caller then deletes the files.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
         files: The files to delete.
 
@@ -258,11 +263,18 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
     return batch_folders - left
 
 
-def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
-    """Return the batch folders in the ledger and the epochs of all leases, read at the same time.
+def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
+    """Return the folders of all staged batches and the epochs of all leases, read at one time.
+
+    Use it to find folders on storage that no running consumer writes to and that the ledger does
+    not refer to.
+
+    Args:
+        database: The ledger (the ETL's state database).
 
     Returns:
-        Paths of the folders, relative to the storage root; and epochs by the name of the lease.
+        A pair: paths of the batch folders relative to the storage root, and the epoch of each lease
+        by its name.
     """
     with database.reading() as connection:
         named = set(connection.execute(select(_FILES.c.batch).distinct()).scalars())
@@ -274,7 +286,7 @@ def folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
 
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
-    """The ledger's information about one staged file.
+    """A staged file as the ledger describes it, with its groups.
 
     Attributes:
         file_id: Row id in the ledger.
@@ -290,15 +302,17 @@ class LedgerFile:
 
 
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
-    """Return the ledger's information about a staged file.
+    """Return the ledger's description of a staged file and of its groups.
+
+    A group contains the rows of one event type and hour in one staged file.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         path: Path of the file, relative to the storage root.
 
     Raises:
         Finding: The ledger does not contain the file.
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     with database.reading() as connection:
         row = (
@@ -337,28 +351,38 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
     )
 
 
-def types_needing(database: Database, path: str) -> set[str]:
-    """Return the event types whose buckets or proofs still need rows of a staged file.
+def find_types_needing_file(database: Database, path: str) -> set[str]:
+    """Return the event types whose open hours still need rows of a staged file.
+
+    Rows are needed to write a bucket or to prove that it is complete.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         path: Path of the file, relative to the storage root.
 
     Returns:
         Names of event types; empty if no type needs the file, or the ledger does not contain it.
     """
-    return set(database.fetch(select_needed(database, "type", _FILES.c.path == path)).scalars())
+    return set(
+        database.fetch(select_needed_groups(database, "type", _FILES.c.path == path)).scalars()
+    )
 
 
-def select_needed(
+def select_needed_groups(
     database: Database, column: str, *where: ColumnElement[bool]
 ) -> CompoundSelect[Any]:
-    """Return an SQL query for one column of all groups whose staged files are still needed.
+    """Create an SQL query for all groups whose staged files are still needed.
+
+    A group contains the rows of one event type and hour in one staged file. The query is not
+    executed.
 
     Args:
-        database: The ledger.
-        column: Name of a column of both `staged_groups` and `audit_groups`.
+        database: The ledger (the ETL's state database).
+        column: Column to select, which must exist in both `staged_groups` and `audit_groups`.
         *where: Further SQL conditions.
+
+    Returns:
+        A union of a query for groups of events and one for groups of audit records.
     """
     return union(
         *(
@@ -371,30 +395,36 @@ def select_needed(
     )
 
 
-def replace_file(
-    database: Database, lease: Lease, known: LedgerFile, path: str, groups: Collection[StagedGroup]
+def replace_damaged_file(
+    database: Database,
+    lease: Lease,
+    damaged_file: LedgerFile,
+    path: str,
+    groups: Collection[StagedGroup],
 ) -> None:
-    """Replace the path of a damaged staged file by that of a new file with the same rows.
+    """Replace a damaged staged file in the ledger with a new file that has the same rows.
+
+    The file on storage is not changed. The caller deletes the damaged file afterwards.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease under which the ledger is changed.
-        known: The damaged file.
+        damaged_file: The damaged file.
         path: Path of the new file, relative to the storage root.
         groups: Groups of the new file, which provide their first rows; empty for an audit file.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
-        DamagedRow: The digest of a ledger row does not match its content.
+        DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
     rows = {(g.event_type, g.hour_s): g.first_row for g in groups}
     with database.transaction(lease) as connection:
         for table in (tables.groups, tables.audit_groups):
             moved = []
             for row in connection.execute(
-                select(table).where(table.c.file_id == known.file_id)
+                select(table).where(table.c.file_id == damaged_file.file_id)
             ).mappings():
-                check_digest(table, row, known.file.path, row["type"])
+                check_digest(table, row, damaged_file.file.path, row["type"])
                 moved.append(
                     (
                         row,
@@ -405,32 +435,35 @@ def replace_file(
                 )
             update_rows(connection, table, moved, path)
         row = (
-            connection.execute(select(_FILES).where(_FILES.c.id == known.file_id)).mappings().one()
+            connection.execute(select(_FILES).where(_FILES.c.id == damaged_file.file_id))
+            .mappings()
+            .one()
         )
         check_digest(_FILES, row)
         update_rows(connection, _FILES, [(row, {"path": path})])
 
 
-def give_up_file(
+def remove_lost_file(
     database: Database,
     lease: Lease,
-    known: LedgerFile,
+    lost_file: LedgerFile,
     frontier: Frontier,
     gap: OffsetGap,
-    forced: str,
+    override_text: str,
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    Sealed hours of the type that contain such rows are changed to the grade `forced`. The lost
-    records are stored as an offset gap.
+    An override is an operator's order to close an hour although data is missing. Sealed hours of
+    the type that contain such rows get the grade `forced`. The lost records are stored as an offset
+    gap.
 
     Args:
-        database: The ledger.
+        database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        known: The lost file.
+        lost_file: The lost file.
         frontier: The oldest open hour of the type, with its seals.
         gap: Offset gap to store.
-        forced: Readable text about the override, which is added to the manifests.
+        override_text: Readable text about the override, which is added to the manifests.
 
     Raises:
         StaleDriver: Another process has taken over the lease, or the type's sealed hours have
@@ -439,7 +472,7 @@ def give_up_file(
     with database.transaction(lease) as connection:
         lost = defaultdict[int, Sums](Sums)
         for table in (tables.groups, tables.audit_groups):
-            own = (table.c.file_id == known.file_id, table.c.type == frontier.event_type)
+            own = (table.c.file_id == lost_file.file_id, table.c.type == frontier.event_type)
             if table is tables.groups:
                 for row in connection.execute(select(table).where(*own)):
                     is_known = row.value_sum is not None
@@ -450,14 +483,19 @@ def give_up_file(
                         row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
                     )
             connection.execute(delete(table).where(*own))
-        force_sealed(connection, frontier, lost, (forced, gap.what))
+        force_sealed_hours(connection, frontier, lost, (override_text, gap.what))
         put_gaps(connection, [gap])
 
 
 def format_spans(spans: Sequence[OffsetSpan]) -> str:
-    """Return a readable text with the topics, partitions and offsets of up to 5 spans.
+    """Describe ranges of Kafka offsets for a message.
 
-    The text ends with the number of further spans, if there are any.
+    Args:
+        spans: Offset ranges to describe.
+
+    Returns:
+        Readable text with the topics, partitions and offsets of the first 5 ranges, followed by the
+        number of further ranges, if there are any.
     """
     named = ", ".join(
         f"topic {s.topic} partition {s.partition} offsets [{s.start}, {s.end})"

@@ -23,12 +23,12 @@ from hourmark.records.ranges import HEX_128, RangeId
 from hourmark_etl.buckets.avro_container import Block, ContainerReader
 from hourmark_etl.buckets.reader import DamagedBucketFile, Event, find_manifest, read_manifest
 from hourmark_etl.humanize import format_count
-from hourmark_etl.ledger.batches import positions_of_topic
+from hourmark_etl.ledger.batches import read_partition_positions
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.staged.listings import groups_with_listing
+from hourmark_etl.ledger.staged.listings import read_groups_with_buckets
 from hourmark_etl.model import ReportedSource, StagedGroup
 from hourmark_etl.operators.dead_letter_reader import PrintMessage, ReadProgress
 from hourmark_etl.operators.tracing.kafka_search import decode_envelope
@@ -151,7 +151,7 @@ class StorageSearch:
         """
 
         def search() -> SearchResult[int]:
-            known = positions_of_topic(self._database, central)
+            known = read_partition_positions(self._database, central)
             return SearchResult(
                 known[0].next_offset if len(known) == 1 else None,
                 "the ledger's positions",
@@ -179,7 +179,7 @@ class StorageSearch:
         def search() -> SearchResult[FoundStagedRow]:
             groups = [
                 (g, listed)
-                for g, listed in groups_with_listing(self._database, event_type, hour.start_s)
+                for g, listed in read_groups_with_buckets(self._database, event_type, hour.start_s)
                 if isinstance(criterion, ByRangePosition)
                 or g.first_id <= bytes(criterion.event_id) <= g.last_id
             ]

@@ -376,6 +376,7 @@ LEAVES = (
 FIELDS = declared_fields(st.recursive(LEAVES, more_types, max_leaves=5))
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(st.lists(FIELDS, min_size=1, max_size=5))
 def test_whatever_is_accepted_survives(fields: list[dict[str, Any]]) -> None:

@@ -179,6 +179,7 @@ def test_a_refusal_for_now_says_what_to_look_at(what: str, code: int, said: str)
 HTML = b"<html>nothing here</html>"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize(
     ("code", "body"),

@@ -272,6 +272,7 @@ def test_no_error_that_quotes_a_planted_secret_shows_it() -> None:
     assert [entry for entry in planted_entries() if shown_when_quoted(table, entry)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leaf", LEAVES, ids=str)
 def test_no_error_that_quotes_a_secret_of_any_setting_shows_it(leaf: Leaf) -> None:
     texts = [text for text in planted_urls() if "://" in text][:: len(SCHEMES)]
@@ -300,6 +301,7 @@ def test_a_mistyped_url_is_shown_by_no_command_that_asks_servers(
         assert (leaks(shown), "Traceback" in shown) == ([], False), arguments
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("component", [("serve",), ("mirror", "run"), ("tail",), ("etl", "run")])
 def test_a_component_that_fails_at_its_start_shows_no_secret(
     component: Sequence[str], tmp_path: Path, taken: int

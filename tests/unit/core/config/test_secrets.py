@@ -164,6 +164,7 @@ def _tls(authority: Authority, pair: Pair) -> ssl.SSLContext:
     return context
 
 
+@pytest.mark.slow
 def test_a_registry_is_asked_over_tls_with_a_certificate_and_a_password(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     mine = authority.issue("client")

@@ -127,6 +127,7 @@ def test_sockets_are_those_of_docker_and_of_podman_the_users_own_first() -> None
     assert len(candidate_sockets({})) == 2
 
 
+@pytest.mark.slow
 def test_a_users_tests_are_skipped_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text('pytest_plugins = ["hourmark.testing.plugin"]\n')
     (tmp_path / "test_it.py").write_text(

@@ -98,6 +98,7 @@ def url() -> Iterator[str]:
     thread.join(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "method", "mode"), CASES)
 def test_every_answer_is_one_that_the_document_tells_of(
     url: str, path: str, method: str, mode: GenerationMode

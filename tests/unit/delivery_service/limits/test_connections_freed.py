@@ -76,6 +76,7 @@ def serve(act: Callable[[Network], Awaitable[None]], tls: ServerTls | None = Non
         uvloop.run(main())
 
 
+@pytest.mark.slow
 def test_a_connection_in_use_is_seen() -> None:
     async def act(net: Network) -> None:
         async with net.connected(3):
@@ -85,6 +86,7 @@ def test_a_connection_in_use_is_seen() -> None:
     serve(act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", REFUSED.values(), ids=REFUSED)
 def test_what_is_refused_is_freed(sent: bytes) -> None:
     async def act(net: Network) -> None:
@@ -97,6 +99,7 @@ def test_what_is_refused_is_freed(sent: bytes) -> None:
     serve(act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", GET, CHUNKED + b"1\r\n{\r\n", CHUNKED[:-2], GET + b"\r\n"])
 def test_what_is_cut_off_is_freed(sent: bytes) -> None:
     async def act(net: Network) -> None:
@@ -106,6 +109,7 @@ def test_what_is_cut_off_is_freed(sent: bytes) -> None:
     serve(act)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sent", [b"", b"\x16\x03\x01\x02\x00\x01", GET + b"\r\n"], ids=["nothing", "a part", "no TLS"]
 )
@@ -122,6 +126,7 @@ def test_a_handshake_that_is_not_done_is_freed(tmp_path: Path, sent: bytes) -> N
     serve(act, ServerTls(ServiceTls(certificate=pair.certificate, key=pair.key)))
 
 
+@pytest.mark.slow
 def test_a_handshake_that_is_dropped_as_it_comes_is_freed(tmp_path: Path) -> None:
     """Each of these takes the place of the one before it, whose task may not have begun."""
     pair = Authority(tmp_path).issue("service")

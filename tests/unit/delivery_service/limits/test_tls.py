@@ -288,6 +288,7 @@ def test_handshakes_take_places_and_give_way(authority: Authority) -> None:
     in_both_loops(main)
 
 
+@pytest.mark.slow
 def test_places_come_back_after_handshakes_of_any_end(authority: Authority) -> None:
     pair = authority.issue("service")
     hello, *_ = hello_of(client(authority), pieces=1)

@@ -161,6 +161,7 @@ def in_a_new_process(call: Callable[..., float], *given: Any, **named: Any) -> f
         return pool.submit(call, *given, **named).result(120)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("native", [True, False], ids=["native", "Python"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_small_range_takes_no_more_memory_than_the_largest_event(
@@ -169,11 +170,13 @@ def test_a_small_range_takes_no_more_memory_than_the_largest_event(
     assert in_a_new_process(peak_mb_of_a_range, shape, native=native) < PEAK_MB_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "groups of a pattern"])
 def test_a_small_batch_takes_no_more_memory_than_the_largest_event(shape: str) -> None:
     assert in_a_new_process(peak_mb_of_a_batch, shape) < PEAK_MB_MAX
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_c_and_python_make_the_same_of_it(shape: str) -> None:
     assert difference(SHAPES[shape]()) == ""

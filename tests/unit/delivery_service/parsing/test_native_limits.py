@@ -51,6 +51,7 @@ def doubled(times: int) -> dict[str, Any]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "line"),
     [

@@ -34,12 +34,14 @@ def test_it_is_there() -> None:
     assert MODULE is not None
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, (1 << 64) - 1))
 def test_random_lines_of_random_types_become_the_same_records(seed: int) -> None:
     assert difference(random_case(random.Random(seed))) == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", PARSERS)
 def test_python_alone_gives_what_was_kept_too(number: int) -> None:
     """With the pass, the service's own check does that before each start."""

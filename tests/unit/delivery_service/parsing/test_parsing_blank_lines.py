@@ -127,6 +127,7 @@ def test_counts_are_those_of_a_loop_over_lines(lines: list[bytes]) -> None:
         assert [r.key[:16] for r in result.records] == [r.key[:16] for r in full]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [b"\n", b"\r\n", b"\n\r\r\n"])
 def test_a_mebibyte_of_blank_lines_costs_less_than_a_tenth_of_one_of_short_lines(
     line: bytes,

@@ -277,6 +277,7 @@ def test_a_map_of_the_types_own_is_not_the_map_of_unknown_keys() -> None:
     assert tried.reason(b'{"own":{"a":1}}') == "wrong_field"
 
 
+@pytest.mark.slow
 def test_many_keys_are_read_in_one_go() -> None:
     many = {f"k{n}": n for n in range(50_000)}
     row = JSON.one(json.dumps({"n": 1, "ts": "2026-11-21T01:00:00Z", **many}).encode())

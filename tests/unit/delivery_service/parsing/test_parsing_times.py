@@ -56,6 +56,7 @@ def test_full_formats_agree_with_strptime(time_format: str, local: dt.datetime) 
     assert read(time_format, text, "2068-01-02T00:00:00Z") == round(expected.timestamp() * 1000)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([*FORMATS, "%b %d %H:%M:%S", "%H:%M", "%z %f"]),
     st.text(max_size=30),

@@ -146,6 +146,7 @@ def check(
     )
 
 
+@pytest.mark.slow
 @each_zone
 def test_without_a_date(seed: int, zone_name: str) -> None:
     for _, zone, observed_ms, local in cases(seed, zone_name):
@@ -166,6 +167,7 @@ def test_with_nothing_but_the_day_of_the_week(seed: int, zone_name: str) -> None
         check("%a %H:%M:%S", shifted, observed_ms, zone, expected)
 
 
+@pytest.mark.slow
 @each_zone
 def test_without_a_year(seed: int, zone_name: str) -> None:
     for rng, zone, observed_ms, local in cases(seed, zone_name):
@@ -193,6 +195,7 @@ def test_a_whole_date_to_the_second(seed: int, zone_name: str) -> None:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zone_name", ["UTC", "America/New_York", "Pacific/Apia"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_a_day_or_half_of_the_day(seed: int, zone_name: str) -> None:

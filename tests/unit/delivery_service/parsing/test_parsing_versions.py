@@ -99,6 +99,7 @@ def asuncion() -> str:
     return f"{byte_range.range_id(line).hex()} {result.records!r} {result.audit!r}"
 
 
+@pytest.mark.slow
 def test_two_instances_with_other_zone_data_installed_give_equal_records(tmp_path: Path) -> None:
     package = importlib.resources.files("tzdata")
     assert isinstance(package, Path)

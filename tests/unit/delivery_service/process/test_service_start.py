@@ -174,6 +174,7 @@ def test_help_has_examples() -> None:
     assert "hourmark serve --config" in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("soft", "hard", "then"), [(300, 400, 356), (300, 355, None), (390, 400, 390)]
 )

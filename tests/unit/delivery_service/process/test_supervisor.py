@@ -81,6 +81,7 @@ def scene(
     scene.end()
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_is_started_again_in_a_slot_that_is_free(scene: Scene) -> None:
     first = scene.pids()
     os.kill(min(first), signal.SIGKILL)
@@ -94,6 +95,7 @@ def test_a_worker_that_is_killed_is_started_again_in_a_slot_that_is_free(scene: 
 
 
 # longer than a worker that is well waits for a processor, on a loaded machine
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [{"limits": {"hangs_s": 3.0}}], indirect=True)
 def test_a_worker_that_hangs_holds_the_claim_and_is_killed_in_the_end(scene: Scene) -> None:
     first = scene.pids()
@@ -106,6 +108,7 @@ def test_a_worker_that_hangs_holds_the_claim_and_is_killed_in_the_end(scene: Sce
     assert max(first) in scene.pids(), "the other one told all the time"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [{"log_level": "error"}], indirect=True)
 def test_a_worker_that_leaves_requests_unanswered_at_the_end_forbids_the_goodbye(
     scene: Scene,
@@ -114,6 +117,7 @@ def test_a_worker_that_leaves_requests_unanswered_at_the_end_forbids_the_goodbye
     assert scene.claims.requests == 2, "one of each"
 
 
+@pytest.mark.slow
 def test_a_worker_killed_while_all_drain_forbids_the_goodbye(scene: Scene) -> None:
     for pid in scene.pids():
         os.kill(pid, signal.SIGSTOP)
@@ -150,6 +154,7 @@ async def replaced(scene: Scene, config: Config) -> None:
         looking.cancel()
 
 
+@pytest.mark.slow
 def test_workers_are_replaced_one_after_the_other(scene: Scene) -> None:
     first = scene.pids()
     asyncio.run(replaced(scene, settings(1)))
@@ -157,6 +162,7 @@ def test_workers_are_replaced_one_after_the_other(scene: Scene) -> None:
     assert not scene.pids() & first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene", [{"limits": {"serves_s": 5.0}}], indirect=True)
 def test_a_configuration_with_which_none_serves_changes_nothing(
     scene: Scene,
@@ -168,6 +174,7 @@ def test_a_configuration_with_which_none_serves_changes_nothing(
     scene.until(lambda: scene.supervisor.worker_count == 2)
 
 
+@pytest.mark.slow
 def test_workers_that_end_at_once_are_started_later_and_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -164,6 +164,7 @@ async def test_records_that_were_not_delivered_fail_their_append(scene: Scene) -
     assert scene.failed("_MSG_TIMED_OUT") == 700
 
 
+@pytest.mark.slow
 @with_queue(**{**NOWHERE, "message.timeout.ms": 60_000, "queue.buffering.max.messages": 10})
 async def test_a_memory_that_stays_full_fails_the_append(scene: Scene) -> None:
     with pytest.raises(QueueUnavailable, match="memory is full"):
@@ -189,6 +190,7 @@ async def test_a_purged_producer_fails_what_is_under_way(scene: Scene) -> None:
         await waiting
 
 
+@pytest.mark.slow
 @with_queue(**{"test.mock.num.brokers": 1})
 async def test_an_abandoned_append_leaves_no_dangling_values(
     scene: Scene, caplog: pytest.LogCaptureFixture

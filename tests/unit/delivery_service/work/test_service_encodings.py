@@ -204,6 +204,7 @@ def flips(body: bytes) -> Iterator[bytes]:
         yield bytes(flipped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "body"),
     [("zstd", streamed(FEW_EVENTS)), ("gzip", gzip.compress(FEW_EVENTS))],

@@ -51,6 +51,7 @@ def asking_for(protocol: str, *, proxy: bool = False) -> tuple[str, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", ["websocket", "h2c", "TLS/1.0, X/2"])
 @pytest.mark.parametrize("proxy", [False, True])
 @with_scene(networked)

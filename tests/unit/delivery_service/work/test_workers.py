@@ -67,6 +67,7 @@ def test_a_waiting_place_is_free_again_after_its_turn_or_when_its_client_left() 
     run(main)
 
 
+@pytest.mark.slow
 @with_service(tokens_required=True)
 async def test_one_token_does_not_keep_large_requests_of_others_out(h: Harness) -> None:
     h.queue.hold = asyncio.Event()

@@ -16,21 +16,21 @@ from hourmark_etl.ledger.bucket_rows import (
     DAY_S,
     KEPT_DAYS,
     bucket_rows,
-    closed_spans,
     find_buckets_with_late_events,
     find_newest_closed_bucket,
+    insert_closed_buckets,
     make_late_hour_rows,
-    pack_days,
-    put_buckets,
+    pack_old_bucket_rows,
     put_late_hours,
     read_bucket_manifests,
+    read_closed_spans,
 )
 from hourmark_etl.ledger.closed import closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows
-from hourmark_etl.ledger.frontiers import closed_types
+from hourmark_etl.ledger.frontiers import read_closed_types
 from hourmark_etl.ledger.maintenance.downgrading import downgrade_ledger
-from hourmark_etl.ledger.maintenance.overview import closed_manifest
+from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.recovery.check import check_late_hours
 
 FIRST_DAY_S = 1_800_000_000 // DAY_S * DAY_S
@@ -77,12 +77,14 @@ def ledger(ledger_url: str) -> Iterator[Database]:
                     "seal": None,
                 }
                 connection.execute(tables.frontiers.insert(), [usual | row])
-                put_buckets(connection, [(at(n), bucket(event_type, n)) for n in range(HOURS - 1)])
+                insert_closed_buckets(
+                    connection, [(at(n), bucket(event_type, n)) for n in range(HOURS - 1)]
+                )
         yield made
 
 
 def pack(ledger: Database, days_max: int = 100) -> int:
-    return pack_days(ledger, ledger.acquire("closer"), NOW_MS, days_max)
+    return pack_old_bucket_rows(ledger, ledger.acquire("closer"), NOW_MS, days_max)
 
 
 def everything(ledger: Database) -> dict[str, object]:
@@ -98,18 +100,19 @@ def everything(ledger: Database) -> dict[str, object]:
             "manifests": read_bucket_manifests(
                 connection, {("click", at(n).start_s) for n in (0, 23, 24, HOURS - 2, HOURS + 5)}
             ),
-            "spans": closed_spans(connection),
+            "spans": read_closed_spans(connection),
             "newest": [
                 find_newest_closed_bucket(connection, "click", at(n).end_ms)
                 for n in (0, 1, 30, HOURS)
             ],
             "closed": closed_buckets(ledger, origins, 3600),
             "lacks": read_missing_ranges(ledger, "click", at(15).start_s),
-            "types": closed_types(ledger),
-            "one": closed_manifest(ledger, "view", at(7)),
+            "types": read_closed_types(ledger),
+            "one": read_closed_manifest(ledger, "view", at(7)),
         }
 
 
+@pytest.mark.slow
 def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     before = everything(ledger)
     counts = [pack(ledger) for _ in range(6)]
@@ -124,6 +127,7 @@ def test_packed_rows_give_the_same_answers(ledger: Database) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_the_way_back_and_up_again_keeps_every_row_and_finds_late_events(
     ledger: Database, ledger_url: str, is_packed: bool

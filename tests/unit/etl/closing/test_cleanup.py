@@ -20,7 +20,7 @@ from hourmark.config.loading import Config
 from hourmark_etl.closing.cleanup import Cleaner, CleanupCounts
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import truncated_gap
+from hourmark_etl.ledger.batches import create_truncation_gap
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import OffsetGap, put_gaps
 from hourmark_etl.model import EARLIEST_MS, StagingPosition
@@ -59,6 +59,7 @@ def named(life: Life) -> list[str]:
         return sorted(connection.execute(select(tables.staged_files.c.path)).scalars())
 
 
+@pytest.mark.slow
 def test_event_files_go_once_their_buckets_are_closed_and_not_before(
     life: Life, cleaner: Cleaner
 ) -> None:
@@ -174,7 +175,7 @@ def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
     position = StagingPosition(
         cluster_id="c", topic_id="t", topic="events.click", partition=0, next_offset=9
     )
-    found = truncated_gap("events.click", position)
+    found = create_truncation_gap("events.click", position)
     with life.database.transaction() as connection:  # an older copy of the ledger took it over
         put_gaps(
             connection,

@@ -366,6 +366,7 @@ def test_two_live_incarnations_of_one_host_are_an_alarm_and_no_more(
     assert grade(world) == "proved"
 
 
+@pytest.mark.slow
 def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(world: World) -> None:
     line(world)
     until(world, FIRST_HOUR)
@@ -383,6 +384,7 @@ def test_a_paused_closer_that_wakes_after_another_published_changes_nothing(worl
     assert world.seen["closer woken"] > 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["flip", "remove"])
 def test_no_hour_follows_a_damaged_marker_and_a_closer_that_stood_still_follows_what_was_closed(
     world: World, kind: str

@@ -367,11 +367,11 @@ def test_a_marker_that_storage_lost_before_the_ledger_knew_of_it_holds_its_own_t
 
     def killed(*_: object) -> None:
         monkeypatch.setattr(world.storage, "read", lost)
-        monkeypatch.setattr(frontiers, "close_all", close_all)
+        monkeypatch.setattr(frontiers, "record_closed_hours", record_closed_hours)
         raise Killed
 
-    close_all = frontiers.close_all
-    monkeypatch.setattr(frontiers, "close_all", killed)
+    record_closed_hours = frontiers.record_closed_hours
+    monkeypatch.setattr(frontiers, "record_closed_hours", killed)
     send(world, ["click", "view"])
     with pytest.raises(Killed):
         settle(world, FIRST_HOUR)

@@ -34,7 +34,7 @@ from hourmark_etl.closing.proof.evidence import AuditPath, plan_file_items
 from hourmark_etl.closing.proof.readings import AuditComparer
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.errors import DataLoss
-from hourmark_etl.ledger.conflicts import conflicts, record_compared
+from hourmark_etl.ledger.conflicts import conflicts, record_compared_files
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import HourState
 
@@ -215,6 +215,7 @@ def test_what_is_sealed_already_is_published_and_the_hour_after_it_is_held(
     assert (hours_held(world), frontiers(world)["click"]) == ({"click": [1]}, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", range(1, 30))
 def test_a_closer_that_is_killed_anywhere_finds_it_all_the_same(world: World, point: int) -> None:
     def kill() -> None:
@@ -284,6 +285,7 @@ DAMAGE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_row_releases_nothing_and_is_found_anew_by_the_next_cut(
     world: World, damage: str
@@ -321,7 +323,7 @@ def test_only_files_of_ranges_observed_at_the_same_time_are_read_again(
     first = comparer.compare_next(())
     assert first is not None and first.differences == () and len(first.files) == 3
     assert comparer.compare_next(()) == first, "until that is kept"
-    record_compared(world.database, world.closer.lease, first.files, ())
+    record_compared_files(world.database, world.closer.lease, first.files, ())
     assert comparer.compare_next(()) is None
     world.producers.promise(sent[1], sent[1].events)
     arrive(world)
@@ -349,5 +351,5 @@ def test_many_files_are_compared_in_portions(world: World) -> None:
     while compared := comparer.compare_next(()):
         sizes.append(len(compared.files))
         found += len(compared.differences)
-        record_compared(world.database, world.closer.lease, compared.files, ())
+        record_compared_files(world.database, world.closer.lease, compared.files, ())
     assert (sizes, found) == ([2, 2, 2], 1)

@@ -88,6 +88,7 @@ def test_rows_without_a_record_that_storage_has_lost_hold_nobody_who_does_not_ne
     assert hours_of(world) == (hour(2), hour(2))
 
 
+@pytest.mark.slow
 def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> None:
     send(world, ["click", "view"])
     real = world.storage.read
@@ -127,6 +128,7 @@ def test_a_damaged_row_of_a_schema_holds_the_type_that_is_written_under_it(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [('":', '";'), ('"late"', '"lete"')])
 def test_a_damaged_manifest_in_the_ledger_holds_the_type_whose_late_events_ask_for_it(
     world: World, damage: tuple[str, str]
@@ -172,6 +174,7 @@ def leaderless(lease: Lease, path: str) -> str:
     raise Unavailable(f"the central Kafka cluster told no offset of a partition ({path}, {lease})")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["events", "audit"])
 @pytest.mark.parametrize("overridden", [False, True])
 def test_a_staged_file_that_cannot_be_staged_again_for_now_holds_the_types_that_need_it(
@@ -202,6 +205,7 @@ def test_a_staged_file_that_cannot_be_staged_again_for_now_holds_the_types_that_
     assert grades(world) == ["forced" if overridden else "proved"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [0, 1])
 def test_a_folder_that_may_not_be_looked_into_holds_its_own_type(world: World, closed: int) -> None:
     if closed:

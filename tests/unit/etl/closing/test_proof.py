@@ -24,7 +24,7 @@ from tests.support.rules import ledger_of_click
 
 from hourmark_etl.closing.proof import evidence, promises, proof
 from hourmark_etl.closing.proof.unaudited import UnauditedCleaner, find_leftover_files
-from hourmark_etl.ledger.closed import unaudited_files
+from hourmark_etl.ledger.closed import read_unaudited_files
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import AuditOffsets
 from hourmark_etl.storage import StorageError
@@ -159,6 +159,7 @@ QUIET = settings(
 )
 
 
+@pytest.mark.slow
 @given(histories(), BACKS, st.sampled_from([1, 1_000_000]))
 @QUIET
 def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
@@ -172,6 +173,7 @@ def test_an_hour_is_proved_if_and_only_if_every_promise_is_kept(
     )
 
 
+@pytest.mark.slow
 @given(histories(faults=False), BACKS, st.sampled_from([8, 1 << 20]))
 @QUIET
 def test_without_loss_unaudited_is_exact_by_sums_too_and_units_do_not_matter(
@@ -197,7 +199,12 @@ TWO = Range(1, ((0, 1), (0, 2)))
     ("module", "name", "planted", "history"),
     [
         (proof, "prove_by_sums", _counts_only, [Send(TWO, (0, 0))]),
-        (proof, "unaudited_files", lambda _: [], [Send(TWO, audit=False), CLOSE, Send(TWO, ())]),
+        (
+            proof,
+            "read_unaudited_files",
+            lambda _: [],
+            [Send(TWO, audit=False), CLOSE, Send(TWO, ())],
+        ),
         (promises, "distinct_rows", _duplicates_count, [Send(TWO), Send(TWO, (0,), audit=False)]),
         (
             proof,
@@ -351,9 +358,11 @@ def test_unaudited_files_go_when_promised_or_old_and_leftovers_are_swept(at: Sit
     at.send(Range(3, ((0, 9),)), audit=False)
     abandoned = kept(at)
     assert cleaner.clean(at.lease, now_ms=DAY_MS) == 0 and [
-        f.path for f in unaudited_files(at.database)
+        f.path for f in read_unaudited_files(at.database)
     ] == [abandoned]
-    assert cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and unaudited_files(at.database) == []
+    assert (
+        cleaner.clean(at.lease, now_ms=DAY_MS + 2) == 1 and read_unaudited_files(at.database) == []
+    )
     assert not at.storage.exists(abandoned)
     at.storage.write_new("_unaudited/click/left-over.parquet", b"x")
     assert find_leftover_files(at.storage, at.database) == ["_unaudited/click/left-over.parquet"]
@@ -392,9 +401,10 @@ def test_unaudited_that_cannot_be_read_for_now_stays(
     monkeypatch.setattr(at.storage, "open", lost)
     with pytest.raises(StorageError, match="BlockMissing"):
         UnauditedCleaner(at.storage, at.database, keep_ms=DAY_MS).clean(at.lease, now_ms=DAY_MS)
-    assert at.storage.exists(path) and path in [f.path for f in unaudited_files(at.database)]
+    assert at.storage.exists(path) and path in [f.path for f in read_unaudited_files(at.database)]
 
 
+@pytest.mark.slow
 def test_both_kinds_of_ledger_give_the_same_proofs(ledger_url: str) -> None:
     database = ledger_of_click(ledger_url, FIRST)
     at = Site(MemoryStorage(), database)

@@ -18,7 +18,7 @@ from hourmark_etl.closing.proof.readings import (
     find_differing_ranges,
 )
 from hourmark_etl.model import Frontier, HourState
-from hourmark_etl.staging.stage import promises_digest
+from hourmark_etl.staging.stage import compute_promises_digest
 
 
 def readings(*rows: tuple[int, int, bytes]) -> pa.Table:
@@ -69,7 +69,7 @@ def test_equal_promises_have_equal_contents_and_each_of_their_fields_counts() ->
     one, other = Promise("click", 3600, 2, 7), Promise("view", 7200, 1, 5)
 
     def content(*promised: Promise, ids: bytes = b"ids") -> bytes:
-        return promises_digest(audit_record(promised=promised, ids=ids))
+        return compute_promises_digest(audit_record(promised=promised, ids=ids))
 
     assert (
         content(one, other) == content(other, one)

@@ -43,7 +43,7 @@ from hourmark_etl.closing.cut.edge import EdgeSite
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.frontier_rows import decode_seals, encode_seals
 from hourmark_etl.ledger.hosts.sites import check_sites
-from hourmark_etl.ledger.offset_gaps import last_checks
+from hourmark_etl.ledger.offset_gaps import read_last_checks
 from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.staging.pieces import StagedNote
@@ -214,6 +214,7 @@ def test_a_cut_that_leaves_a_site_out_is_noticed(
         one_behind(world, 1)
 
 
+@pytest.mark.slow
 def test_a_site_that_does_not_answer_keeps_every_type_open(world: World) -> None:
     send_at(world, 0)
     until(world, FIRST_HOUR)
@@ -287,7 +288,7 @@ def test_retention_that_overtakes_the_further_mirror_is_told_with_its_site(world
     settle(world, hour(1))
     assert grades(world) == ["proved"]
     assert "west: " in wait_of(world).what[0]
-    assert {p.topic for p in last_checks(world.database)} >= {AUDIT, f"{FURTHER}.{AUDIT}"}
+    assert {p.topic for p in read_last_checks(world.database)} >= {AUDIT, f"{FURTHER}.{AUDIT}"}
     override(world)
     poll(world)
     settle(world, hour(2))

@@ -52,6 +52,7 @@ events = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(events, min_size=1, max_size=4), st.integers(50, 5_000), st.integers(1, 7))
 @settings(max_examples=60, deadline=None)
 def test_every_row_is_read_in_one_unit_and_equal_ids_in_the_same(

@@ -35,7 +35,7 @@ from hourmark.records.record_key import RecordKey
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.errors import DamagedRow
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.overrides import is_ineffective
+from hourmark_etl.ledger.overrides import is_override_ineffective
 from hourmark_etl.model import HourState
 
 UNKNOWN = 77
@@ -111,7 +111,7 @@ def test_a_sealed_hour_with_a_row_that_cannot_be_written_closes_by_an_override_w
         "1 rows cannot be written: event " in wait_of(world).what[0]
         and "bucket force" in wait_of(world).what[0]
     )
-    assert not is_ineffective(frontier(world), wait_of(world))
+    assert not is_override_ineffective(frontier(world), wait_of(world))
     override(world)
     poll_again(world)
     marker = closed(world)

@@ -72,6 +72,7 @@ def ids_of(events: Iterable[object]) -> list[bytes]:
     return [event["event_id"] for event in events if isinstance(event, dict)]
 
 
+@pytest.mark.slow
 @given(
     st.lists(batches, min_size=1, max_size=5),
     st.lists(st.sampled_from(["kept", "lost", "damaged"]), min_size=5, max_size=5),
@@ -154,6 +155,7 @@ def test_evolved_schemas_of_one_hour_are_files_that_any_reader_resolves(world: W
     assert set(words) == {"none", "other"}
 
 
+@pytest.mark.slow
 def test_a_large_hour_is_written_in_slots_and_files_of_about_the_wanted_size(
     tmp_path: Path,
 ) -> None:
@@ -298,6 +300,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", OTHERS)
 @pytest.mark.parametrize("events", [1, 2, 5000])
 def test_a_container_under_a_schema_with_which_its_datums_were_not_written_is_not_published(
@@ -391,6 +394,7 @@ def another_schema(table: pa.Table, counts: Counts) -> tuple[pa.Table, Counts]:
     return table.set_column(at, "schema_id", pa.array([2] * len(table), pa.int32())), counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [rows_lost, a_row_for_its_neighbour, another_schema])
 @pytest.mark.parametrize("unit_bytes_max", [128 << 20, 1 << 20], ids=["whole", "slots"])
 def test_other_rows_than_are_listed_make_their_file_unreadable(

@@ -38,7 +38,7 @@ from hourmark_etl.closing.write import writing
 from hourmark_etl.closing.write.containers import ContainerSet
 from hourmark_etl.ids import lookups as ids_module
 from hourmark_etl.ids.lookups import IdQuery, Ids, find_contained_ids
-from hourmark_etl.ledger.closed import ClosedBucket, IdRun, closed_buckets
+from hourmark_etl.ledger.closed import ClosedBucket, IdIndexSegment, closed_buckets
 from hourmark_etl.storage import BadBlocks, LocalDisk, NotFound, Storage, StorageError
 from hourmark_etl.storage.folders import INDEX_FOLDER
 
@@ -82,7 +82,7 @@ def put_index(storage: Storage, buckets: Mapping[str, list[bytes]]) -> dict[str,
             hour_s=0,
             origin_hours=(FIRST,),
             events=len(ids),
-            index=(IdRun(path, first, len(ids)),),
+            index=(IdIndexSegment(path, first, len(ids)),),
             files=(("gone", ""),),
         )
         for (event_type, ids), first in zip(buckets.items(), firsts, strict=True)
@@ -243,7 +243,7 @@ def test_index_and_containers_give_the_same_exact_answer(
         hour_s=0,
         origin_hours=(FIRST,),
         events=len(own),
-        index=(IdRun(path, first, len(own)),),
+        index=(IdIndexSegment(path, first, len(own)),),
         files=(),
     )
     read = ClosedBucket(
@@ -260,6 +260,7 @@ def test_index_and_containers_give_the_same_exact_answer(
     assert asked(storage, read, ids) == expected if own else True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("error", "read"), [(BadBlocks, ["type-3"]), (StorageError, [f"type-{n}" for n in range(3, 9)])]
 )
@@ -305,7 +306,7 @@ def test_a_block_is_believed_whatever_byte_its_digest_ends_with(tmp_path: Path) 
         hour_s=0,
         origin_hours=(FIRST,),
         events=len(own),
-        index=(IdRun(path, 0, len(own)),),
+        index=(IdIndexSegment(path, 0, len(own)),),
         files=(),
     )
     assert all(asked(storage, indexed, own))

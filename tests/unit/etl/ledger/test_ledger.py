@@ -36,7 +36,7 @@ from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.frontier_rows import check_bucket_length
 from hourmark_etl.ledger.hosts.reporters import reporters
-from hourmark_etl.ledger.staged.listings import promises_between
+from hourmark_etl.ledger.staged.listings import find_promises_between
 from hourmark_etl.model import (
     AUDIT,
     EVENTS,
@@ -82,7 +82,7 @@ def batch(
 def consuming(database: Database) -> Lease:
     """Its topic is known, at offset 0."""
     lease = database.acquire("consumer:default")
-    batches.begin_positions(database, lease, [START])
+    batches.insert_new_positions(database, lease, [START])
     return lease
 
 
@@ -93,7 +93,7 @@ def opened(database: Database) -> Frontier:
 
 
 def listed(database: Database, hour: Hour = HOUR) -> list[str]:
-    return [g.path for g in ledger_queries.listed_groups(database, "click", hour)]
+    return [g.path for g in ledger_queries.read_assigned_groups(database, "click", hour)]
 
 
 def offsets(database: Database) -> list[int]:
@@ -111,7 +111,7 @@ def test_a_batch_moves_offsets_and_lists_its_groups(database: Database) -> None:
     batches.commit_batch(database, lease, batch(7, group("a", rows=3, low64_sum=2**64 - 1)))
     assert offsets(database) == [7]
     frontiers.freeze(database, database.acquire("closer"), [opened(database)], TOPICS)
-    assert ledger_queries.listed_groups(database, "click", HOUR) == [
+    assert ledger_queries.read_assigned_groups(database, "click", HOUR) == [
         group("a", rows=3, low64_sum=2**64 - 1)
     ]
 
@@ -143,13 +143,13 @@ def test_a_topic_recreated_is_noticed(database: Database) -> None:
     with pytest.raises(
         TopicReplaced, match=r"events.click has id id-2, the ledger remembers id of events.click"
     ):
-        batches.begin_positions(database, lease, [position(topic_id="id-2")])
+        batches.insert_new_positions(database, lease, [position(topic_id="id-2")])
 
 
 def test_beginning_again_keeps_the_offsets(database: Database) -> None:
     lease = consuming(database)
     batches.commit_batch(database, lease, batch(7))
-    batches.begin_positions(database, lease, [START, position(partition=1)])
+    batches.insert_new_positions(database, lease, [START, position(partition=1)])
     assert sorted((p.partition, p.next_offset) for p in batches.positions(database, "cluster")) == [
         (0, 7),
         (1, 0),
@@ -176,7 +176,9 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
     )  # after the freeze: belongs to a later bucket
     assert opened(database).state is HourState.FROZEN
     frontiers.seal(database, closer, {"click": [seal(audit_next=11)]}, [opened(database)])
-    frontiers.close_all(database, closer, [frontiers.PublishedHour(opened(database), manifest())])
+    frontiers.record_closed_hours(
+        database, closer, [frontiers.PublishedHour(opened(database), manifest())]
+    )
     reopened = opened(database)
     assert (reopened.hour, reopened.state, reopened.settled_next) == (
         HOUR.next(),
@@ -194,10 +196,12 @@ def test_an_hour_goes_its_way_once_and_the_next_one_opens(database: Database) ->
 STEPS: dict[str, Callable[[Database, Lease, Frontier], object]] = {
     "freeze": lambda database, lease, f: frontiers.freeze(database, lease, [f], TOPICS),
     "seal": lambda database, lease, f: frontiers.seal(database, lease, {"click": [seal()]}, [f]),
-    "close": lambda database, lease, f: frontiers.close_all(
+    "close": lambda database, lease, f: frontiers.record_closed_hours(
         database, lease, [frontiers.PublishedHour(f, manifest())]
     ),
-    "unfreeze": lambda database, lease, f: frontiers.unfreeze_all(database, lease, [(f, ["why"])]),
+    "unfreeze": lambda database, lease, f: frontiers.unfreeze_hours(
+        database, lease, [(f, ["why"])]
+    ),
 }
 
 
@@ -216,7 +220,7 @@ def test_unfreezing_takes_the_listing_back_and_keeps_the_alarm(database: Databas
     consumer, closer = consuming(database), database.acquire("closer")
     batches.commit_batch(database, consumer, batch(7, group("a")))
     frontiers.freeze(database, closer, [opened(database)], TOPICS)
-    frontiers.unfreeze_all(database, closer, [(opened(database), ["range 12 is missing"])])
+    frontiers.unfreeze_hours(database, closer, [(opened(database), ["range 12 is missing"])])
     again = opened(database)
     assert (again.state, again.alarm) == (HourState.OPEN, ("range 12 is missing",))
     assert listed(database) == []
@@ -232,7 +236,7 @@ def test_promises_are_found_by_hour_and_offset(database: Database) -> None:
     batches.commit_batch(database, consumer, batch(7, audits=audits))
 
     def found(hour: Hour, at_least: int, below: int) -> list[AuditGroup]:
-        return promises_between(
+        return find_promises_between(
             database,
             "click",
             {hour.start_s},
@@ -284,6 +288,7 @@ def test_a_types_shard_is_as_declared(config: Config, database: Database) -> Non
     assert opened(database).shard == "big"
 
 
+@pytest.mark.slow
 def test_every_change_counts_the_commit_number_up(database: Database) -> None:
     uuid, before = database.identity()
     database.acquire("closer")

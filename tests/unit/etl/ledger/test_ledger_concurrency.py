@@ -28,7 +28,7 @@ DRIVERS = 4
 def drivers(ledger_url: str) -> Iterator[list[Database]]:
     """One ledger as several drivers see it; one type; one partition at offset 0."""
     made = [ledger_of_click(ledger_url), *(Database(ledger_url) for _ in range(DRIVERS - 1))]
-    batches.begin_positions(made[0], made[0].acquire("consumer:default"), [position()])
+    batches.insert_new_positions(made[0], made[0].acquire("consumer:default"), [position()])
     yield made
     for database in made:
         database.close()
@@ -84,7 +84,7 @@ def test_of_batches_that_begin_at_one_offset_exactly_one_is_committed(
     assert [p.next_offset for p in batches.positions(drivers[0], "cluster")] == [50]
     (opened,) = frontiers.frontiers(drivers[0], 3600)
     frontiers.freeze(drivers[0], drivers[0].acquire("closer"), [opened], TOPICS)
-    assert sum(g.rows for g in ledger_queries.listed_groups(drivers[0], "click", HOUR)) == 50
+    assert sum(g.rows for g in ledger_queries.read_assigned_groups(drivers[0], "click", HOUR)) == 50
 
 
 def test_whoever_took_the_lease_last_is_the_only_one_to_commit(drivers: list[Database]) -> None:
@@ -125,9 +125,11 @@ def test_a_batch_is_listed_whole_or_not_at_all_whenever_the_freeze_comes(
             ]
         )
         assert isinstance(offsets, dict)
-        listed = sum(g.rows for g in ledger_queries.listed_groups(drivers[1], "click", HOUR))
+        listed = sum(g.rows for g in ledger_queries.read_assigned_groups(drivers[1], "click", HOUR))
         assert [p.next_offset for p in offsets["click"]] == [listed]
-        frontiers.unfreeze_all(drivers[1], closer, [(frontiers.frontiers(drivers[1], 3600)[0], ())])
+        frontiers.unfreeze_hours(
+            drivers[1], closer, [(frontiers.frontiers(drivers[1], 3600)[0], ())]
+        )
 
 
 def test_a_transaction_that_fails_leaves_nothing_and_holds_up_nobody(

@@ -86,6 +86,7 @@ def put(database: Database, table: Table, row: Any, column: str, value: Any) -> 
         assert changed.rowcount == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", DIGESTED, ids=lambda t: t.name)
 def test_every_changed_byte_of_a_digested_row_is_found_and_named(
     world: World, table: Table
@@ -125,6 +126,7 @@ CLOSING: Final = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("table", "column"), representative(CLOSING, 8), ids=lambda x: getattr(x, "name", x)
 )
@@ -255,6 +257,7 @@ def test_a_schema_that_is_no_text_any_more_is_a_damaged_ledger(world: World, nam
         Database(world.config.etl.ledger)
 
 
+@pytest.mark.slow
 def test_single_bits_of_an_sqlite_ledger_never_lead_to_a_false_proof(world: World) -> None:
     seed = random.randrange(1 << 32)
     print(f"bits of seed {seed}")

@@ -44,7 +44,7 @@ def engine(ledger_url: str) -> Iterator[Engine]:
 
 def revision(engine: Engine) -> int | None:
     with engine.connect() as connection:
-        return migrations.revision_of(connection)
+        return migrations.read_revision(connection)
 
 
 def commit(database: Database) -> int:
@@ -225,6 +225,7 @@ def test_a_copy_is_put_back_where_nothing_closed_since(ledger_url: str, engine: 
         assert database.fetch(select(tables.host_losses)).all() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("since", "reason"),
     [

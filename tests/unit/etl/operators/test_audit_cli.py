@@ -127,7 +127,7 @@ def test_a_promise_on_its_way_is_no_difference_until_a_proof_has_failed_and_then
     said = run("click", *FROM, "--json")
     assert hours(said)[str(HOUR)]["on_its_way"] == 1
     world.freeze("click")
-    frontiers.unfreeze_all(world.database, world.closer, [(world.frontier("click"), ["range …"])])
+    frontiers.unfreeze_hours(world.database, world.closer, [(world.frontier("click"), ["range …"])])
     said = run("click", *FROM, finds=True)
     assert (
         f"click {HOUR} [arrival] 4 events are promised, 3 rows are staged, and the last "

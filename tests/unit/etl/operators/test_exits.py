@@ -25,7 +25,7 @@ from hourmark.records.manifest import MARKER, PreviousMarker
 from hourmark_etl.buckets.reader import read_manifest
 from hourmark_etl.closing.publishing import Publisher
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.overrides import is_ineffective
+from hourmark_etl.ledger.overrides import is_override_ineffective
 from hourmark_etl.model import ClosingPhase, HourState
 from hourmark_etl.storage import StorageError
 
@@ -53,6 +53,7 @@ def closed_first_hour(world: World) -> int:
     return start_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["gone", "damaged"])
 def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_the_ledgers_copy(
     world: World, fault: str
@@ -69,7 +70,7 @@ def test_an_hour_after_a_bucket_whose_marker_is_lost_closes_by_an_override_with_
     settle(world, hour(1))
     wait = wait_of(world)
     assert (frontier(world).state, wait.phase) == (HourState.SEALED, ClosingPhase.UNWRITABLE)
-    assert "bucket force" in wait.what[0] and not is_ineffective(frontier(world), wait)
+    assert "bucket force" in wait.what[0] and not is_override_ineffective(frontier(world), wait)
     world.clock.advance(1)
     override(world)
     polls(world)

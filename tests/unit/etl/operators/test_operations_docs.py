@@ -91,6 +91,7 @@ def messages() -> list[str]:
     return [code for row in rows for code in CODE.findall(row)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("message", messages())
 def test_a_message_of_the_documentation_is_one_that_is_said(message: str) -> None:
     fragments = [part.strip() for part in message.split("…") if part.strip()]

@@ -183,7 +183,7 @@ def test_a_bucket_that_has_it_as_late_is_found(life: Life, kept: StorageSearch) 
 def rewrite(life: Life, told: Manifest) -> None:
     """The ledger's copy of a manifest."""
     from hourmark_etl.ledger import tables
-    from hourmark_etl.ledger.bucket_rows import put_buckets
+    from hourmark_etl.ledger.bucket_rows import insert_closed_buckets
     from hourmark_etl.ledger.database import delete_rows
 
     with life.database.transaction(life.closer) as connection:
@@ -194,7 +194,7 @@ def rewrite(life: Life, told: Manifest) -> None:
             ["type", "hour"],
             [{"type": told.type, "hour": hour.start_s}],
         )
-        put_buckets(connection, [(hour, told)])
+        insert_closed_buckets(connection, [(hour, told)])
 
 
 def test_a_damaged_file_is_named_and_not_taken_for_one_without_the_event(

@@ -151,6 +151,7 @@ FAULTS: dict[str, tuple[LedgerFault, Callable[[Life], object]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_found_by_its_kind(life: Life, fault: str) -> None:
     kind, plant = FAULTS[fault]

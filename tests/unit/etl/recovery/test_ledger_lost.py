@@ -66,6 +66,7 @@ COMMANDS: dict[str, Callable[[Path], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_with_buckets_on_the_root_a_ledger_that_is_gone_is_to_be_rebuilt(

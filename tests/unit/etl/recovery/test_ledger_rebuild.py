@@ -32,7 +32,7 @@ from hourmark_etl.closing.proof.unaudited import write_unaudited
 from hourmark_etl.ids.index_files import published_index_path
 from hourmark_etl.ids.lookups import IndexWriter
 from hourmark_etl.ledger import frontiers, tables
-from hourmark_etl.ledger.closed import IdRun, closed_buckets, index_paths
+from hourmark_etl.ledger.closed import IdIndexSegment, closed_buckets, read_index_paths
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.offset_gaps import accepted_gaps, open_gaps
 from hourmark_etl.ledger.rules import LedgerRules
@@ -150,8 +150,8 @@ def test_an_index_of_ids_is_taken_over_for_buckets_that_its_attempt_published(
     put_index(life.storage, "another", [("click", FIRST)])
     rebuilt(life, target)
     (bucket,) = closed_buckets(target, {"click": {FIRST.start_s}}, LENGTH_S)["click"]
-    assert bucket.index == (IdRun(path, 5, 5),) and bucket.is_indexed
-    assert index_paths(target) == {path}
+    assert bucket.index == (IdIndexSegment(path, 5, 5),) and bucket.is_indexed
+    assert read_index_paths(target) == {path}
 
 
 def test_what_was_frozen_or_sealed_is_open_again_and_a_published_marker_wins(
@@ -175,6 +175,7 @@ def lose(life: Life, path: str, how: str) -> None:
         life.storage.damage(path)  # type: ignore[attr-defined]  # the one in memory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["as it was", "damaged", "gone"])
 def test_a_marker_says_nothing_of_later_hours_below_its_offset(
     life: Life, target: Database, how: str
@@ -202,7 +203,7 @@ def proved(life: Life) -> Proof:
 
 
 def unlisted_of(life: Life, hour: Hour) -> int:
-    groups = ledger_queries.listed_groups(life.database, "click", hour)
+    groups = ledger_queries.read_assigned_groups(life.database, "click", hour)
     return sum(g.rows for g in groups if g.hour_s == hour.start_s)
 
 
@@ -342,6 +343,7 @@ def close_one(life: Life) -> None:
     life.close("click")
 
 
+@pytest.mark.slow
 def test_the_rules_are_those_of_the_topic_and_an_id_keeps_its_meaning(
     life: Life, target: Database
 ) -> None:

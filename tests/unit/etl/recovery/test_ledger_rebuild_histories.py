@@ -140,6 +140,7 @@ def compared(actions: list[Action], folder: str) -> Compared:
     return result
 
 
+@pytest.mark.slow
 @given(actions=ACTIONS)
 @settings(max_examples=25, deadline=None)
 def test_nothing_that_an_open_hour_needs_is_missing(
@@ -159,6 +160,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_noticed(
     fault: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -52,6 +52,7 @@ def changed(life: Life, hour: Hour, *, with_digest: bool) -> None:
     life.storage.write_new(path, altered)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("hour", "with_digest"), [(FIRST, True), (SECOND, True), (FIRST, False)])
 def test_an_altered_marker_is_named_and_nothing_is_written(
     closed: Life, target: Database, hour: Hour, with_digest: bool

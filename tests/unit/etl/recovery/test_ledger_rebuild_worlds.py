@@ -99,6 +99,7 @@ def finish(world: World) -> None:
     world.judge.check_end()
 
 
+@pytest.mark.slow
 def test_a_rebuilt_ledger_closes_everything_whole_and_stages_little_again(world: World) -> None:
     live(world, 6)
     send(world, ["click"])
@@ -117,6 +118,7 @@ def test_a_rebuilt_ledger_closes_everything_whole_and_stages_little_again(world:
     assert {*grades(world), *grades(world, "view")} == {"proved"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["gone", "damaged"])
 def test_no_staged_file_need_stand_where_kafka_has_its_records(world: World, how: str) -> None:
     live(world, 2)
@@ -146,6 +148,7 @@ def held_open(world: World) -> None:
     retention_passes(world, *TOPICS)
 
 
+@pytest.mark.slow
 def test_an_hour_that_was_held_open_for_longer_than_retention_closes_whole(world: World) -> None:
     held_open(world)
     world.ledgers.keep_checks(0)
@@ -155,6 +158,7 @@ def test_an_hour_that_was_held_open_for_longer_than_retention_closes_whole(world
     assert {*grades(world), *grades(world, "view")} == {"proved"}
 
 
+@pytest.mark.slow
 def test_unaudited_and_the_promises_it_waits_for_are_found_again(world: World) -> None:
     live(world, 3)
     producers = world.producers
@@ -169,6 +173,7 @@ def test_unaudited_and_the_promises_it_waits_for_are_found_again(world: World) -
     assert set(grades(world)) == {"proved"}
 
 
+@pytest.mark.slow
 def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: World) -> None:
     held_open(world)
     open_from = frontier(world).hour
@@ -190,6 +195,7 @@ def test_a_lost_file_of_events_can_only_be_forced_and_names_its_offsets(world: W
         )
 
 
+@pytest.mark.slow
 def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(world: World) -> None:
     held_open(world)
     world.storage.delete(staged_files(world, "audit")[-1])
@@ -213,6 +219,7 @@ def test_a_lost_file_of_promises_holds_every_type_until_an_override_for_all(worl
         assert m.grade.value == "proved" or any(lost in text for text in m.evidence.waived)
 
 
+@pytest.mark.slow
 def test_whichever_file_is_lost_nothing_is_proved_that_is_not_whole(world: World) -> None:
     held_open(world)
     count = len(staged_files(world, "events")) + len(staged_files(world, "audit"))
@@ -304,6 +311,7 @@ def test_what_the_edge_deleted_after_it_was_copied_holds_nothing(world: World) -
     assert {*grades(world), *grades(world, "view")} == {"proved"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", ["before", "never", "damaged"])
 def test_what_may_never_have_been_copied_holds_its_types_until_an_override(
     world: World, kept: str
@@ -335,6 +343,7 @@ def test_what_may_never_have_been_copied_holds_its_types_until_an_override(
     }
 
 
+@pytest.mark.slow
 def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) -> None:
     live(world, 2)
     send(world, ["click"])

@@ -22,7 +22,7 @@ from hourmark.records.hours import Hour
 from hourmark.rules.event_types import EventType
 from hourmark.rules.revision import RulesBook
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import begin_positions
+from hourmark_etl.ledger.batches import insert_new_positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.overrides import put_override
@@ -61,6 +61,7 @@ def filled(life: Life, made: Database) -> RebuildResult:
     )
 
 
+@pytest.mark.slow
 def test_a_ledger_that_types_apply_alone_has_filled_is_filled_anew(
     life: Life, tmp_path: Path
 ) -> None:
@@ -97,7 +98,7 @@ HELD: dict[str, Callable[[Life, Database, str], object]] = {
     "an override": lambda life, made, url: put_override(
         made, "new", SECOND, "ticket 17", "ann", SECOND.end_ms
     ),
-    "a position": lambda life, made, url: begin_positions(
+    "a position": lambda life, made, url: insert_new_positions(
         made, made.acquire("consumer:default"), [position(topic="events.new")]
     ),
     "a revision of its own": lambda life, made, url: put_rules(
@@ -110,6 +111,7 @@ HELD: dict[str, Callable[[Life, Database, str], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", HELD)
 def test_a_ledger_that_holds_anything_of_its_own_is_never_filled(
     life: Life, tmp_path: Path, what: str

@@ -13,7 +13,7 @@ from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import AUDIT, EVENTS
 from hourmark_etl.staging.consumer import build_batch, checkpoint_dir
-from hourmark_etl.staging.pieces import StagedNote, StagedPiece
+from hourmark_etl.staging.pieces import StagedChunk, StagedNote
 from hourmark_etl.staging.stage import TaskResult
 from hourmark_etl.topics import CentralTopics
 
@@ -27,9 +27,9 @@ def test_pieces_of_all_tasks_become_one_batch_whose_files_name_their_own_spans()
         StagedNote(ledger="uuid", kind=EVENTS, rows=5, spans=(click[0],), path="_staging/f/a"),
         StagedNote(ledger="uuid", kind=AUDIT, rows=1, spans=(audit,), path="_staging/f/b"),
     )
-    first = TaskResult(StagedPiece(files), (click[0], audit))
+    first = TaskResult(StagedChunk(files), (click[0], audit))
     last = StagedNote(ledger="uuid", kind=EVENTS, rows=4, spans=(click[1],), path="_staging/f/c")
-    second = TaskResult(StagedPiece((last,)), (click[1],))
+    second = TaskResult(StagedChunk((last,)), (click[1],))
     batch = build_batch([second, first], "cluster", "default", 0)
     assert batch.folder == "_staging/f"
     assert {(p.topic, p.next_offset) for p in batch.starts} == {
@@ -58,13 +58,13 @@ def test_a_relative_scratch_folder_is_one_of_the_working_folder(
 @pytest.fixture
 def database(tmp_path: Path) -> Database:
     made = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
-    ledger.begin_positions(made, made.acquire("consumer:default"), [position(5)])
+    ledger.insert_new_positions(made, made.acquire("consumer:default"), [position(5)])
     return made
 
 
 def test_topics_are_left_to_another_shard_only_under_the_lease(database: Database) -> None:
     stale, lease = database.acquire("consumer:default"), database.acquire("consumer:default")
     with pytest.raises(StaleDriver):
-        ledger.move_to_shards(database, stale, {"events.click": "heavy"})
-    ledger.move_to_shards(database, lease, {"events.click": "heavy"})
+        ledger.assign_topics_to_shards(database, stale, {"events.click": "heavy"})
+    ledger.assign_topics_to_shards(database, lease, {"events.click": "heavy"})
     assert [p.shard for p in ledger.positions(database, "cluster")] == ["heavy"]

@@ -19,15 +19,19 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.errors import StaleDriver
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.batches import expired_gap, hold_short_audit_logs, truncated_gap
+from hourmark_etl.ledger.batches import (
+    create_retention_gap,
+    create_truncation_gap,
+    record_truncated_audit_logs,
+)
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.offset_gaps import OffsetGap, all_gaps, has_lost_end, open_gaps, put_gaps
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.offset_records import (
-    OffsetRecord,
-    OffsetRecorder,
+    OffsetBackupFile,
+    OffsetBackupWriter,
     import_recorded_gaps,
-    read_offset_records,
+    read_offset_backup,
     record_lost_ends,
 )
 from hourmark_etl.staging.verified import compute_digest
@@ -53,24 +57,24 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     world.ledgers.keep_checks(0)
     (first,) = records(world)
     live(world)
-    recorder = OffsetRecorder(world.storage, world.database, world.clock)
+    recorder = OffsetBackupWriter(world.storage, world.database, world.clock)
     recorder.poll(world.closer.lease)
     (second,) = records(world)
     assert first != second
     recorder.update(world.closer.lease)
     assert records(world) == [second], "nothing has changed"
-    found = read_offset_records(world.storage, ledger)
+    found = read_offset_backup(world.storage, ledger)
     assert found.checks and (found.gaps, found.notes) == ((), ())
     world.storage.write_new(second.replace("-", "-0", 1), b"of another ledger")
-    assert read_offset_records(world.storage, ledger) == found
+    assert read_offset_backup(world.storage, ledger) == found
     gap = OffsetGap(topic=AUDIT, accepted_at_ms=None, what="of a copy that went on")
-    content = OffsetRecord(
+    content = OffsetBackupFile(
         format=1, ledger=ledger, commit=1, checks=found.checks, gaps=(gap,)
     ).encode()
     world.storage.write_new(
         f"_ledger/offsets-{ledger}-{compute_digest(content).hex()}.json", content
     )
-    both = read_offset_records(world.storage, ledger)
+    both = read_offset_backup(world.storage, ledger)
     assert (both.commit, both.checks, both.gaps) == (
         found.commit,
         None,
@@ -79,7 +83,7 @@ def test_a_record_takes_the_place_of_the_one_before_and_of_two_the_gaps_count(wo
     stale = world.database.acquire(CLOSER)
     world.database.acquire(CLOSER)
     with pytest.raises(StaleDriver):
-        OffsetRecorder(world.storage, world.database, world.clock).update(stale)
+        OffsetBackupWriter(world.storage, world.database, world.clock).update(stale)
     assert len(records(world)) == 3, "one that was replaced writes and deletes nothing"
 
 
@@ -88,7 +92,10 @@ def at(topic: str) -> StagingPosition:
 
 
 def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> None:
-    lost, retained = truncated_gap(AUDIT, at(AUDIT)), expired_gap(AUDIT, at(AUDIT), 12)
+    lost, retained = (
+        create_truncation_gap(AUDIT, at(AUDIT)),
+        create_retention_gap(AUDIT, at(AUDIT), 12),
+    )
     told = [
         dataclasses.replace(gap, what=f"{number} reworded")
         for number, gap in enumerate((lost, retained))
@@ -97,28 +104,35 @@ def test_whether_a_log_has_lost_its_end_is_a_field_of_its_gap(world: World) -> N
         put_gaps(connection, told)
     assert [has_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
     ledger, _ = world.database.identity()
-    written = OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=tuple(told)).encode()
-    assert [has_lost_end(gap) for gap in OffsetRecord.model_validate_json(written).gaps] == [
+    written = OffsetBackupFile(
+        format=1, ledger=ledger, commit=1, checks=(), gaps=tuple(told)
+    ).encode()
+    assert [has_lost_end(gap) for gap in OffsetBackupFile.model_validate_json(written).gaps] == [
         True,
         False,
     ]
 
 
 def test_a_gap_of_version_0_3_0_says_it_by_its_text_and_is_the_same_gap(world: World) -> None:
-    lost, retained = truncated_gap(AUDIT, at(AUDIT)), expired_gap(AUDIT, at(AUDIT), 12)
+    lost, retained = (
+        create_truncation_gap(AUDIT, at(AUDIT)),
+        create_retention_gap(AUDIT, at(AUDIT), 12),
+    )
     with world.database.transaction() as connection:
         put_gaps(connection, [lost, retained])
         connection.execute(update(tables.gaps).values(lost_end=None))
     assert [has_lost_end(gap) for gap in all_gaps(world.database)] == [True, False]
-    hold_short_audit_logs(world.database, world.closer.lease, [at(AUDIT)])
+    record_truncated_audit_logs(world.database, world.closer.lease, [at(AUDIT)])
     assert len(open_gaps(world.database)) == 2, "it is not found a second time"
     ledger, _ = world.database.identity()
     content = json.loads(
-        OffsetRecord(format=1, ledger=ledger, commit=1, checks=(), gaps=(lost, retained)).encode()
+        OffsetBackupFile(
+            format=1, ledger=ledger, commit=1, checks=(), gaps=(lost, retained)
+        ).encode()
     )
     for gap in content["gaps"]:
         del gap["lost_end"]
-    kept = OffsetRecord.model_validate(content)
+    kept = OffsetBackupFile.model_validate(content)
     assert [has_lost_end(gap) for gap in kept.gaps] == [True, False] and kept.gaps == (
         lost,
         retained,
@@ -150,7 +164,7 @@ def test_one_that_cannot_be_written_leaves_the_one_before(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live(world)
-    recorder = OffsetRecorder(world.storage, world.database, world.clock)
+    recorder = OffsetBackupWriter(world.storage, world.database, world.clock)
     recorder.poll(world.closer.lease)
     before = records(world)
     live(world)
@@ -182,10 +196,10 @@ def test_bad_blocks_are_no_record_and_a_storage_that_is_away_is_awaited(
         monkeypatch.setattr(world.storage, "read", read)
 
     refuse(BadBlocks)
-    assert read_offset_records(world.storage, ledger).checks is None
+    assert read_offset_backup(world.storage, ledger).checks is None
     refuse(StorageError)
     with pytest.raises(StorageError):
-        read_offset_records(world.storage, ledger)
+        read_offset_backup(world.storage, ledger)
 
 
 def test_a_rebuild_keeps_ends_that_logs_have_lost_and_no_gap_that_the_next_would_find_too(
@@ -206,7 +220,7 @@ def test_a_rebuild_keeps_ends_that_logs_have_lost_and_no_gap_that_the_next_would
     audit.start = len(audit.records)
     (lost,) = lose_ledger(world).lost
     assert "lost to retention" in lost
-    (kept,) = read_offset_records(world.storage, ledger).gaps
+    (kept,) = read_offset_backup(world.storage, ledger).gaps
     assert has_lost_end(kept) and kept.topic == events_topic("click")
     assert lose_ledger(world).lost == [lost]
     assert len(records(world)) == 1
@@ -226,7 +240,7 @@ def test_a_record_that_cannot_be_read_is_told_of_by_each_rebuild(world: World) -
             "nothing tells which gaps" in note for note in notes
         )
     assert record in records(world) and len(records(world)) == 2
-    assert read_offset_records(world.storage, ledger).checks is None
+    assert read_offset_backup(world.storage, ledger).checks is None
 
 
 def test_a_rebuild_that_finds_no_lost_end_leaves_the_record_as_it_is(world: World) -> None:
@@ -256,7 +270,7 @@ def test_a_rebuild_that_is_killed_as_it_commits_has_kept_what_it_found(
         patch.setattr("hourmark_etl.recovery.rebuild.record_lost_ends", killed)
         lose_ledger(world)
     assert world.database.fetch(select(tables.positions)).all() == [], "nothing of it is committed"
-    (kept,) = read_offset_records(world.storage, ledger).gaps
+    (kept,) = read_offset_backup(world.storage, ledger).gaps
     assert kept.topic == AUDIT and kept.accepted_at_ms is None
 
 

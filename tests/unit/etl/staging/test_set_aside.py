@@ -19,13 +19,13 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.staged.set_aside import (
     KEPT_MS,
     assign_set_aside_to_buckets,
+    count_unreviewed_records,
     delete_old_set_aside_rows,
-    listed_set_aside,
+    find_set_aside_in_buckets,
+    find_set_aside_offsets,
     mark_reviewed,
     put_set_aside,
-    set_aside_offsets,
     set_aside_rows,
-    unreviewed_records,
 )
 from hourmark_etl.model import OffsetSpan, SetAside
 
@@ -64,7 +64,7 @@ def test_records_are_added_once_however_they_are_found_again(database: Database)
         CLICK, offsets=(5, 6, 9, 10)
     )  # in another piece, as the log was staged again
     assert put(database, again) == [dataclasses.replace(CLICK, offsets=(6, 10))]
-    assert unreviewed_records(database, "click") == 5
+    assert count_unreviewed_records(database, "click") == 5
     recreated = dataclasses.replace(CLICK, topic_id="another")
     assert put(database, recreated) == [recreated]
 
@@ -74,16 +74,18 @@ def test_each_record_is_counted_by_one_bucket(database: Database) -> None:
     for hour_s in (3600, 7200):
         with database.transaction(database.acquire("closer")) as connection:
             assign_set_aside_to_buckets(connection, {"click": hour_s})
-    assert listed_set_aside(database, {("click", 3600), ("click", 7200), ("view", 3600)}) == {
-        ("click", 3600): [CLICK]
-    }
+    assert find_set_aside_in_buckets(
+        database, {("click", 3600), ("click", 7200), ("view", 3600)}
+    ) == {("click", 3600): [CLICK]}
     assert [row.listed_hour for row in set_aside_rows(database)] == [3600, None]
 
 
 def test_one_review_is_of_all_records(database: Database) -> None:
     put(database, *(dataclasses.replace(CLICK, offsets=(n,)) for n in range(20)))
     assert mark_reviewed(database, "click", 5) == 20
-    assert unreviewed_records(database) == 0 and set_aside_rows(database, reviewed=False) == []
+    assert (
+        count_unreviewed_records(database) == 0 and set_aside_rows(database, reviewed=False) == []
+    )
     with pytest.raises(
         UsageError, match="no record of click that was set aside waits for a review"
     ):
@@ -93,8 +95,10 @@ def test_one_review_is_of_all_records(database: Database) -> None:
 def test_records_of_a_span_are_left_out_when_its_file_is_staged_again(database: Database) -> None:
     put(database, CLICK)
     span = OffsetSpan(topic=CLICK.topic, topic_id="id", partition=0, start=0, end=9)
-    assert {offset for *_, offset in set_aside_offsets(database, [span])} >= {3, 5}
-    assert set_aside_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
+    assert {offset for *_, offset in find_set_aside_offsets(database, [span])} >= {3, 5}
+    assert (
+        find_set_aside_offsets(database, [dataclasses.replace(span, topic_id="another")]) == set()
+    )
 
 
 def test_rows_that_a_bucket_has_counted_for_long_are_forgotten(database: Database) -> None:

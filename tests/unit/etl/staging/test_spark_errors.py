@@ -6,7 +6,7 @@ import pytest
 
 from hourmark.errors import Unavailable
 from hourmark_etl.errors import EtlStop
-from hourmark_etl.staging.spark_errors import classify_spark_error, query_error_text
+from hourmark_etl.staging.spark_errors import classify_spark_error, format_query_error
 
 # As Spark 4.1.1 words the end of a batch whose worker was killed, with most of the stack left out.
 WORKER_KILLED = """\
@@ -69,7 +69,7 @@ def test_a_killed_planner_is_recognized_by_the_java_stack_as_java_has_no_message
     method: str,
 ) -> None:
     error = classify_spark_error(
-        query_error_text(QueryError("null", "java.io.EOFException", method))
+        format_query_error(QueryError("null", "java.io.EOFException", method))
     )
     assert type(error) is Unavailable
     assert "the Python process that plans" in str(error)
@@ -84,7 +84,7 @@ def test_a_killed_planner_is_recognized_by_the_java_stack_as_java_has_no_message
     ],
 )
 def test_any_other_end_of_a_query_stops_the_driver(error: Exception | None) -> None:
-    assert type(classify_spark_error(query_error_text(error))) is EtlStop
+    assert type(classify_spark_error(format_query_error(error))) is EtlStop
 
 
 def test_the_message_of_any_other_text_has_its_last_lines() -> None:

@@ -31,9 +31,9 @@ from hourmark_etl.errors import BadRecord
 from hourmark_etl.ledger.hosts.reporters import decode_report
 from hourmark_etl.model import FIRST_SITE, RANGE_WEIGHT, OffsetSpan
 from hourmark_etl.staging.files import EVENT_SCHEMA
-from hourmark_etl.staging.pieces import StagedPiece, StagePlan
-from hourmark_etl.staging.read import Piece
-from hourmark_etl.staging.stage import first_valid, stage_pieces, stage_table
+from hourmark_etl.staging.pieces import StagedChunk, StagePlan
+from hourmark_etl.staging.read import RecordChunk
+from hourmark_etl.staging.stage import find_first_valid_offset, stage_chunks, stage_table
 from hourmark_etl.storage import open_storage
 
 IDS = LineIds("a" * 32, "b" * 32, 0)
@@ -68,7 +68,7 @@ def event(topic: str, time_ms: int, offset: int, schema_id: int = 1) -> Row:
     )
 
 
-def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedPiece:
+def staged(rows: list[Row] | pa.Table, folder: Path, **changes: Any) -> StagedChunk:
     table = rows if isinstance(rows, pa.Table) else kafka_table(rows)
     piece = stage_table(
         table, spans_of(table), plan(folder, **changes), open_storage(plan(folder).storage)
@@ -101,7 +101,7 @@ def spans_of(table: pa.Table) -> list[OffsetSpan]:
 
 
 def test_a_task_without_rows_stages_nothing(tmp_path: Path) -> None:
-    assert staged([], tmp_path) == StagedPiece()
+    assert staged([], tmp_path) == StagedChunk()
     assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -281,9 +281,10 @@ def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything
     table = kafka_table(rows)
     staged_plan = plan(tmp_path)
     pieces = [
-        Piece(t, tuple(spans_of(t))) for t in (table, kafka_table([(RANGE, good, AUDIT, 0, 6)]))
+        RecordChunk(t, tuple(spans_of(t)))
+        for t in (table, kafka_table([(RANGE, good, AUDIT, 0, 6)]))
     ]
-    whole, waits = stage_pieces(pieces, staged_plan, open_storage(staged_plan.storage), [])
+    whole, waits = stage_chunks(pieces, staged_plan, open_storage(staged_plan.storage), [])
     assert {(s.topic, s.partition): s.end for s in whole.spans} == {
         (AUDIT, 0): 3,
         (AUDIT, 1): 9,
@@ -302,8 +303,11 @@ def test_a_control_partition_is_staged_up_to_its_first_bad_record_and_everything
 def test_the_first_valid_record_behind_bad_ones_is_found(tmp_path: Path) -> None:
     good = framing_header(9) + audit_record(promised=(Promise("click", 3600, 1, 5),)).encode()
     bad: list[Row] = [(b"k", b"no", AUDIT, 0, 4), (b"k", b"", AUDIT, 0, 5)]
-    assert first_valid(kafka_table([*bad, (RANGE, good, AUDIT, 0, 8)]), plan(tmp_path)) == 8
-    assert first_valid(kafka_table(bad), plan(tmp_path)) is None
+    assert (
+        find_first_valid_offset(kafka_table([*bad, (RANGE, good, AUDIT, 0, 8)]), plan(tmp_path))
+        == 8
+    )
+    assert find_first_valid_offset(kafka_table(bad), plan(tmp_path)) is None
 
 
 @pytest.mark.parametrize(

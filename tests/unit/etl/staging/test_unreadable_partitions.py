@@ -12,9 +12,9 @@ from hourmark.kafka.clients import Partition
 from hourmark.kafka.topic_names import AUDIT, central_topic, events_topic
 from hourmark_etl.ledger.read_errors import (
     ReadError,
-    clear_passed_errors,
+    delete_passed_read_errors,
     read_errors,
-    record_errors,
+    record_read_errors,
 )
 from hourmark_etl.model import ClosingPhase
 
@@ -29,7 +29,7 @@ def fail(world: World, edge_topic: str) -> Partition:
         reason="the CRC of a batch is wrong",
         since_ms=world.clock.now_ms(),
     )
-    record_errors(world.database, world.pipeline.consumer, [error])
+    record_read_errors(world.database, world.pipeline.consumer, [error])
     return p
 
 
@@ -51,7 +51,7 @@ def test_a_type_closes_once_its_partition_was_staged_beyond_the_error(world: Wor
     p = fail(world, events_topic("click"))
     settle(world, FIRST_HOUR)
     with world.database.transaction() as connection:
-        clear_passed_errors(connection, {p: 8})
+        delete_passed_read_errors(connection, {p: 8})
     assert not read_errors(world.database)
     settle(world)
     assert manifest(world, "click").grade.value == "proved"
@@ -73,11 +73,11 @@ def test_pauses_between_tries_grow_to_a_limit_and_begin_again_at_another_offset(
     pauses = []
     for _ in range(12):
         error = ReadError(topic="t", partition=0, offset=7, reason="damaged", since_ms=1_000)
-        record_errors(world.database, lease, [error])
+        record_read_errors(world.database, lease, [error])
         pauses.append(read_errors(world.database)[error.topic_partition].again_at_ms - 1_000)
     assert pauses[:3] == [2_000, 4_000, 8_000]
     assert pauses[-1] == 300_000
-    record_errors(
+    record_read_errors(
         world.database,
         lease,
         [ReadError(topic="t", partition=0, offset=9, reason="damaged", since_ms=5_000)],

@@ -146,6 +146,7 @@ def test_a_file_says_what_it_holds(storage: MemoryStorage, known: dict[str, int]
     )
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_gives_other_rows(storage: MemoryStorage, path: str) -> None:
     right, note, good = read(storage, path), read_note(storage, path), storage.read(path)
     seed = random.randrange(2**32)

@@ -25,7 +25,7 @@ from tests.support.rules import ledger_of_click
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import frontiers as ledger
-from hourmark_etl.ledger.maintenance.overview import FixedHours, fixed_hours
+from hourmark_etl.ledger.maintenance.overview import FixedHours, read_fixed_hours
 from hourmark_etl.model import AUDIT, HourState, StagedBatch
 from hourmark_etl.telemetry.gauges import (
     LagWindow,
@@ -89,7 +89,7 @@ def test_what_is_fixed_follows_the_frontier_through_its_states(tmp_path: Path) -
     lease = database.acquire("closer")
 
     def fixed() -> FixedHours:
-        return fixed_hours(database, 3600)["click"]
+        return read_fixed_hours(database, 3600)["click"]
 
     assert fixed() == FixedHours(HOUR.start_s, HOUR.start_s)
     ledger.freeze(database, lease, ledger.frontiers(database, 3600), TOPICS)

@@ -14,7 +14,7 @@ from tests.support.records import HOUR, blocker, group, position, staged_batch, 
 from tests.support.rules import ledger_of_click
 
 from hourmark_etl.humanize import format_duration
-from hourmark_etl.ledger.batches import begin_positions, commit_batch
+from hourmark_etl.ledger.batches import commit_batch, insert_new_positions
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.hosts.reporters import put_reports
 from hourmark_etl.ledger.overrides import put_blockers
@@ -133,7 +133,7 @@ def test_a_driver_says_what_it_staged_and_then_is_quiet(
     clock, metrics = FakeClock(HOUR.start_s * 1000), EtlMetrics()
     progress = DriverProgress(database, metrics, 3600, clock)
     lease = database.acquire("consumer:default")
-    begin_positions(database, lease, [position()])
+    insert_new_positions(database, lease, [position()])
     files, groups = (staged_file(rows=60),), (group(rows=60),)
     batch = staged_batch(starts=(position(),), ends=(position(60),), files=files, groups=groups)
     commit_batch(database, lease, batch)

@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 
+import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
@@ -142,6 +143,7 @@ def test_bytes_that_vanish_unread_are_lost(host: Host, recorder: Recorder) -> No
     is_all(kept(host)["app"], 100 * LINE, lost=100 * LINE - RANGE)
 
 
+@pytest.mark.slow
 def test_a_copy_is_skipped(host: Host) -> None:
     with host.running(lines(100)) as tailer:
         wait_for(lambda: tailer.balances()["app"].acknowledged == 100 * LINE, "all is acknowledged")
@@ -159,6 +161,7 @@ def test_a_source_of_another_name_takes_over_what_is_to_be_read_and_no_more(host
     is_all(found["web"], 7 * LINE)
 
 
+@pytest.mark.slow
 def test_they_balance_at_every_moment_under_load(host: Host, recorder: Recorder) -> None:
     host.settings |= {
         "range_bytes": 1024,

@@ -226,6 +226,7 @@ def test_a_reread_says_that_what_was_lost_with_the_checkpoint_is_unknown(
     assert host.drain().unknown_losses == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("there", [False, True], ids=["first start", "later start"])
 def test_a_full_disk_at_the_start_is_said_in_a_line(host: Host, there: bool) -> None:
     folder = host.logs.parent / "settings"

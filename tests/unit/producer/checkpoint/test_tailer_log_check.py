@@ -95,6 +95,7 @@ def outcome(folder: Path, log: bytes, *, index: bool = True) -> list[tuple[objec
         return str(error)
 
 
+@pytest.mark.slow
 def test_each_flipped_byte_loads_the_same_state_or_is_refused(tmp_path: Path) -> None:
     folder = killed(tmp_path / "state", 12)
     log = (folder / f"{NAME}-wal").read_bytes()
@@ -160,6 +161,7 @@ def test_a_torn_middle_is_refused(tmp_path: Path, index: bool) -> None:
     assert "was damaged" in outcome(folder, bytes(log), index=index)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0, 16, 32, FRAME_BYTES, 10 * FRAME_BYTES])
 def test_a_log_cut_off_after_a_kill_is_refused(tmp_path: Path, size: int) -> None:
     folder = killed(tmp_path / "state", 12)
@@ -167,6 +169,7 @@ def test_a_log_cut_off_after_a_kill_is_refused(tmp_path: Path, size: int) -> Non
     assert "was damaged" in outcome(folder, log[:size])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [0, 1, 700, FRAME_BYTES - 1])
 def test_a_commit_torn_by_a_power_cut_is_legal(tmp_path: Path, kept: int) -> None:
     """Pages reach the disk in any order, and the wal-index is an older one, or none."""
@@ -183,6 +186,7 @@ def test_a_commit_torn_by_a_power_cut_is_legal(tmp_path: Path, kept: int) -> Non
     assert outcome(folder, bytes(torn)) == expected
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_is_no_damage(tmp_path: Path) -> None:
     folder, seed = tmp_path / "state", random.randrange(1 << 30)
     rng = random.Random(seed)

@@ -27,6 +27,7 @@ def tail(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_a_name_that_is_no_utf8_and_holds_a_newline_is_shown_as_one_line(
     tmp_path: Path, host: Host, recorder: Recorder
 ) -> None:

@@ -42,6 +42,7 @@ def test_a_copy_made_while_the_agent_was_down(host: Host, recorder: Recorder) ->
     assert sorted(recorder.text().splitlines()) == lines(110).splitlines()
 
 
+@pytest.mark.slow
 def test_a_copy_that_is_still_being_made_is_waited_for(host: Host, recorder: Recorder) -> None:
     with host.running(lines(1000)) as tailer:
         recorder.wait_text(lines(1000))
@@ -75,6 +76,7 @@ def test_a_copy_that_grows_beyond_what_was_read_of_its_file_is_waited_for_too(
     assert sorted(recorder.text().splitlines()) == lines(1000).splitlines()
 
 
+@pytest.mark.slow
 def test_a_copy_that_has_all_of_its_file_is_waited_for_too_as_both_may_grow(
     host: Host, recorder: Recorder
 ) -> None:
@@ -109,6 +111,7 @@ def test_a_copy_is_known_though_its_file_was_read_on_since(host: Host, recorder:
     assert b"".join(one.body for one in recorder.stored) == lines(150)
 
 
+@pytest.mark.slow
 def test_a_copy_of_what_nobody_read_yet_is_waited_for(host: Host, recorder: Recorder) -> None:
     """Either may be read first: then nothing tells that the other is the same."""
     host.append(lines(1000))
@@ -117,6 +120,7 @@ def test_a_copy_of_what_nobody_read_yet_is_waited_for(host: Host, recorder: Reco
     assert b"".join(one.body for one in recorder.stored) == lines(1000)
 
 
+@pytest.mark.slow
 def test_a_copy_of_what_was_truncated_before_anybody_read_it_is_read(
     host: Host, recorder: Recorder
 ) -> None:
@@ -132,6 +136,7 @@ def test_a_copy_of_what_was_truncated_before_anybody_read_it_is_read(
     assert recorder.text() == lines(1000)
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_line_without_its_end_is_not_waited_for(host: Host, recorder: Recorder) -> None:
     host.append(b"x" * 100)
     shutil.copyfile(host.app, host.logs / "app.log.1")
@@ -141,6 +146,7 @@ def test_a_copy_of_a_line_without_its_end_is_not_waited_for(host: Host, recorder
         wait_for(lambda: all(file.is_read for file in tailer.files), "all is looked at")
 
 
+@pytest.mark.slow
 def test_what_is_written_to_a_copy_is_its_own(host: Host, recorder: Recorder) -> None:
     host.drain(lines(100))
     shutil.copyfile(host.app, host.logs / "app.log.1")
@@ -356,6 +362,7 @@ def test_a_copy_in_the_making_that_has_its_first_line_alone(
     assert list(recorder.contents().values()) == [whole]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("excluded", [True, False])
 @pytest.mark.parametrize("has_log_begun_anew", [True, False])
 def test_a_backup_that_is_written_again_in_place_comes_twice_unless_it_is_excluded(
@@ -400,6 +407,7 @@ def test_a_copy_is_known_by_each_name_that_its_log_had(host: Host, recorder: Rec
     assert recorder.sent() == lines(500).splitlines(keepends=True)
 
 
+@pytest.mark.slow
 def test_what_a_copy_holds_that_was_deleted_while_it_was_held_open_is_no_loss(
     host: Host, recorder: Recorder
 ) -> None:

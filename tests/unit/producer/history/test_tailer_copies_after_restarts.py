@@ -244,6 +244,7 @@ def test_both_the_file_and_its_copy_are_renamed_before_the_copy_is_seen(tmp_path
     ]
 
 
+@pytest.mark.slow
 def test_the_folder_is_away_when_the_copy_is_looked_for(tmp_path: Path) -> None:
     """What cannot be looked at says nothing: what was unread may be there when it is back."""
     with recording() as recorder:
@@ -345,6 +346,7 @@ def test_a_reused_inode_without_birth_times_whose_old_file_was_packed(tmp_path: 
     }
 
 
+@pytest.mark.slow
 def test_a_copy_of_a_file_that_was_truncated_and_renamed_meanwhile_is_read_on_from_where_that_was_read(
     tmp_path: Path,
 ) -> None:

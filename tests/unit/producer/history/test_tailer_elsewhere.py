@@ -47,6 +47,7 @@ def tailing(elsewhere: OtherHost, config: Path) -> Iterator[Path]:
             assert process.wait(30) == 0, log.read_text()
 
 
+@pytest.mark.slow
 def test_a_tailer_elsewhere_delivers_over_tls_with_a_token_and_without_one_is_refused(
     tmp_path: Path, elsewhere: OtherHost
 ) -> None:

@@ -52,6 +52,7 @@ def one_content(recorder: Recorder) -> bytes:
     return content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("narrowly", [False, True])
 def test_the_rest_of_a_file_packed_while_the_agent_was_down(
@@ -183,6 +184,7 @@ def test_one_still_being_written_is_waited_for_and_holds_the_claim_back(
     assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_one_cut_off_for_good_gives_what_it_has_and_the_rest_is_unknown(
     host: Host, recorder: Recorder, form: str, caplog: pytest.LogCaptureFixture
@@ -211,6 +213,7 @@ def test_flipped_bytes_never_become_lines(host: Host, recorder: Recorder, form: 
     assert summary.unknown_losses == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_a_bomb_ends_in_time_and_memory_and_is_unknown(
     host: Host, recorder: Recorder, form: str, monkeypatch: pytest.MonkeyPatch
@@ -272,6 +275,7 @@ def test_two_files_never_take_their_rest_from_one(host: Host, recorder: Recorder
     assert summary.unknown_losses == 1
 
 
+@pytest.mark.slow
 def test_killed_while_the_rest_is_read(host: Host, recorder: Recorder) -> None:
     host.drain(lines(100))
     host.append(lines(5000, 100))

@@ -65,6 +65,7 @@ def pack(host: Host, own: bytes = b"") -> None:
     copy.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_copy_first", [True, False])
 @pytest.mark.parametrize("own", [b"", ITS_OWN], ids=["as it was", "written to since"])
 def test_each_line_comes_once_whichever_is_looked_for_first(

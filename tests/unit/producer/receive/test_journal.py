@@ -86,6 +86,7 @@ def test_what_is_no_entry_is_refused(said: bytes) -> None:
         entry_to_line(said)
 
 
+@pytest.mark.slow
 def test_the_journal_is_read_from_its_start_and_followed(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_kill_before_lines_were_whole_or_acknowledged_doubles_none(
     assert recorder.last.unknown_losses == 0, "it can be asked again"
 
 
+@pytest.mark.slow
 def test_a_journal_that_is_longer_than_the_spool_waits(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_journal_that_is_longer_than_the_spool_waits(
     assert messages(recorder) == numbered(0, 3000)
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_is_started_again_where_it_was(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -163,6 +166,7 @@ def test_a_program_that_ends_is_started_again_where_it_was(
     assert messages(recorder) == numbered(0, 20)
 
 
+@pytest.mark.slow
 def test_nothing_is_claimed_before_the_journal_was_read_to_its_end(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -176,6 +180,7 @@ def test_nothing_is_claimed_before_the_journal_was_read_to_its_end(
         assert messages(recorder) == ["written before any claim"]
 
 
+@pytest.mark.slow
 def test_nothing_is_claimed_while_the_journal_cannot_be_read(
     host: Host, journal: FakeJournal, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -294,6 +299,7 @@ def test_entries_behind_one_that_was_vacuumed_are_all_read_and_loss_is_unknown(
     assert recorder.last.unknown_losses == 1, "it is reported once"
 
 
+@pytest.mark.slow
 def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
     host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,6 +339,7 @@ def test_a_journal_that_was_made_again_is_read_whatever_its_clock(
     assert recorder.last.unknown_losses == 1
 
 
+@pytest.mark.slow
 def test_a_journal_that_was_made_again_and_is_empty_yet_is_followed(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -393,6 +400,7 @@ def test_entries_that_could_not_be_written_before_a_stop_are_read_again_and_not_
     assert recorder.last.unknown_losses == recorder.last.lost_bytes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 100])
 def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
     host: Host, journal: FakeJournal, recorder: Recorder, left: int
@@ -424,6 +432,7 @@ def test_entries_that_are_vacuumed_while_the_spool_is_full_are_an_unknown_loss(
     assert recorder.last.unknown_losses == 1, "it is reported once"
 
 
+@pytest.mark.slow
 def test_entries_that_are_vacuumed_while_it_cannot_read_are_an_unknown_loss(
     host: Host, journal: FakeJournal, recorder: Recorder
 ) -> None:
@@ -458,6 +467,7 @@ def test_numbers_that_the_reader_may_not_see_are_no_loss(
     assert recorder.last.unknown_losses == 0
 
 
+@pytest.mark.slow
 def test_a_journal_that_is_made_again_before_it_is_followed_does_not_hold_claims(
     host: Host, journal: FakeJournal, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_it_is_not_well_while_no_service_answers(host: Host) -> None:
         )
 
 
+@pytest.mark.slow
 def test_it_is_not_well_while_the_checkpoint_cannot_be_written(
     host: Host, recorder: Recorder
 ) -> None:

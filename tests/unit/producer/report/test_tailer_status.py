@@ -82,6 +82,7 @@ def test_it_tells_of_a_tailer_that_runs(host: Host, recorder: Recorder, tmp_path
     }
 
 
+@pytest.mark.slow
 def test_lag_grows_while_no_service_answers_and_what_ails_it_is_told(
     host: Host, recorder: Recorder, tmp_path: Path
 ) -> None:

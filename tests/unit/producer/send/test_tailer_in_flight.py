@@ -133,6 +133,7 @@ def test_what_fails_is_sent_again_and_the_others_are_not(busy: Host, recorder: R
     assert len(starts) == len(set(starts)) + 1
 
 
+@pytest.mark.slow
 def test_an_outage_leaves_few_ranges_in_the_spool_however_long_it_is(
     busy: Host, recorder: Recorder
 ) -> None:

@@ -53,6 +53,7 @@ def _commits(checkpoint: Checkpoint) -> list[int]:
     return counted
 
 
+@pytest.mark.slow
 def test_a_small_file_that_no_service_takes_holds_up_no_other(
     many: Host, recorder: Recorder
 ) -> None:
@@ -67,6 +68,7 @@ def test_a_small_file_that_no_service_takes_holds_up_no_other(
     assert Counter(one.range.path for one in recorder.stored).most_common(1)[0][1] == 1
 
 
+@pytest.mark.slow
 def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(
     many: Host, recorder: Recorder
 ) -> None:
@@ -88,6 +90,7 @@ def test_no_more_ranges_of_small_files_are_sent_at_a_time_than_the_limit(
     assert SENDERS < highest[0] <= SENDERS * SENT_TOGETHER + IN_FLIGHT_SLOTS
 
 
+@pytest.mark.slow
 def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(
     many: Host, recorder: Recorder
 ) -> None:
@@ -102,6 +105,7 @@ def test_small_files_spooled_in_an_outage_are_sent_as_they_were_after_a_restart(
     assert refused.items() <= taken.items()
 
 
+@pytest.mark.slow
 def test_copies_among_many_small_files_are_not_sent_again(host: Host, recorder: Recorder) -> None:
     """A copy and its file are in one step: the file's position is not known yet when the copy is
     looked at.

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 
+import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
@@ -14,6 +15,7 @@ from tests.support.waiting import wait_for
 from hourmark.records.host_reports import HostReport
 
 
+@pytest.mark.slow
 def test_more_unread_files_than_descriptors_do_not_stop_delivery(
     host: Host, recorder: Recorder
 ) -> None:
@@ -42,6 +44,7 @@ def test_more_unread_files_than_descriptors_do_not_stop_delivery(
     assert sorted(recorder.text().splitlines()) == lines(900).splitlines()
 
 
+@pytest.mark.slow
 def test_files_that_are_never_read_to_their_end_give_others_their_turn(
     host: Host, recorder: Recorder
 ) -> None:
@@ -61,6 +64,7 @@ def test_files_that_are_never_read_to_their_end_give_others_their_turn(
         recorder.wait_text(lines(100) * 40 + lines(20))
 
 
+@pytest.mark.slow
 def test_too_few_descriptors_for_any_file_stop_the_start(host: Host) -> None:
     folder = host.logs.parent / "settings"
     folder.mkdir()

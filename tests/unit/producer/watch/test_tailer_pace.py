@@ -45,23 +45,34 @@ def settled(recorder: Recorder, tailer: Tailer) -> None:
     wait_for(lambda: is_paced(tailer), "full looks are rare")
 
 
-def looks(monkeypatch: pytest.MonkeyPatch, cost_s: float) -> tuple[ScanPace, FakeClock]:
+def looks(
+    monkeypatch: pytest.MonkeyPatch, cost_s: float, *, is_urgent: bool = False
+) -> tuple[ScanPace, FakeClock]:
     """A pace after a look that took so much CPU."""
     clock, cpu = FakeClock(), iter([0.0, 0.0, cost_s])
     monkeypatch.setattr(time, "thread_time", lambda: next(cpu))
     made = ScanPace(clock, 0.5)
     made.begin()
-    made.end(is_urgent=False)
+    made.end(is_urgent=is_urgent)
     return made, clock
 
 
 @pytest.mark.parametrize(
-    ("cost_s", "due_s"), [(0.0, 0.5), (0.001, 0.5), (0.03, 10.0), (60.0, 25.0)]
+    ("cost_s", "is_urgent", "due_s"),
+    [
+        (0.0, False, 0.5),
+        (0.001, False, 0.5),
+        (0.03, False, 10.0),
+        (60.0, False, 25.0),
+        (0.03, True, 0.5),
+        (1.0, True, 10.0),
+        (60.0, True, 25.0),
+    ],
 )
 def test_full_looks_take_their_share_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, cost_s: float, due_s: float
+    monkeypatch: pytest.MonkeyPatch, cost_s: float, is_urgent: bool, due_s: float
 ) -> None:
-    made, clock = looks(monkeypatch, cost_s)
+    made, clock = looks(monkeypatch, cost_s, is_urgent=is_urgent)
     clock.advance(due_s - 0.3)
     assert not made.is_due()
     clock.advance(0.3)

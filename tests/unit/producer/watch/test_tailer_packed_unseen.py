@@ -338,6 +338,7 @@ def test_of_several_files_that_were_last_seen_empty_each_is_held_by_one(
     assert sent(recorder) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cut off", "damaged", "too little is known"])
 def test_one_that_cannot_be_told_and_a_file_that_was_last_seen_empty_do_not_wait_for_each_other(
     host: Host, recorder: Recorder, fault: str

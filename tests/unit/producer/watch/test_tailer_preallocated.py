@@ -38,6 +38,7 @@ def reserve(path: Path, size: int, *, written: bool) -> None:
         file.write(b"\0" * size) if written else file.truncate(size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("written", [False, True], ids=["hole", "zeros"])
 @pytest.mark.parametrize("size", [1 << 16, 1 << 23], ids=["small", "more than a line may have"])
 def test_each_claim_holds_while_a_mapped_file_is_filled(

@@ -231,6 +231,7 @@ def test_one_that_cannot_be_opened_holds_the_claim(
         host.drain()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["app.log.1", "app.log.1.gz"])
 def test_where_the_clock_was_set_back_what_was_rotated_is_unknown_loss(
     narrow: Host, recorder: Recorder, name: str

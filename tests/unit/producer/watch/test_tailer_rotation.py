@@ -82,6 +82,7 @@ def once(recorder: Recorder, count: int) -> None:
     assert sorted(recorder.text().splitlines()) == lines(count).splitlines()
 
 
+@pytest.mark.slow
 @every_way
 @patterns
 @births

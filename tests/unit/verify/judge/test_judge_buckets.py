@@ -34,6 +34,7 @@ def test_a_file_that_the_marker_does_not_list_is_named_and_does_not_count(world:
     assert findings(run(world), "unlisted") == [("unlisted", "part-00009.avro", None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -90,6 +91,7 @@ def test_a_bucket_closed_after_the_snapshot_is_no_change(world: World) -> None:
     assert run(world, "--snapshot", str(taken))["content"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["rewritten", "vanished", "added", "marker"])
 def test_a_bucket_changed_after_closing_is_named(world: World, change: str) -> None:
     world.write()

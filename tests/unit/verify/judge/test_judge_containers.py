@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.judged.world import HOST_ID, MINUTE, SCHEMAS, START_MS, TYPES, Row, World
+from tests.support.tiers import representative
 from tests.unit.verify.judge.false_worlds import FAULTS
 from tests.unit.verify.judge.test_judge_worlds import verdict
 
@@ -77,7 +78,7 @@ def test_right_logs_are_not_objected_to(tmp_path: Path, seed: int) -> None:
     assert sum(file.dead_letters for file in report.files) == 2
 
 
-@pytest.mark.parametrize("name", sorted(FAULTS.keys() - NEEDS_LINES))
+@pytest.mark.parametrize("name", representative(sorted(FAULTS.keys() - NEEDS_LINES), keep=12))
 def test_a_fault_in_such_a_log_is_objected_to(tmp_path: Path, name: str) -> None:
     for seed in range(3):
         world = container_world(tmp_path / str(seed), seed)

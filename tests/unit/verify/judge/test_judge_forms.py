@@ -64,6 +64,7 @@ def read_alike(folder: Path, source: Source, line: bytes) -> str:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SOURCES)
 def test_the_lines_that_vectors_are_kept_for_are_read_alike(tmp_path: Path, name: str) -> None:
     read = [

@@ -20,6 +20,7 @@ from tests.support.judged.world import (
     identity,
     rfc5424,
 )
+from tests.support.tiers import representative
 from tests.unit.verify.judge.false_worlds import FAULTS
 from tests.unit.verify.judge.test_judge_worlds import verdict
 
@@ -102,7 +103,7 @@ def test_right_worlds_of_records_are_not_objected_to(tmp_path: Path, seed: int) 
     assert (report.type_count("lines").in_buckets, report.files[0].lost) == (4, 0)
 
 
-@pytest.mark.parametrize("name", sorted(FAULTS.keys() - FAULTS_OF_LINES))
+@pytest.mark.parametrize("name", representative(sorted(FAULTS.keys() - FAULTS_OF_LINES), keep=12))
 def test_a_fault_in_such_a_world_is_objected_to(tmp_path: Path, name: str) -> None:
     for seed in range(3):
         world = record_world(tmp_path / str(seed), seed)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.judged.world import World, small_world
+from tests.support.tiers import representative
 from tests.unit.verify.judge.false_worlds import FAULTS
 from tests.unit.verify.judge.random_worlds import LocalHdfs, random_world
 
@@ -52,13 +53,14 @@ def planted(folder: Path, name: str, seed: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, WORLDS, 20))
 def test_right_worlds_are_not_objected_to(tmp_path: Path, first: int) -> None:
     for seed in range(first, first + 20):
         right(tmp_path / str(seed), seed)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", representative(sorted(FAULTS), keep=30))
 def test_a_planted_fault_is_objected_to(tmp_path: Path, name: str) -> None:
     assert any(planted(tmp_path / str(seed), name, seed) for seed in range(60)), (
         "no world had a place for it"
