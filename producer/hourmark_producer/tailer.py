@@ -384,7 +384,7 @@ class Tailer:
                 self._caught_up[source].start_attempt(readings_ms, those, at_s)
         self._glances.begin(self.files)
         self._spools.remove_acknowledged()
-        self._pending.count(seen.active_files)
+        self._pending.update(seen.active_files)
         self._pace.end(is_urgent=is_urgent or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
         if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
@@ -393,9 +393,11 @@ class Tailer:
 
     def _glance(self) -> None:
         self._scans += 1
-        hinted = self._hints.take()
+        hinted = self._hints.take_events()
         try:
-            unsettled = self._scanner.glance(self._scans, self._glances.next(hinted.written))
+            unsettled = self._scanner.check_files(
+                self._scans, self._glances.select_files(hinted.written)
+            )
         except CheckpointFailed as error:
             self._throttle.warn(
                 "scan", f"{error} No new files are tailed until it can", logging.ERROR

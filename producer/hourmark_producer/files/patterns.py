@@ -64,7 +64,7 @@ class PathPattern:
             raise ValueError(f"{pattern!r} is not absolute")
         self._parts = [part for part in pattern.split("/") if part]
 
-    def look(self, findings: PatternFindings) -> None:
+    def add_matches(self, findings: PatternFindings) -> None:
         """Scan the file system for files that match the pattern, and add them to `findings`.
 
         Errors of the file system are added to `findings.problems` and not raised.
@@ -154,7 +154,7 @@ def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
     """
     findings = PatternFindings()
     for pattern in patterns:
-        pattern.look(findings)
+        pattern.add_matches(findings)
     return findings
 
 

@@ -68,7 +68,7 @@ class Schedule:
     def take(self) -> TrackedFile | None:
         """Wait until a file is ready, and assign it to the calling worker.
 
-        The caller must end the step of the file with `done` or `retry`.
+        The caller must end the step of the file with `finish_step` or `retry`.
 
         Returns:
             The file, or None once the schedule is closed.
@@ -96,7 +96,7 @@ class Schedule:
     ) -> list[TrackedFile]:
         """Assign further ready files to the calling worker, without waiting.
 
-        The caller must end the step of each file with `done` or `retry`.
+        The caller must end the step of each file with `finish_step` or `retry`.
 
         Args:
             fits: Function that returns whether to take a file. The first file for which it returns
@@ -118,7 +118,7 @@ class Schedule:
                 taken.append(file)
             return taken
 
-    def done(self, file: TrackedFile, *, more: bool) -> None:
+    def finish_step(self, file: TrackedFile, *, more: bool) -> None:
         """End the step of a busy file. The file becomes idle unless there is more work.
 
         Args:

@@ -161,7 +161,9 @@ class FileAccount(NamedTuple):
     shrinks: tuple[Truncation, ...] = ()
     head: bytes = b""
 
-    def next(self, size: int, found: Fingerprints | None, position: FilePosition) -> FileAccount:
+    def after_scan(
+        self, size: int, found: Fingerprints | None, position: FilePosition
+    ) -> FileAccount:
         """Return the account that includes one more scan. The current account does not change.
 
         Args:
@@ -221,7 +223,7 @@ class FileObservation:
             return self.account
         return FileAccount(progress.position.size_seen, (), progress.position.head)
 
-    def next(
+    def after_scan(
         self,
         status: os.stat_result,
         at_s: float,
@@ -244,7 +246,7 @@ class FileObservation:
                 self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
             )
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
-            account = account.next(size, found, progress.position)
+            account = account.after_scan(size, found, progress.position)
         return FileObservation(
             size=size,
             mtime_ns=status.st_mtime_ns,
@@ -299,7 +301,7 @@ class EarlierGenerations:
         """
         return self.older if self.latest is None else (self.latest, *self.older)
 
-    def ending(self, position: FilePosition, older_max: int) -> EarlierGenerations:
+    def with_ended_generation(self, position: FilePosition, older_max: int) -> EarlierGenerations:
         """Return a copy that also contains the generation that has just ended.
 
         If this generation was already added, because its final examination is retried, its position

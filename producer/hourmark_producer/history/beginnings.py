@@ -72,7 +72,7 @@ class StartPositions:
 
     It applies the settings `read_from`, `exclude` and `ignore_older_seconds` of all sources. Only
     the scanning thread uses it. For each source, call `record_scan`, then decide about its new
-    files, then commit the statements from `changes_for` and call `committed`.
+    files, then commit the statements from `changes_for` and call `record_commit`.
     """
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
@@ -103,7 +103,7 @@ class StartPositions:
     def record_scan(self, source: str, findings: PatternFindings) -> None:
         """Record the files that a scan of one source found.
 
-        Later calls of `changes_for` and `committed` refer to this source.
+        Later calls of `changes_for` and `record_commit` refer to this source.
 
         Args:
             source: Name of the source.
@@ -175,7 +175,7 @@ class StartPositions:
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
 
-    def position(self, source: str, descriptor: int, generation: int) -> FilePosition:
+    def start_position(self, source: str, descriptor: int, generation: int) -> FilePosition:
         """Return the position at which reading of a new file begins.
 
         Args:
@@ -223,7 +223,7 @@ class StartPositions:
             made.append(changes.mark_source_scanned(self._seen))
         return made
 
-    def committed(self, added: Iterable[TrackedFile]) -> None:
+    def record_commit(self, added: Iterable[TrackedFile]) -> None:
         """Record that new files and the statements from `changes_for` were committed.
 
         The number of skipped bytes of each file is logged.

@@ -225,7 +225,7 @@ class ContentMatcher:
         self.files = files
         self.stopping = threading.Event()
         self._checkpoint, self._clock = checkpoint, clock
-        self._holders = CandidateComparer(files, clock, self.pause)
+        self._holders = CandidateComparer(files, clock, self.check_stopping)
         self._lost = LostContentFinder(files, checkpoint)
         self._lock = threading.Lock()
         # the inodes of the candidates, per search that ended without a result
@@ -333,7 +333,7 @@ class ContentMatcher:
         """
         return awaited_origins(self.files)
 
-    def pause(self) -> None:
+    def check_stopping(self) -> None:
         """Check whether the tailer is stopping, and abort the current comparison if it is.
 
         Comparisons call it after each block that they read. It returns immediately otherwise.
@@ -392,7 +392,9 @@ class ContentMatcher:
             try:
                 plain = self._holders.open(file, holder.path, search).plain
                 with contextlib.closing(plain):
-                    return _read_between(plain, offset, min(offset + count, size), self.pause)
+                    return _read_between(
+                        plain, offset, min(offset + count, size), self.check_stopping
+                    )
             except (CompressedFileIncomplete, CompressedFileDamaged) as error:
                 raise RetryLater(f"{holder.path} was changed while it was read: {error}") from error
 
@@ -417,7 +419,7 @@ class ContentMatcher:
             with contextlib.closing(plain):
                 departed = self._checkpoint.read(archives.read_departed)
                 state, past = determine_read_state(
-                    plain, list_known_contents(self.files, departed, file), self.pause
+                    plain, list_known_contents(self.files, departed, file), self.check_stopping
                 )
         except (CompressedFileIncomplete, CompressedFileDamaged):
             state, past = ReadState.UNDECIDED, None

@@ -130,7 +130,7 @@ class RemainderFinder:
         position = file.progress.position
 
         def read(skip: int, count: int) -> bytes:
-            return search.read_at(position.offset + skip, count, self.matcher.pause)
+            return search.read_at(position.offset + skip, count, self.matcher.check_stopping)
 
         try:
             found = cut_for_source(

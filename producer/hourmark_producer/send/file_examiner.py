@@ -90,7 +90,7 @@ class FileExaminer:
         found, _, size = examine(descriptor, known)
         # before the read: a scan that began later observed a later state
         now_s = self.clock.monotonic_s()
-        account = observed.account_since(before).next(size, found, known)
+        account = observed.account_since(before).after_scan(size, found, known)
         verdict = assess_truncations(known.offset, account.shrinks).verdict
         if verdict is TruncationVerdict.REPLACED and (
             unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high)
@@ -149,7 +149,7 @@ class FileExaminer:
             position = FilePosition(
                 generation=known.generation + 1, size_seen=size, head=account.head
             )
-            file.earlier = file.earlier.ending(known, GENERATIONS_MAX)
+            file.earlier = file.earlier.with_ended_generation(known, GENERATIONS_MAX)
         judgement = self.matcher.assess_truncation(file, known, account)
         position = dataclasses.replace(position, settled=known.settled + 1)
         kept_to = (

@@ -123,7 +123,7 @@ class SenderPool:
         file.sender.failures = 0
         if file.sender.flush_at_s is not None:
             self.schedule.add_later(file, file.sender.flush_at_s)
-        self.schedule.done(file, more=result)
+        self.schedule.finish_step(file, more=result)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
         sent = next((sent for sent in file.progress.in_flight if not sent.acknowledged), None)

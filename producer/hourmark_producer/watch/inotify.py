@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class FolderNotifications(NamedTuple):
-    """The inotify events in watched folders since the previous call of `InotifyWatcher.take`.
+    """The inotify events in watched folders since the previous call of `InotifyWatcher.take_events`.
 
     Attributes:
         written: Paths of files that were written to. The folder is spelled as it was passed to
@@ -77,7 +77,7 @@ class InotifyWatcher:
         return queue
 
     def close(self) -> None:
-        """Stop watching all folders. Later calls of `take` return no events."""
+        """Stop watching all folders. Later calls of `take_events` return no events."""
         if self._queue is not None:
             os.close(self._queue)
             self._queue = None
@@ -114,7 +114,7 @@ class InotifyWatcher:
             self._complain(errno.ENOSPC)
         return len(self._watches) > before
 
-    def take(self) -> FolderNotifications:
+    def take_events(self) -> FolderNotifications:
         """Return all events since the previous call, without waiting.
 
         Returns:

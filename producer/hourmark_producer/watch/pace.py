@@ -90,7 +90,7 @@ class ScanPace:
 class PartialScans:
     """Selects the files to check between two full scans: those that changed recently.
 
-    For each full scan, call `begin`; then call `next` at each partial scan until the next full
+    For each full scan, call `begin`; then call `select_files` at each partial scan until the next full
     scan.
     """
 
@@ -123,7 +123,7 @@ class PartialScans:
         """
         return {path.rpartition("/")[0] or "/" for path in self._by_path}
 
-    def next(self, written: Iterable[str]) -> set[TrackedFile]:
+    def select_files(self, written: Iterable[str]) -> set[TrackedFile]:
         """Return the files to check in the next partial scan.
 
         Args:
@@ -150,7 +150,7 @@ class PendingBytes:
         self._schedule = schedule
         self._some = set(files)  # that have something pending, or may have
 
-    def count(self, active_files: Iterable[TrackedFile]) -> None:
+    def update(self, active_files: Iterable[TrackedFile]) -> None:
         """Update the set of files that may have unacknowledged bytes, after a full scan.
 
         Args:

@@ -156,7 +156,7 @@ class NewCompressedFiles:
             self._checkpoint.commit(archives.save_scan_times(self.looked_ms))
             self._saved_s, self._changed = now_s, False
 
-    def follow(self, file: TrackedFile) -> bool:
+    def continue_examination(self, file: TrackedFile) -> bool:
         """Continue the examination of a compressed file. Call it once per scan.
 
         Args:

@@ -241,7 +241,7 @@ class FileRetirement:
         self.counters.add_loss(loss)
         _LOG.warning("%s %s; loss is unknown", path, what)
 
-    def release(self, file: TrackedFile) -> None:
+    def remove_if_acknowledged(self, file: TrackedFile) -> None:
         """Remove a retired file from the tracked files once all of its ranges are acknowledged.
 
         Does nothing before. Call it at each scan.
@@ -294,7 +294,7 @@ class FileRetirement:
         ]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
-        self.release(file)
+        self.remove_if_acknowledged(file)
 
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False

@@ -222,7 +222,7 @@ class FileScanner:
         self.files.looks += 1
         return seen
 
-    def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
+    def check_files(self, number: int, files: Iterable[TrackedFile]) -> bool:
         """Check some open files for changes, and open waiting files, between two full scans.
 
         Args:
@@ -404,7 +404,7 @@ class FileScanner:
             return known
         known_as = file_id(*identity)
         generation = self.generations.find_generation(known_as, read_at(descriptor, 0, HEAD_BYTES))
-        return known_as, self.beginnings.position(source, descriptor, generation)
+        return known_as, self.beginnings.start_position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
         if file.place.seen_at != path:
@@ -421,7 +421,7 @@ class FileScanner:
         may_differ = before.ends_with_nuls or (status.st_size, status.st_mtime_ns) != before.stamp
         if file.descriptor is not None and may_differ:
             found, status, size = examine(file.descriptor, progress.position)
-        file.observed = before.next(status, at_s, progress, found, size)
+        file.observed = before.after_scan(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(
             progress.position.offset > 0, len(before.account.shrinks)
         ):
@@ -456,7 +456,7 @@ class FileScanner:
                 self.files.remove(file)
             raise
         self._moved = set()
-        self.beginnings.committed(added)
+        self.beginnings.record_commit(added)
         self._rotated.search_for_new(added)
         for file in added:
             _LOG.info(
@@ -476,7 +476,7 @@ class FileScanner:
                 unfound.append(file)
                 continue
             file.unfound = 0
-            self.retirement.release(file)
+            self.retirement.remove_if_acknowledged(file)
             if file.rest is not None and file.rest.truncated_at is None:
                 self.schedule.run_unless_busy(file, file.drop_remainder)
         seen.complete -= self._rotated.search_for_unfound(set(unfound))
@@ -485,7 +485,7 @@ class FileScanner:
                 continue  # the folder where it may be could not be scanned
             try:
                 if file.is_compressed:
-                    known = self._unseen.follow(file)
+                    known = self._unseen.continue_examination(file)
                 else:
                     known = file.descriptor is not None or self._look_for(file, listings)
                 if file.descriptor is not None:
