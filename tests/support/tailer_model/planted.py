@@ -97,7 +97,7 @@ def takes_growth_for_growth() -> None:
     """
     account = _now("hourmark_producer.files.tracked_file.FileAccount")
     _put(
-        "hourmark_producer.files.tracked_file.FileAccount.next",
+        "hourmark_producer.files.tracked_file.FileAccount.after_scan",
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
     _put("hourmark_producer.files.examination.is_anchored", lambda *_: True)
