@@ -59,12 +59,12 @@ class DecompressedReader:
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
-        """Take ownership of an open file and select the decompressor by the file name.
+        """Take ownership of an open file, and select the decompressor by the file name.
 
         Args:
             descriptor: File descriptor, open for reading. `close` closes it.
-            name: File name or path. `.gz`, `.bz2` and `.zst` select a format; any other name is
-                read as xz.
+            name: File name or path. The suffixes `.gz`, `.bz2` and `.zst` select a format; any
+                other name is read as xz.
 
         Raises:
             OSError: The file cannot be accessed.

@@ -82,16 +82,17 @@ NOTHING: Final = -1
 def compare_content(
     plain: DecompressedReader, known: KnownContent, pause: Callable[[], object]
 ) -> CandidateContent | None:
-    """Decompress a candidate file to its end and compare it with known content.
+    """Decompress a candidate file to its end and compare it with the content of a lost file.
 
     Args:
-        plain: Reader of the candidate, at its start.
-        known: The content that is searched for.
-        pause: Called after each block; it may raise an exception to stop the comparison.
+        plain: Reader of the candidate, at its start. The caller closes it.
+        known: First bytes, read position and size of the content that is searched for.
+        pause: Called after each block. It may raise an exception to stop the comparison.
 
     Returns:
-        The size and completeness of the candidate's content, or None if the content differs. A
-        candidate that is damaged, or ends before it could be compared, is returned with a flaw.
+        Size and completeness of the candidate's content, or None if the content differs. A
+        candidate that is damaged, or that ends before it could be compared, is returned with a
+        flaw.
 
     Raises:
         OSError: The candidate cannot be read.

@@ -102,8 +102,8 @@ class Schedule:
             fits: Function that returns whether to take a file. The first file for which it returns
                 False ends the selection.
             count_max: Maximum number of files.
-            workers: Number of workers that share the queue. At most the number of ready files divided
-                by this number is taken.
+            workers: Number of workers that share the queue. At most the number of ready files
+                divided by this number is taken.
 
         Returns:
             The files, in queue order; possibly none.
@@ -135,7 +135,9 @@ class Schedule:
                 self._held.discard(file)
 
     def retry(self, file: TrackedFile, after_s: float) -> None:
-        """End a failed step of a busy file, and make the file ready again after a delay.
+        """End a failed step of a busy file. The file becomes ready again after a delay.
+
+        Adding the file in the meantime does not shorten the delay.
 
         Args:
             file: The file.

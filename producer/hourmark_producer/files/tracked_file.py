@@ -68,7 +68,10 @@ class FilePosition:
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the fingerprints contain enough bytes to identify the content in another file."""
+        """Whether the fingerprints are long enough to identify the content in another file.
+
+        False also if all known lines are equal, because such content proves nothing.
+        """
         return (
             self.offset >= IDENTIFYING_BYTES
             and len(self.head) >= IDENTIFYING_BYTES
@@ -92,7 +95,7 @@ class SpooledRange(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the range in bytes."""
+        """Size of the uncompressed range in bytes."""
         return self.range.end - self.range.start
 
 
@@ -124,7 +127,7 @@ class FileProgress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing of the file was ever read or examined, in this run or an earlier one."""
+        """Whether nothing was ever read from the file, and it was not examined in this run."""
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -133,13 +136,13 @@ class FileProgress:
 
 
 class Fingerprints(NamedTuple):
-    """Fingerprints of an open file, which reveal that its content was replaced.
+    """First bytes of an open file, and a check of its read position, to detect replaced content.
 
-    A size that is compared with them must be taken after them.
+    Read the file size that is compared with the fingerprints after them.
 
     Attributes:
         head: First bytes of the content.
-        anchored: Whether the bytes before the position are unchanged.
+        anchored: Whether the bytes before the read position are unchanged.
     """
 
     head: bytes
@@ -423,7 +426,10 @@ class TrackedFile:
 
     @property
     def never_had_content(self) -> bool:
-        """Whether the file was empty at every scan and nothing was read from it."""
+        """Whether the file was empty at every scan and nothing was read from it.
+
+        Such a file can be identified only by its name and inode.
+        """
         progress = self.progress  # one consistent moment
         account = self.observed.account_since(progress)
         nothing = progress.position.offset == progress.position.generation == account.high == 0
@@ -439,13 +445,19 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the latest change was examined and no range of the file is in flight."""
+        """Whether the latest change of the file was examined and no range of it is in flight.
+
+        Bytes may still be unread, for example an unterminated last line.
+        """
         progress = self.progress  # one consistent moment
         return not progress.in_flight and progress.examined_scan >= self.due
 
     @property
     def is_read(self) -> bool:
-        """Whether all observed content is acknowledged, except for an unterminated last line."""
+        """Whether all observed content is acknowledged, except for an unterminated last line.
+
+        Acknowledged means that a delivery service confirmed that Kafka stored the lines.
+        """
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
@@ -474,7 +486,10 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that are not acknowledged, including an unterminated last line."""
+        """Number of bytes that are not acknowledged, including an unterminated last line.
+
+        For a file that no longer exists, only bytes in flight count.
+        """
         progress = self.progress
         seen = (
             self.observed.size

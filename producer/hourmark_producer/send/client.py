@@ -179,7 +179,7 @@ class DeliveryServiceClient:
         self._connections = ConnectionPool()
 
     def close(self) -> None:
-        """Close the idle connections. Connections in use are closed after their current request."""
+        """Close the idle connections. A connection in use is closed after its current request."""
         self._connections.close()
 
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
@@ -359,11 +359,12 @@ class DeliveryServiceClient:
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
         """Deliver a host report, preferably to the service that accepted the previous one.
 
-        A host report states up to which time this host has sent all data of each source.
+        A host report states the time up to which this host has sent all data of each source. If a
+        service fails, the other services are tried.
 
         Args:
-            report_to: Function that returns the report for the service with the given name. The
-                report uses that service's clock, so each service needs its own report.
+            report_to: Function that returns the report for the service with the given name. Each
+                service needs its own report, because the report uses that service's clock.
 
         Raises:
             NoServiceAvailable: No service accepted the report. The next report can be sent as

@@ -75,7 +75,9 @@ class ServiceClocks:
         self._readings[service] = reading
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the clock in the latest response of each service.
+        """Return the time in the latest response of each delivery service.
+
+        The times are not adjusted for the age of the responses.
 
         Returns:
             Unix milliseconds by service name. Services that have not responded yet are absent.
@@ -83,7 +85,7 @@ class ServiceClocks:
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
     def recent_readings(self, services: Collection[str]) -> dict[str, ClockReading]:
-        """Return the readings of the given services that are at most `READING_MAX_AGE_S` old.
+        """Return the clock readings of given services that are at most `READING_MAX_AGE_S` old.
 
         Args:
             services: Names of the services.
@@ -133,7 +135,7 @@ class ServiceClocks:
         return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def errors(self, services: Collection[str]) -> dict[str, str]:
-        """Return why clocks of the given services are not trusted.
+        """Return why the clocks of given services are not trusted, as messages for operators.
 
         Args:
             services: Names of the services.

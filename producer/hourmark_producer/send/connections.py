@@ -212,7 +212,10 @@ class ConnectionPool:
         self._closed = False
 
     def close(self) -> None:
-        """Close the idle connections. Connections in use are closed after their current request."""
+        """Close the pool and its idle connections.
+
+        A connection in use is closed after its current request.
+        """
         with self._lock:
             self._closed = True
             idle = [kept for several in self._idle.values() for kept in several]

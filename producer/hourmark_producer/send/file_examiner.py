@@ -70,18 +70,22 @@ class FileExaminer:
     clock: Clock
 
     def examine(self, file: TrackedFile, descriptor: int) -> ReadableContent | RangeCut:
-        """Examine an open file and save its next position.
+        """Determine how an open file changed since it was last examined, and save its position.
+
+        If unread bytes were truncated and no other file contains them, their number is recorded as
+        a loss.
 
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
 
         Returns:
-            The content from which the next range can be cut. If the file was truncated and a copy
-            holds its unread bytes, the next range of that copy instead.
+            The content from which the next byte range can be cut. If the file was truncated and a
+            copy contains its unread bytes, the next range of that copy instead.
 
         Raises:
-            RetryLater: It cannot be decided yet what happened to the file.
+            RetryLater: It cannot be decided yet what happened to the file. Call again after a
+                pause.
             OSError: The file cannot be read.
             CheckpointFailed: The position or the loss cannot be saved.
         """

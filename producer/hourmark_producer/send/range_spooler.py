@@ -79,10 +79,10 @@ class RangeCompressorPool:
 
     @contextmanager
     def acquire(self) -> Iterator[RangeCompressor]:
-        """Return a context manager that yields a compressor and returns it to the pool at the end.
+        """Return a context manager that yields a compressor, and returns it to the pool on exit.
 
-        If no compressor becomes free within `patience_s`, another one is created. A file whose
-        reads hang, for example on a file server, therefore does not block other files.
+        The caller waits up to `patience_s` for a free compressor; then another one is created. A
+        file whose reads hang, for example on a file server, therefore does not block other files.
         """
         try:
             taken = self._idle.get(timeout=self._patience_s)

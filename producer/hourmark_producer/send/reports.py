@@ -216,10 +216,10 @@ class CaughtUpClaim:
         targets: Iterable[AcknowledgmentTarget],
         at_s: float = 0.0,
     ) -> None:
-        """Start an attempt to move the time forward, after a full scan.
+        """Start an attempt to move the acknowledged time forward. Call it after each full scan.
 
-        If an earlier attempt is pending, it continues and the new one is not started. A pending
-        attempt is replaced if one of its files was truncated, so that it cannot succeed.
+        If an earlier attempt is pending, it continues and the new one is ignored. However, a
+        pending attempt that cannot succeed, because one of its files was truncated, is replaced.
 
         Args:
             readings_ms: Clock of each service before the scan, in Unix milliseconds by service
@@ -240,8 +240,7 @@ class CaughtUpClaim:
             service: Name of the service.
 
         Returns:
-            Unix milliseconds; None if no attempt that has a clock of this service has succeeded
-            yet.
+            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet.
         """
         with self._lock:
             self._complete_attempt()

@@ -63,7 +63,7 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """Unique name of the service: its URL, followed by the IP address if it is known."""
+        """Unique name of the service: its URL, followed by the IP address if it was resolved."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 

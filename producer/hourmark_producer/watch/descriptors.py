@@ -72,7 +72,7 @@ class DescriptorBudget:
         self._spent = False
 
     def begin(self) -> None:
-        """Count the open files again. Call it at the start of each scan."""
+        """Count the open files again. Call it before each series of calls that open files."""
         self._held = sum(file.descriptor is not None for file in self.files)
         self._spent = False
 

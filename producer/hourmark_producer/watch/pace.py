@@ -57,10 +57,13 @@ class ScanPace:
         self._wanted = False
 
     def end(self, *, is_urgent: bool) -> None:
-        """Record the end of a full scan and determine the interval until the next one.
+        """Record the end of a full scan, and determine the interval until the next one.
+
+        The interval is longer, the more CPU time the scan took.
 
         Args:
-            is_urgent: Whether scans may use `URGENT_SHARE` instead of `LOOK_SHARE` of a core.
+            is_urgent: Whether scans may use the share `URGENT_SHARE` (10 %) of a core instead of
+                `LOOK_SHARE` (0.3 %), for example while the tailer drains.
         """
         took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
         self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))

@@ -223,16 +223,15 @@ class FileScanner:
         return seen
 
     def check_files(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Check some open files for changes, and open waiting files, between two full scans.
+        """Check some files for changes between two full scans, and open files that are waiting.
 
         Args:
             number: Number of this scan, greater than that of the previous one.
             files: The files to check.
 
         Returns:
-            Whether a full scan is needed, because one of the files is closed, deleted or
-            unreadable, or because the last waiting file was opened: others may have been closed for
-            it.
+            Whether a full scan is needed: one of the files is closed, deleted or unreadable, or the
+            last waiting file was opened and other files may have been closed for it.
 
         Raises:
             CheckpointFailed: The observations cannot be saved.
@@ -524,7 +523,7 @@ class FileScanner:
                 self.retirement.forget(file)
 
     def _open_some(self, files: list[TrackedFile]) -> list[TrackedFile]:
-        """Open some of the files that wait to be opened. Return those that were waiting."""
+        # returns the files that were waiting
         waiting = [
             file
             for file in files
