@@ -231,7 +231,8 @@ class IncompleteFileTimer:
 
     Args:
         clock: Clock of this host.
-        files_max: Maximum number of files to remember. The oldest ones are forgotten first.
+        files_max: Maximum number of files to remember. The least recently checked ones are
+            forgotten first.
     """
 
     def __init__(self, clock: Clock, files_max: int = UNFINISHED_FILES_MAX) -> None:

@@ -46,7 +46,7 @@ class Schedule:
             self._add(file)
 
     def add_later(self, file: TrackedFile, at_s: float) -> None:
-        """Add a file to the queue at a given time, as `add` does.
+        """Add a file to the queue once a given time has come, as `add` does.
 
         Args:
             file: The file. Its state does not change before that time.

@@ -242,6 +242,9 @@ class FileObservation:
             progress: Progress of the file.
             found: Current fingerprints, or None if the file was not opened.
             size: Content size in bytes, or None if the file was not opened.
+
+        Returns:
+            A new observation, whose account includes a truncation that this scan detected.
         """
         account = self.account_since(progress)
         if size is None:
@@ -428,7 +431,7 @@ class TrackedFile:
     def never_had_content(self) -> bool:
         """Whether the file was empty at every scan and nothing was read from it.
 
-        Such a file can be identified only by its name and inode.
+        Such a file cannot be recognized by its content, only by its name.
         """
         progress = self.progress  # one consistent moment
         account = self.observed.account_since(progress)
@@ -488,7 +491,7 @@ class TrackedFile:
     def pending_bytes(self) -> int:
         """Number of bytes that are not acknowledged, including an unterminated last line.
 
-        For a file that no longer exists, only bytes in flight count.
+        If the file is retired or missing, only the bytes in flight count.
         """
         progress = self.progress
         seen = (

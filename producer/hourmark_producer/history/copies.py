@@ -364,7 +364,7 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
 
 
 def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
-    """Return how many bytes at the start of a copy are skipped, because its original supplies them.
+    """Return the offset up to which a copy is skipped, because its original supplies the bytes.
 
     Args:
         origin: The original.

@@ -241,14 +241,15 @@ class ContentMatcher:
     def match(
         self, content: UnreadFile | NewCompressedFile | LostContent
     ) -> NewContent | CopyOf | ReadUpTo | AlreadyRead | FoundInFile | Undecidable:
-        """Decide whether content was read before, or which file holds it.
+        """Decide whether content was read before, or which file contains lost content.
 
         Args:
             content: The content to decide about. Only one thread may pass the same file at a time.
 
         Returns:
-            For an `UnreadFile`, `NewContent` or `CopyOf`. For a `NewCompressedFile`, `ReadUpTo`,
-            `AlreadyRead` or `Undecidable`. For a `LostContent`, `FoundInFile` or `Undecidable`.
+            The decision. For an `UnreadFile`, `NewContent` or `CopyOf`. For a `NewCompressedFile`,
+            `ReadUpTo`, `AlreadyRead` or `Undecidable`. For a `LostContent`, `FoundInFile` or
+            `Undecidable`.
 
         Raises:
             CandidateRenamed: A candidate file is no longer at its path. List the candidates again.
@@ -334,9 +335,9 @@ class ContentMatcher:
         return awaited_origins(self.files)
 
     def check_stopping(self) -> None:
-        """Check whether the tailer is stopping, and abort the current comparison if it is.
+        """Raise an exception if the tailer is stopping; otherwise do nothing.
 
-        Comparisons call it after each block that they read. It returns immediately otherwise.
+        Comparisons call this method after each block that they read.
 
         Raises:
             RetryLater: `stopping` is set. The comparison is repeated in the next run.

@@ -87,7 +87,8 @@ class RequestUnauthorized(RequestRefused):
 class RequestTooLarge(RequestRefused):
     """Raised for status 413: the request body exceeds the size limit of the services.
 
-    Send the same bytes in smaller ranges.
+    The same range is accepted only after the limit of the services is raised. Later ranges are cut
+    smaller.
     """
 
 

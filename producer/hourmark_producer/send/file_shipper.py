@@ -47,7 +47,7 @@ from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvaila
 from hourmark_producer.send.clocks import ClockReading
 from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, PendingRange
-from hourmark_producer.send.range_spooler import RangeCompressorPool, RangeSpooler, SpoolRequest
+from hourmark_producer.send.range_spooler import PreparedRange, RangeCompressorPool, RangeSpooler
 
 RANGES_PER_TURN: Final = 16  # then other files take their turn
 SMALL_BYTES: Final = 16 << 10  # files with at most this many unread bytes share transactions
@@ -172,7 +172,7 @@ class FileShipper:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        changed, found = list[Change](), list[tuple[TrackedFile, SpoolRequest | None]]()
+        changed, found = list[Change](), list[tuple[TrackedFile, PreparedRange | None]]()
         for file in files:
             try:
                 pending, spooled = self._prepare_next(file)
@@ -273,7 +273,7 @@ class FileShipper:
         file.progress = spooled.progress
         return spooled.body
 
-    def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], SpoolRequest | None]:
+    def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], PreparedRange | None]:
         pending = removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor.buffer)

@@ -101,7 +101,7 @@ class RangeCompressorPool:
         return RangeCompressor(compressor, memoryview(bytearray(self._buffer_bytes)))
 
 
-class SpoolRequest(NamedTuple):
+class PreparedRange(NamedTuple):
     """A byte range that is ready to be stored in the checkpoint and then sent.
 
     Attributes:
@@ -148,7 +148,7 @@ class RangeSpooler:
         cut: RangeCut,
         reading: ClockReading,
         compressor: RangeCompressor,
-    ) -> SpoolRequest:
+    ) -> PreparedRange:
         """Create the next byte range of a file. The caller commits and sends it.
 
         Args:
@@ -195,7 +195,7 @@ class RangeSpooler:
         progress = dataclasses.replace(
             file.progress, position=position, in_flight=(*others, outgoing), quiet_to=end
         )
-        return SpoolRequest(pending, progress, body)
+        return PreparedRange(pending, progress, body)
 
     def _make_range(
         self, file: TrackedFile, position: FilePosition, cut: RangeCut, reading: ClockReading

@@ -43,7 +43,7 @@ class HostReporter:
         client: Client for the delivery services.
         source_reports: Function that returns the state of all sources. Its argument is the name of
             the service whose clock is used.
-        throttle: Logs failed deliveries, each problem once.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
         host_id: Id of this tailer.
         host_name: Name of this host.
         on_delivered: Called by `run` after each delivered report.

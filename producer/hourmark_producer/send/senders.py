@@ -36,7 +36,7 @@ class SenderPool:
     Attributes:
         shipper: Ships a file, one step at a time.
         schedule: Queue of files that have work to do.
-        throttle: Logs the problems that delay files, each once.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
         backoff_max_s: Maximum delay before a step is repeated, in seconds.
         on_error: Called with an unexpected exception, which ends the thread that raised it.
     """

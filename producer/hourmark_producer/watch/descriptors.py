@@ -114,11 +114,11 @@ class DescriptorBudget:
         ]
 
     def assign(self, file: TrackedFile, descriptor: int) -> None:
-        """Assign a file descriptor to a tracked file, and count the file as open.
+        """Assign an open file descriptor to a tracked file, and count the file as open.
 
         Args:
-            file: The file, which must be closed.
-            descriptor: File descriptor, open for reading.
+            file: The file, which has no descriptor yet.
+            descriptor: File descriptor, open for reading. The file takes ownership.
         """
         file.descriptor, file.held_since_s = descriptor, self.clock.monotonic_s()
         self._held += 1

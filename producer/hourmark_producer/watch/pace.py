@@ -93,8 +93,7 @@ class ScanPace:
 class PartialScans:
     """Selects the files to check between two full scans: those that changed recently.
 
-    For each full scan, call `begin`; then call `select_files` at each partial scan until the next full
-    scan.
+    Call `begin` after each full scan, and `select_files` before each partial scan.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -73,7 +73,7 @@ class NewCompressedFiles:
         self._known = checkpoint.read(archives.read_archives)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
-        self.looked_ms = checkpoint.read(archives.read_scan_times)
+        self.scanned_ms = checkpoint.read(archives.read_scan_times)
         self._saved_s = clock.monotonic_s()
         self._began_ms = 0
         self._here: dict[ArchiveStamp, str] = {}  # found by this scan, with their paths
@@ -123,19 +123,19 @@ class NewCompressedFiles:
         self._complete &= settled
         if not settled:
             return False
-        looked_ms = self.looked_ms.get(source)
-        if looked_ms is None:
+        scanned_ms = self.scanned_ms.get(source)
+        if scanned_ms is None:
             self._know([stamp for stamp in here if stamp not in self._known])
         reading = set(self._inodes.values())
         new = [stamp for stamp in here if stamp not in self._known and stamp.inode not in reading]
         told = True
         for stamp in new:
-            told &= self._start_examination(source, stamp, here[stamp], looked_ms or 0)
-        self._changed |= looked_ms is None
+            told &= self._start_examination(source, stamp, here[stamp], scanned_ms or 0)
+        self._changed |= scanned_ms is None
         if told and not any(
             file.suspected and file.place.source == source for file in self._holding
         ):
-            self.looked_ms[source] = (
+            self.scanned_ms[source] = (
                 self._began_ms
             )  # not while one is looked into: a run that follows must find it new, too
         return told
@@ -153,7 +153,7 @@ class NewCompressedFiles:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
         now_s = self._clock.monotonic_s()
         if self._changed or now_s - self._saved_s >= archives.EVERY_S:
-            self._checkpoint.commit(archives.save_scan_times(self.looked_ms))
+            self._checkpoint.commit(archives.save_scan_times(self.scanned_ms))
             self._saved_s, self._changed = now_s, False
 
     def continue_examination(self, file: TrackedFile) -> bool:
@@ -208,10 +208,10 @@ class NewCompressedFiles:
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Find the compressed file that a vanished file was probably replaced by.
+        """Find the compressed file that probably replaced a vanished file without content.
 
-        Only a file that was empty at every scan is considered, and only names are compared. Each
-        compressed file is returned at most once.
+        Only a file that was empty at every scan is considered. The name of the compressed file must
+        match. Each compressed file is returned at most once.
 
         Args:
             file: The file, which is no longer at its path.
@@ -240,11 +240,11 @@ class NewCompressedFiles:
         return None
 
     def _start_examination(
-        self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int
+        self, source: str, stamp: ArchiveStamp, path: str, scanned_ms: int
     ) -> bool:
         # False if the file could not be opened, so that the next scan must try again
-        was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
-        is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
+        was_set_back = scanned_ms > self._began_ms  # the clock: then times tell nothing
+        is_old = stamp.mtime_ns // 1_000_000 < scanned_ms - _LATER_MS and not was_set_back
         if is_old:
             self._know([stamp])
             return True

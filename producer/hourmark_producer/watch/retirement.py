@@ -139,28 +139,28 @@ class FileRetirement:
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
-    def retire_compressed(self, file: TrackedFile, rest: RemainderSearch) -> None:
+    def retire_compressed(self, file: TrackedFile, search: RemainderSearch) -> None:
         """Stop tracking a file whose unread content was read from a compressed file.
 
         Args:
             file: The file, or the compressed file itself.
-            rest: The finished search for its unread content.
+            search: The finished search for its unread content.
 
         Raises:
             CheckpointFailed: The change cannot be saved.
         """
-        flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
+        flaw = f", which is not whole: {search.flaw}" if search.flaw else ""
         what = (
             f"was read as it was packed{flaw}"
             if file.is_compressed
-            else f"was packed into {rest.found_in}{flaw}"
+            else f"was packed into {search.found_in}{flaw}"
         )
         account = file.observed.account_since(file.progress)
         unread = account.head, account.high
         if file.identity.birth_ns or file.is_compressed:
-            self._end(file, what, known_to_end=not rest.flaw, unread=unread)
+            self._end(file, what, known_to_end=not search.flaw, unread=unread)
         else:
-            self._retire_without_birth_time(file, what, known_to_end=not rest.flaw, unread=unread)
+            self._retire_without_birth_time(file, what, known_to_end=not search.flaw, unread=unread)
 
     def _retire_without_birth_time(
         self,
@@ -203,7 +203,7 @@ class FileRetirement:
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
     def report_undecided(
-        self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]
+        self, source: str, paths: Sequence[str], scanned_ms: Mapping[str, int]
     ) -> None:
         """Record a loss of unknown size for files that may be new, after the clock was set back.
 
@@ -213,7 +213,7 @@ class FileRetirement:
         Args:
             source: Name of the source.
             paths: Paths of the files, at least one.
-            looked_ms: Times of the latest scans in Unix milliseconds by source. They are saved
+            scanned_ms: Times of the latest scans in Unix milliseconds by source. They are saved
                 together with the loss.
 
         Raises:
@@ -224,7 +224,7 @@ class FileRetirement:
             f"is not read{others}: the clock was set back, and whether it was made since the "
             "latest look cannot be told"
         )
-        self._doubt(source, paths[0], why, archives.save_scan_times(looked_ms), unknown=len(paths))
+        self._doubt(source, paths[0], why, archives.save_scan_times(scanned_ms), unknown=len(paths))
 
     def _doubt(
         self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1

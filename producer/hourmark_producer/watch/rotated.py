@@ -35,22 +35,22 @@ class RotatedFileSearch:
     def __init__(
         self,
         sources: Sequence[TailedSource],
-        looked_ms: Mapping[str, int],
+        scanned_ms: Mapping[str, int],
         identify: Callable[[int], FileIdentity],
     ) -> None:
         """Create the search for all sources.
 
         Args:
             sources: Configurations of the sources.
-            looked_ms: Time at which an earlier run last scanned each source, in Unix milliseconds
+            scanned_ms: Time at which an earlier run last scanned each source, in Unix milliseconds
                 by source. A source without an entry is not searched until its first scan has
                 completed.
             identify: Function that returns the identity of an open file.
         """
         self._sources = {source.name: source for source in sources}
         self._all_paths = [path for source in sources for path in source.paths]
-        self._since_ms = dict(looked_ms)
-        self._due = set(looked_ms)
+        self._since_ms = dict(scanned_ms)
+        self._due = set(scanned_ms)
         self._truncated = set[str]()  # these are due with the next look
         self._unfound = set[TrackedFile]()
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source

@@ -126,7 +126,7 @@ class FileScanner:
         matcher: Decides which files must stay tracked because another file may be their copy.
         rests: Searches for the unread content of files that vanished.
         generations: Recorded generations of files that are not in the checkpoint.
-        throttle: Logs a repeated condition only once.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
         descriptors: Limits the number of open files.
@@ -169,7 +169,7 @@ class FileScanner:
             self.clock,
             self.identify,
         )
-        self._rotated = RotatedFileSearch(self.sources, self._unseen.looked_ms, self.identify)
+        self._rotated = RotatedFileSearch(self.sources, self._unseen.scanned_ms, self.identify)
 
     def scan(self, number: int) -> ScanResult:
         """Scan every source once, then search for the tracked files that were not found.
@@ -210,7 +210,7 @@ class FileScanner:
                     if self.files.at_inode(at.st_dev, at.st_ino) is None
                 ]
                 if untold:
-                    self.retirement.report_undecided(source, untold, self._unseen.looked_ms)
+                    self.retirement.report_undecided(source, untold, self._unseen.scanned_ms)
         seen.active_files = [
             file for file in self.files if file not in self._found or not file.is_up_to_date
         ]
