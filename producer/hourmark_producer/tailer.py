@@ -26,7 +26,7 @@ from hourmark_producer.conditions import QUIET_S, ConditionLog
 from hourmark_producer.counters import Counters
 from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_cutter import RangeCutter
-from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
 from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
@@ -51,7 +51,7 @@ from hourmark_producer.send.senders import SenderPool
 from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.inotify import InotifyWatcher
 from hourmark_producer.watch.pace import PartialScans, PendingBytes, ScanPace
-from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.retirement import FileRetirement
 from hourmark_producer.watch.scanner import FileScanner
 
 
@@ -146,7 +146,7 @@ class Tailer:
             [config.state_dir, *filter(None, [config.second_state_dir])], host_id
         )
         limits = RangeLimits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
-        sizes = RangeSizes(limits, config.range_bytes_min)
+        sizes = AdaptiveRangeLimits(limits, config.range_bytes_min)
         sources = {source.name: source for source in sources_as_files(config)}
         self._matcher = ContentMatcher(self.files, checkpoint, clock)
         rests = RemainderFinder(
@@ -196,7 +196,7 @@ class Tailer:
             backoff_max_s=config.backoff_max_seconds,
             on_error=self._on_error,
         )
-        retirement = Retirement(
+        retirement = FileRetirement(
             files=self.files,
             checkpoint=checkpoint,
             schedule=self._schedule,
@@ -384,18 +384,20 @@ class Tailer:
                 self._caught_up[source].start_attempt(readings_ms, those, at_s)
         self._glances.begin(self.files)
         self._spools.remove_acknowledged()
-        self._pending.count(seen.active_files)
+        self._pending.update(seen.active_files)
         self._pace.end(is_urgent=is_urgent or not readings_ms)
         folders = seen.folders | self._glances.folders() if self._pace.is_slow else set[str]()
         if self._hints.watch(folders) or len(seen.complete) < len(self._caught_up):
-            self._pace.want()
+            self._pace.request_scan()
         return seen
 
     def _glance(self) -> None:
         self._scans += 1
-        hinted = self._hints.take()
+        hinted = self._hints.take_events()
         try:
-            unsettled = self._scanner.glance(self._scans, self._glances.next(hinted.written))
+            unsettled = self._scanner.check_files(
+                self._scans, self._glances.select_files(hinted.written)
+            )
         except CheckpointFailed as error:
             self._throttle.warn(
                 "scan", f"{error} No new files are tailed until it can", logging.ERROR
@@ -405,7 +407,7 @@ class Tailer:
             self._throttle.resolve("scan")
             self._health.record_scan(self._counters.ranges, waiting=self._pending.is_in_flight())
         if unsettled or hinted.moved:
-            self._pace.want()
+            self._pace.request_scan()
 
     def _on_report_delivered(self) -> None:
         self._health.record_report()

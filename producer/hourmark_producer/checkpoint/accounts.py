@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
-from hourmark_producer.files.fingerprints import HEAD_BYTES, ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.fingerprints import HEAD_BYTES, TruncationVerdict, assess_truncations
 from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
 
 
@@ -41,8 +41,8 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
             pending.append(changes.save_account(file.file_id, progress.position, account))
             if (
                 account.shrinks
-                and judge_shrinks(progress.position.offset, account.shrinks).verdict
-                is ShrinkVerdict.REPLACED
+                and assess_truncations(progress.position.offset, account.shrinks).verdict
+                is TruncationVerdict.REPLACED
             ):
                 pending.append(
                     changes.save_former_if_current(file.file_id, progress.position)

@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from hourmark_producer.files.fingerprints import ShrinkVerdict, judge_shrinks
+from hourmark_producer.files.fingerprints import TruncationVerdict, assess_truncations
 from hourmark_producer.files.tracked_file import TrackedFile
 
 _LOOKS: Final = (
@@ -311,7 +311,7 @@ def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
     if missing:
         return 0
     account = file.observed.account_since(progress)
-    judgement = judge_shrinks(row.offset, account.shrinks)
+    judgement = assess_truncations(row.offset, account.shrinks)
     return judgement.lost_bytes + max(
-        0, account.high - (0 if judgement.verdict is ShrinkVerdict.REPLACED else row.offset)
+        0, account.high - (0 if judgement.verdict is TruncationVerdict.REPLACED else row.offset)
     )

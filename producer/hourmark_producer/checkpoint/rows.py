@@ -8,7 +8,7 @@ import os
 from typing import Any, Final
 
 from hourmark.records.ranges import LATER_FIELDS, ByteRange, Part
-from hourmark_producer.files.fingerprints import Shrink
+from hourmark_producer.files.fingerprints import Truncation
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import (
     NEVER,
@@ -129,7 +129,7 @@ def restore_account(
     )
     file.progress = dataclasses.replace(progress, position=position)
     seen = tuple(
-        Shrink(high, low, other, bytes.fromhex("".join(head)))
+        Truncation(high, low, other, bytes.fromhex("".join(head)))
         for high, low, other, *head in json.loads(shrinks)
     )
     account = FileAccount(high if seen else max(high, position.offset), seen, bytes(head))

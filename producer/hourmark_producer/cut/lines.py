@@ -25,14 +25,19 @@ _TAIL_BYTES = 4096  # searched first, as most lines are shorter
 
 
 class ReadBytes(Protocol):
-    """Function that reads bytes of a file at an offset relative to the current position."""
+    """A function that reads bytes of a file at an offset relative to the current position."""
 
     def __call__(self, skip: int, count: int) -> bytes:
-        """Return the bytes at an offset relative to the current position.
+        """Return bytes that begin a given number of bytes after the current position.
+
+        The position does not change.
 
         Args:
             skip: Number of bytes between the position and the first byte to return.
-            count: Number of bytes to return. Fewer are returned only at the end of the file.
+            count: Number of bytes to return.
+
+        Returns:
+            The bytes. Fewer than `count` are returned only at the end of the file.
         """
         ...
 
@@ -61,24 +66,30 @@ class RangeLimits:
 
 
 class ReadIntoBuffer(Protocol):
-    """Function that reads bytes from the current position into a reused buffer."""
+    """A function that reads bytes at the current position into a reused buffer, without a copy."""
 
     def __call__(self, count: int) -> memoryview:
-        """Return the next `count` bytes from the current position.
+        """Return the next bytes at the current position, as a view of the buffer.
 
-        Fewer bytes are returned only at the end of the file. The result is valid until the next
-        call, which uses the same buffer.
+        The position does not change. The view is valid until the next call, which overwrites the
+        buffer.
+
+        Args:
+            count: Number of bytes to return.
+
+        Returns:
+            The bytes. Fewer than `count` are returned only at the end of the file.
         """
         ...
 
 
 class RangeCut(NamedTuple):
-    """The bytes of the next range.
+    """The bytes of the next range to send, which were cut from a file at a line or record end.
 
     Attributes:
         body: The bytes.
-        part: Whether they are whole lines or a chunk of a long line. After `Part.CHUNK` the same
-            line continues.
+        part: Whether `body` contains whole lines or a chunk of a line that exceeds the size limit.
+            After `Part.CHUNK`, the next range continues the same line.
     """
 
     body: bytes | memoryview
@@ -86,10 +97,11 @@ class RangeCut(NamedTuple):
 
 
 class NoCompleteLine(NamedTuple):
-    """The result of a cut when no complete line is available yet.
+    """Returned instead of a range when the file does not contain a complete line yet.
 
     Attributes:
-        searched: Number of bytes after the position that were searched and contain no line end.
+        searched: Number of bytes after the position that contain no line end. Pass it to the next
+            call, so that these bytes are not searched again.
     """
 
     searched: int
@@ -101,27 +113,30 @@ def cut_lines(
     *,
     in_line: bool,
     searched: int = 0,
-    whole: ReadIntoBuffer | None = None,
+    read_buffered: ReadIntoBuffer | None = None,
 ) -> RangeCut | NoCompleteLine:
-    """Return the bytes of the next range of a file of lines.
+    """Cut the next range of whole lines from a file at its current position.
+
+    A line that exceeds `limits.line_bytes_max` is cut into chunks.
 
     Args:
         read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        in_line: Whether the previous range was a `Part.CHUNK`, so that the position is within a
-            line.
+        limits: Size limits of ranges and lines.
+        in_line: Whether the previous range was a chunk, so that the position is within a line.
         searched: Number of bytes after the position that are known to contain no LF.
-        whole: Function that reads into a reused buffer, which avoids a copy. None if the content
-            can only be read forward, as in a compressed file.
+        read_buffered: Function that reads into a reused buffer, which avoids a copy. None if the
+            content can only be read forward, as in a compressed file.
 
     Returns:
-        The next bytes to send, or `NoCompleteLine` if no line is complete.
+        The range, or `NoCompleteLine` if the file does not contain a complete line yet.
     """
-    if searched and (pending := _still_pending(read, limits, searched)):
+    if searched and (pending := _find_pending_line(read, limits, searched)):
         return pending
     if in_line:
-        return _one_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
-    if whole is not None and (body := _full(read, whole, limits.range_bytes)):
+        return _cut_long_line(read, limits, limits.line_bytes_max, Part.LAST_CHUNK)
+    if read_buffered is not None and (
+        body := _cut_whole_lines(read, read_buffered, limits.range_bytes)
+    ):
         return RangeCut(body, Part.LINES)
     window = read(0, limits.range_bytes)
     last = window.rfind(_LF)
@@ -129,59 +144,37 @@ def cut_lines(
         return RangeCut(window[: last + 1], Part.LINES)
     if len(window) < limits.range_bytes:
         return NoCompleteLine(len(window))
-    return _one_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
+    return _cut_long_line(read, limits, limits.line_bytes_max + 1, Part.LINES)
 
 
-def _full(read: ReadBytes, whole: ReadIntoBuffer, size: int) -> memoryview | None:
-    """Return as many whole lines as fit into `size` bytes, read into a buffer without a copy.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        whole: Function that reads from the current position into the buffer.
-        size: Maximum number of bytes.
-
-    Returns:
-        None if fewer than `size` bytes are available, or if no line ends in the last 4 KiB before
-        the limit.
-    """
+def _cut_whole_lines(
+    read: ReadBytes, read_buffered: ReadIntoBuffer, size: int
+) -> memoryview | None:
+    # None if fewer than `size` bytes are available, or if no line ends in the last 4 KiB of them
     skipped = max(0, size - _TAIL_BYTES)
     tail = read(skipped, size - skipped)
     last = tail.rfind(_LF)
     if last < 0 or skipped + len(tail) < size:
         return None
-    body = whole(skipped + last + 1)
+    body = read_buffered(skipped + last + 1)
     return (
         body if len(body) == skipped + last + 1 and body[-1:] == _LF else None
     )  # unless it was truncated meanwhile
 
 
-def _still_pending(read: ReadBytes, limits: RangeLimits, searched: int) -> NoCompleteLine | None:
-    """Return `NoCompleteLine` if the current line still has no LF and is below the size limit.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        searched: Number of bytes that were already searched; only later bytes are read.
-
-    Returns:
-        None if the line is complete or too long, so that a range can be cut.
-    """
+def _find_pending_line(
+    read: ReadBytes, limits: RangeLimits, searched: int
+) -> NoCompleteLine | None:
+    # None if the line is complete or too long, so that a range can be cut
     fresh = read(searched, max(0, limits.line_bytes_max - searched))
     seen = searched + len(fresh)
     return NoCompleteLine(seen) if _LF not in fresh and seen < limits.line_bytes_max else None
 
 
-def _one_line(
+def _cut_long_line(
     read: ReadBytes, limits: RangeLimits, size_max: int, ends: Part
 ) -> RangeCut | NoCompleteLine:
-    """Return the rest of the current line, or a chunk of it if it is longer than `size_max` bytes.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        size_max: Maximum number of bytes, including the LF.
-        ends: The part to report if the line ends within `size_max` bytes.
-    """
+    # `ends` is the part to report if the line ends within `size_max` bytes
     window = read(0, size_max)
     first = window.find(_LF)
     if first >= 0:

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
 from hourmark_producer.cut.lines import NoCompleteLine, RangeCut
-from hourmark_producer.cut.range_sizes import RangeSizes
-from hourmark_producer.cut.sources import cut_for_source, joins_lines
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
+from hourmark_producer.cut.sources import cut_for_source, has_multiline_records
 from hourmark_producer.files import waits
 from hourmark_producer.files.examination import is_anchored, read_at, read_into
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
@@ -28,13 +28,13 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """The content of an open file, as found by its latest examination.
+    """Size and read position of an open file, as determined by its latest examination.
 
     Attributes:
-        position: Position of the next byte to cut.
+        position: Position of the next byte to cut into a range.
         quiet_to: Offset up to which the bytes after the position contain no line end.
         size: Size of the content in bytes.
-        scan: Number of the scan that had last detected a change when the examination began.
+        scan: Number of the latest scan that had detected a change when the examination began.
     """
 
     position: FilePosition
@@ -45,7 +45,7 @@ class ReadableContent(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCutter:
-    """Cuts open files into byte ranges at line or record ends.
+    """Cuts the unread bytes of open files into byte ranges that end at a line or record end.
 
     Thread-safe if each file is used by one thread at a time.
 
@@ -56,25 +56,26 @@ class RangeCutter:
     """
 
     sources: Mapping[str, TailedSource]
-    sizes: RangeSizes
+    sizes: AdaptiveRangeLimits
     clock: Clock
 
     def cut(
         self, file: TrackedFile, descriptor: int, content: ReadableContent, buffer: memoryview
     ) -> RangeCut | None:
-        """Return the next range of an open file.
+        """Return the next byte range of an open file.
 
-        The progress of the file is updated with the offset up to which no line end was found.
+        The offset up to which no line end was found is stored in `file.progress`, so that these
+        bytes are not searched again.
 
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
             content: Result of the examination that was just made.
-            buffer: Buffer for the bytes of the range. The returned range is valid until the buffer
-                is used again.
+            buffer: Buffer into which the range is read. The returned range is valid until the
+                buffer is used again.
 
         Returns:
-            The range, or None if no line or record is complete.
+            The range, or None if the file does not contain a complete line or record yet.
 
         Raises:
             RetryLater: The file was truncated while it was read, or contains NUL bytes that a
@@ -105,7 +106,7 @@ class RangeCutter:
         def read(skip: int, count: int) -> bytes:
             return read_at(descriptor, position.offset + skip, max(0, min(count, size - skip)))
 
-        def whole(count: int) -> memoryview:
+        def read_whole(count: int) -> memoryview:
             return read_into(descriptor, position.offset, buffer[: min(count, size)])
 
         source = self.sources[file.place.source]
@@ -113,10 +114,18 @@ class RangeCutter:
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
         found = cut_for_source(
-            source, read, self.sizes.limits, position, searched=searched, whole=whole, flush=flush
+            source,
+            read,
+            self.sizes.limits,
+            position,
+            searched=searched,
+            read_buffered=read_whole,
+            flush=flush,
         )
         is_waiting = (
-            isinstance(found, NoCompleteLine) and not found.searched and joins_lines(source)
+            isinstance(found, NoCompleteLine)
+            and not found.searched
+            and has_multiline_records(source)
         )
         file.sender.flush_at_s = (
             max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None

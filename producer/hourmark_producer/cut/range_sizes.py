@@ -19,67 +19,71 @@ SLOW_S: Final = 5.0  # a claim, and with it an hour, waits as long as the oldest
 QUICK_S: Final = 1.0
 
 
-class RangeSizes:
-    """The current size limit of ranges, which adapts to the response times of the services.
+class AdaptiveRangeLimits:
+    """The maximum size of byte ranges, adapted to the response times of the delivery services.
 
-    Safe to use from several threads.
+    Slow responses and rejected ranges lower the limit; fast responses raise it. Thread-safe.
 
     Args:
-        most: The configured limits, which are never exceeded.
-        least_bytes: Lower bound of the range size in bytes.
+        maximum: The configured limits, which are never exceeded.
+        minimum_bytes: Minimum value of the range limit in bytes.
     """
 
-    def __init__(self, most: RangeLimits, least_bytes: int) -> None:
-        self._most = most
-        self._least_bytes = min(least_bytes, most.range_bytes)
-        self._limits = most
-        self._taken_bytes = most.range_bytes  # as far as is known
+    def __init__(self, maximum: RangeLimits, minimum_bytes: int) -> None:
+        self._maximum = maximum
+        self._minimum_bytes = min(minimum_bytes, maximum.range_bytes)
+        self._limits = maximum
+        self._taken_bytes = maximum.range_bytes  # as far as is known
         self._lock = threading.Lock()
 
     @property
     def limits(self) -> RangeLimits:
-        """The limits that apply to the next range."""
+        """The size limits that apply to the next range. The value changes between calls."""
         return self._limits
 
-    def record_acknowledged(self, count: int, seconds: float) -> None:
-        """Adjust the limit after a range was acknowledged.
+    def record_acknowledged(self, size_bytes: int, seconds: float) -> None:
+        """Adjust the limit after a service acknowledged a range.
 
-        A response slower than `SLOW_S` lowers the limit to half of the range. A response faster
-        than `QUICK_S` to a large range doubles the limit.
+        If the response took longer than `SLOW_S` (5 s), the limit is at most half of the range's
+        size. If it took less than `QUICK_S` (1 s) and the range was larger than half of the limit,
+        the limit is doubled.
 
         Args:
-            count: Size of the range in bytes.
-            seconds: Time until the acknowledgement.
+            size_bytes: Size of the range in bytes.
+            seconds: Time from sending the range to its acknowledgement.
         """
-        if count > self._taken_bytes:
-            self._taken_bytes = self._most.range_bytes  # what was too large is no more
+        if size_bytes > self._taken_bytes:
+            self._taken_bytes = self._maximum.range_bytes  # what was too large is no more
         if seconds > SLOW_S:
-            self._set(min(self._limits.range_bytes, count // 2))
-        elif seconds < QUICK_S and count > self._limits.range_bytes // 2:
+            self._set(min(self._limits.range_bytes, size_bytes // 2))
+        elif seconds < QUICK_S and size_bytes > self._limits.range_bytes // 2:
             self._set(2 * self._limits.range_bytes)
 
-    def record_failure(self, count: int, seconds: float) -> None:
-        """Lower the limit to half of the range if a failed request took longer than `SLOW_S`.
+    def record_failure(self, size_bytes: int, seconds: float) -> None:
+        """Lower the limit after a request failed slowly.
+
+        If the failure took longer than `SLOW_S` (5 s), the limit is at most half of the range's
+        size. A faster failure has no effect, because it says nothing about the size.
 
         Args:
-            count: Size of the range in bytes.
-            seconds: Time until the failure.
+            size_bytes: Size of the range in bytes.
+            seconds: Time from sending the range to the failure.
         """
         if seconds > SLOW_S:
-            self._set(min(self._limits.range_bytes, count // 2))
+            self._set(min(self._limits.range_bytes, size_bytes // 2))
 
-    def record_too_large(self, count: int) -> None:
-        """Lower the limit after all services rejected a range as too large.
+    def record_too_large(self, size_bytes: int) -> None:
+        """Lower the limit after all services rejected a range as too large (status 413).
 
-        The limit is at most half of that size until a service accepts a larger range.
+        The limit is at most half of the rejected size until a service accepts a larger range.
 
         Args:
-            count: Size of the rejected range in bytes.
+            size_bytes: Size of the rejected range in bytes.
         """
-        self._taken_bytes = min(self._taken_bytes, count // 2)
+        self._taken_bytes = min(self._taken_bytes, size_bytes // 2)
         self._set(self._limits.range_bytes)
 
     def _set(self, wanted: int) -> None:
         with self._lock:
-            size = max(self._least_bytes, min(wanted, self._taken_bytes))
-            self._limits = dataclasses.replace(self._most, range_bytes=size)
+            size = max(self._minimum_bytes, min(wanted, self._taken_bytes))
+            self._limits = dataclasses.replace(self._maximum, range_bytes=size)

@@ -34,139 +34,123 @@ from hourmark_producer.cut.lines import NoCompleteLine, RangeCut, RangeLimits, R
 _LF: Final = b"\n"
 _BLOCK_BYTES: Final = 4096  # searched first, from the end; then twice as much, and so on
 
-Starts = Callable[
+FindRecordStarts = Callable[
     [bytes, int, int], Iterator[int]
 ]  # where records begin among these lines, see `hourmark.records.record_start`
 
 
 def cut_records(
-    read: ReadBytes, limits: RangeLimits, starts: Starts, *, in_record: bool, flush: bool
+    read: ReadBytes,
+    limits: RangeLimits,
+    find_starts: FindRecordStarts,
+    *,
+    in_record: bool,
+    flush: bool,
 ) -> RangeCut | NoCompleteLine:
-    """Return the bytes of the next range of a file whose records span several lines.
+    """Cut the next range from a file whose records span several lines, such as stack traces.
+
+    A record ends where the next one begins. A record that exceeds `limits.line_bytes_max` is cut
+    into chunks.
 
     Args:
         read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        starts: Function that yields the offsets at which records begin. It is called with the bytes
-            and the start and end of the part to search.
-        in_record: Whether the previous range was a `Part.CHUNK`, so that the position is within a
-            record.
-        flush: Whether to send the last record although the next record has not begun. Set it when
-            the file has not grown for some time.
+        limits: Size limits of ranges and records.
+        find_starts: Function that yields the offsets at which records begin. Its arguments are the
+            bytes, and the start and end of the part to search.
+        in_record: Whether the previous range was a chunk, so that the position is within a record.
+        flush: Whether to send the last record although the next record has not begun. Set it if the
+            file has not grown for some time.
 
     Returns:
-        The next bytes to send, or `NoCompleteLine` if no record is known to be complete.
+        The range, or `NoCompleteLine` if no record is known to be complete.
     """
     if in_record:
-        return _one_record(
-            read, limits, starts, limits.line_bytes_max, Part.LAST_CHUNK, flush=flush
+        return _cut_single_record(
+            read, limits, find_starts, limits.line_bytes_max, Part.LAST_CHUNK, flush=flush
         )
     window = read(0, limits.range_bytes)
-    if end := _last_start(window, starts):
+    if end := _find_last_start(window, find_starts):
         return RangeCut(window[:end], Part.LINES)
     if len(window) < limits.range_bytes:
-        return _unended_record(window, Part.LINES, flush=flush)
-    return _one_record(read, limits, starts, limits.line_bytes_max + 1, Part.LINES, flush=flush)
+        return _cut_unfinished_record(window, Part.LINES, flush=flush)
+    return _cut_single_record(
+        read, limits, find_starts, limits.line_bytes_max + 1, Part.LINES, flush=flush
+    )
 
 
-def _last_start(window: bytes, starts: Starts) -> int:
-    """Return the offset at which the last record begins; 0 if there is only one record.
-
-    Args:
-        window: Bytes that begin with a record.
-        starts: Function that yields the offsets at which records begin.
-    """
+def _find_last_start(window: bytes, find_starts: FindRecordStarts) -> int:
+    # 0 if the window contains only one record
     first, stop, size = window.find(_LF) + 1, window.rfind(_LF) + 1, _BLOCK_BYTES
     while first < stop:
         at = max(first, window.rfind(_LF, 0, max(0, stop - size)) + 1)
-        if found := [*starts(window, at, stop)]:
+        if found := [*find_starts(window, at, stop)]:
             return found[-1]
         stop, size = at, 2 * size
     return 0
 
 
-def _unended_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
-    """Return all whole lines if `flush` is True, otherwise `NoCompleteLine`.
-
-    Args:
-        window: Bytes of a record whose end is not known.
-        ends: The part to report.
-        flush: Whether to send the record although the next record has not begun.
-    """
+def _cut_unfinished_record(window: bytes, ends: Part, *, flush: bool) -> RangeCut | NoCompleteLine:
     whole = window.rfind(_LF) + 1
     if flush and whole:
         return RangeCut(window[:whole], ends)
     return NoCompleteLine(0 if whole else len(window))  # whole lines that wait are work to be done
 
 
-def _one_record(
-    read: ReadBytes, limits: RangeLimits, starts: Starts, size_max: int, ends: Part, *, flush: bool
+def _cut_single_record(
+    read: ReadBytes,
+    limits: RangeLimits,
+    find_starts: FindRecordStarts,
+    size_max: int,
+    ends: Part,
+    *,
+    flush: bool,
 ) -> RangeCut | NoCompleteLine:
-    """Return a range with the rest of the current multi-line record, or with a chunk of it.
-
-    A record that is longer than `size_max` is sent in chunks. `NoCompleteLine` is returned if the
-    file does not contain the end of the record yet.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        starts: Function that yields the offsets at which records begin.
-        size_max: Maximum number of bytes, including the last LF.
-        ends: The part to report if the record ends within `size_max` bytes.
-        flush: Whether to send the record although the next record has not begun.
-    """
+    # `ends` is the part to report if the record ends within `size_max` bytes
     window = read(0, size_max)
     first, whole = window.find(_LF) + 1, window.rfind(_LF) + 1
-    if first and (end := next(starts(window, first, whole), 0)):
+    if first and (end := next(find_starts(window, first, whole), 0)):
         return RangeCut(window[:end], ends)
     full = len(window) == size_max
-    next_begins = _begins(read, limits, starts, whole) if first else False
+    next_begins = _is_record_start(read, limits, find_starts, whole) if first else False
     if next_begins:
         return RangeCut(window[:whole], ends)
     if full and next_begins is not None:
         return RangeCut(window[: limits.line_bytes_max], Part.CHUNK)
-    return _unended_record(window, ends, flush=flush)
+    return _cut_unfinished_record(window, ends, flush=flush)
 
 
-def _begins(read: ReadBytes, limits: RangeLimits, starts: Starts, at: int) -> bool | None:
-    """Return whether the line at offset `at` begins a record.
-
-    Args:
-        read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        starts: Function that yields the offsets at which records begin.
-        at: Offset of the line, relative to the current position.
-
-    Returns:
-        None if the line is incomplete and not yet over the size limit.
-    """
+def _is_record_start(
+    read: ReadBytes, limits: RangeLimits, find_starts: FindRecordStarts, at: int
+) -> bool | None:
+    # None if the line is incomplete and not yet over the size limit
     window = read(0, at + limits.line_bytes_max + 1)[at:]  # never ahead of what may be read again
     end = window.find(_LF) + 1
     if not end and len(window) <= limits.line_bytes_max:
         return None
-    return next(starts(window, 0, end or limits.line_bytes_max), None) is not None
+    return next(find_starts(window, 0, end or limits.line_bytes_max), None) is not None
 
 
 def cut_cri(
-    read: ReadBytes, limits: RangeLimits, *, in_piece: bool, at_line: bool, flush: bool
+    read: ReadBytes, limits: RangeLimits, *, in_record: bool, after_line_end: bool, flush: bool
 ) -> RangeCut | NoCompleteLine:
-    """Return the bytes of the next range of a container log in CRI format.
+    """Cut the next range from a Kubernetes container log in CRI format.
 
-    CRI marks a line as partial if the next line continues it.
+    CRI marks a line as partial if the next line continues it. A range ends after a line that is not
+    partial, unless the record exceeds the size limit.
 
     Args:
         read: Function that reads bytes relative to the current position.
-        limits: Size limits.
-        in_piece: Whether the previous range was a `Part.CHUNK`.
-        at_line: Whether that chunk ended with a line end.
-        flush: Whether to send partial lines without their continuation. Set it when the file has
-            not grown for some time.
+        limits: Size limits of ranges and records.
+        in_record: Whether the previous range was a chunk of a record that exceeds the size limit.
+        after_line_end: Whether that chunk ended with a line end.
+        flush: Whether to send partial lines without their continuation. Set it if the file has not
+            grown for some time.
 
     Returns:
-        The next bytes to send, or `NoCompleteLine` if no record is complete.
+        The range, or `NoCompleteLine` if no record is complete.
     """
-    if in_piece:
-        return _rest(read, limits, at_line=at_line, flush=flush)
+    if in_record:
+        return _rest(read, limits, after_line_end=after_line_end, flush=flush)
     window = _lines(read(0, limits.range_bytes))
     if end := last_clean_end(window):
         return RangeCut(window[:end], Part.LINES)
@@ -178,11 +162,11 @@ def cut_cri(
 
 
 def _rest(
-    read: ReadBytes, limits: RangeLimits, *, at_line: bool, flush: bool
+    read: ReadBytes, limits: RangeLimits, *, after_line_end: bool, flush: bool
 ) -> RangeCut | NoCompleteLine:
     everything = read(0, limits.line_bytes_max)
     window = _lines(everything)
-    if window and (end := first_full_end(window) if at_line else window.find(_LF) + 1):
+    if window and (end := first_full_end(window) if after_line_end else window.find(_LF) + 1):
         return RangeCut(window[:end], Part.LAST_CHUNK)
     return _unended_cri_line(everything, limits, Part.LAST_CHUNK, flush=flush)
 

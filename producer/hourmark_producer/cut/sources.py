@@ -36,7 +36,12 @@ NAMES: Final = (
 
 
 def container_fields(path: str) -> dict[str, str]:
-    """Return the Kubernetes object names that the path of a container log contains.
+    """Return the Kubernetes names that are encoded in the path of a container log.
+
+    Paths below `/containers/` and `/pods/` are recognized.
+
+    Args:
+        path: Path of the log file.
 
     Returns:
         The keys `pod`, `namespace` and `container`, and either `container_id` or `pod_uid`. An
@@ -53,30 +58,35 @@ def cut_for_source(
     position: FilePosition,
     *,
     searched: int = 0,
-    whole: ReadIntoBuffer | None = None,
+    read_buffered: ReadIntoBuffer | None = None,
     flush: bool = False,
 ) -> RangeCut | NoCompleteLine:
-    """Return the bytes of the next range of a file, cut as its source is configured.
+    """Cut the next range from a file, with the format that its source configures.
 
     Args:
-        source: Configuration of the source, which selects lines, records of several lines, or CRI.
+        source: Configuration of the source: single lines, records that span several lines, or CRI
+            container logs.
         read: Function that reads bytes relative to the position.
-        limits: Size limits.
-        position: Position of the file.
+        limits: Size limits of ranges, lines and records.
+        position: Position of the next byte to cut.
         searched: Number of bytes after the position that are known to contain no LF. Used only for
-            lines.
-        whole: Function that reads into a reused buffer, which avoids a copy. Used only for lines.
-        flush: Whether to send an incomplete record of several lines. Set it when the file has not
-            grown for some time.
+            single lines.
+        read_buffered: Function that reads into a reused buffer, which avoids a copy. Used only for
+            single lines.
+        flush: Whether to send an incomplete record. Set it if the file has not grown for some time.
 
     Returns:
-        The next bytes to send, or `NoCompleteLine` if nothing is complete.
+        The range, or `NoCompleteLine` if no line or record is complete.
     """
     if source.format == "cri":
-        at_line = position.anchor.endswith(b"\n")
-        return cut_cri(read, limits, in_piece=position.in_line, at_line=at_line, flush=flush)
+        after_line_end = position.anchor.endswith(b"\n")
+        return cut_cri(
+            read, limits, in_record=position.in_line, after_line_end=after_line_end, flush=flush
+        )
     if source.record_start is None:
-        return cut_lines(read, limits, in_line=position.in_line, searched=searched, whole=whole)
+        return cut_lines(
+            read, limits, in_line=position.in_line, searched=searched, read_buffered=read_buffered
+        )
     from hourmark.records.record_start import (
         compile_record_start,  # where such a source is: hosts without one need no RE2
     )
@@ -90,21 +100,28 @@ def cut_for_source(
     )
 
 
-def joins_lines(source: TailedSource) -> bool:
-    """Return whether a record of this source may span several lines."""
+def has_multiline_records(source: TailedSource) -> bool:
+    """Return whether a record of this source may consist of several lines.
+
+    This is the case if the source sets `record_start` or has the format `cri`.
+
+    Args:
+        source: Configuration of the source.
+    """
     return source.record_start is not None or source.format == "cri"
 
 
-def range_extras(source: TailedSource, path: str) -> dict[str, str]:
-    """Return the optional fields that the ranges of a file carry.
+def optional_range_fields(source: TailedSource, path: str) -> dict[str, str]:
+    """Return the optional fields to send with each byte range of a file.
 
     Args:
         source: Configuration of the source.
         path: Path under which the file was first found.
 
     Returns:
-        The keys `record_start`, `fields` (encoded static fields and Kubernetes names) and `format`.
-        Keys with an empty value are absent.
+        The keys `record_start` (pattern of a record's first line), `fields` (the source's static
+        fields and the Kubernetes names, encoded as text) and `format`. Keys without a value are
+        absent.
     """
     cri = source.format == "cri"
     fields = source.fields | (container_fields(path) if cri else {})

@@ -5,7 +5,7 @@ Memory is bounded: content is decompressed in blocks of 64 KiB, with dictionarie
 (`decompressed_bytes_max`), which stops decompression bombs. Nothing is written to disk.
 
 A compressed file without an end may still be written to, or may have been cut off. Only time tells
-which: `UnfinishedFiles` measures for how long a file has not changed.
+which: `IncompleteFileTimer` measures for how long a file has not changed.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ _FRAME_HEADER_MAX: Final = 18  # of zstd, with its magic number
 
 
 class CompressedFileIncomplete(Exception):
-    """Raised when a compressed file ends before its content does.
+    """Raised when a compressed file ends before its compressed content does.
 
-    The file may still be written to, or it was cut off.
+    Either a program is still writing the file, or the file was cut off. If the file has not changed
+    for some time, treat it as cut off.
     """
 
 
 class CompressedFileDamaged(Exception):
-    """Raised when a compressed file cannot be decompressed.
+    """Raised when a compressed file cannot be decompressed. A retry does not help.
 
-    The file has another format, is corrupt, or decompresses to more than the allowed size.
+    The file has another format than its name says, is corrupt, or decompresses to more than
+    `decompressed_bytes_max` permits.
     """
 
 
@@ -53,16 +55,16 @@ class _Stream(Protocol):
 class DecompressedReader:
     """Sequential reader of the decompressed content of a gzip, bzip2, xz or zstd file.
 
-    It owns the file descriptor. Not thread-safe.
+    The reader owns the file descriptor and closes it in `close`. Not thread-safe.
     """
 
     def __init__(self, descriptor: int, name: str) -> None:
-        """Take ownership of an open file and select the decompressor by the file name.
+        """Take ownership of an open file, and select the decompressor by the file name.
 
         Args:
             descriptor: File descriptor, open for reading. `close` closes it.
-            name: File name or path. `.gz`, `.bz2` and `.zst` select a format; any other name is
-                read as xz.
+            name: File name or path. The suffixes `.gz`, `.bz2` and `.zst` select a format; any
+                other name is read as xz.
 
         Raises:
             OSError: The file cannot be accessed.
@@ -115,9 +117,10 @@ class DecompressedReader:
 
 
 def decompressed_bytes_max(size: int) -> int:
-    """Return the maximum decompressed size, in bytes, that is allowed for a compressed file.
+    """Return the maximum size to which a compressed file may decompress, in bytes.
 
-    The limit stops decompression bombs.
+    The limit protects against decompression bombs. `DecompressedReader.read` raises
+    `CompressedFileDamaged` when the content exceeds it.
 
     Args:
         size: Size of the compressed file in bytes.
@@ -153,8 +156,7 @@ class _Zstd:
 
 
 class _Xz:
-    """Reader of xz content with a limit on memory, which `lzma.LZMAFile` does not have."""
-
+    # `lzma.LZMAFile` has no limit on memory
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._decompressor: lzma.LZMADecompressor | None = None
@@ -190,10 +192,7 @@ class _Xz:
 
 
 def _check_frames(descriptor: int) -> None:
-    """Raise EOFError if the last zstd frame of a file is incomplete.
-
-    The zstd reader does not report this itself.
-    """
+    # the zstd reader does not report an incomplete last frame
     at, size = 0, os.fstat(descriptor).st_size
     if not size:
         raise EOFError
@@ -204,16 +203,7 @@ def _check_frames(descriptor: int) -> None:
 
 
 def _end_of_frame(descriptor: int, at: int, size: int) -> int:
-    """Return the offset at which the zstd frame at `at` ends (RFC 8878 section 3.1).
-
-    Args:
-        descriptor: File descriptor, open for reading.
-        at: Offset of the frame.
-        size: Size of the file in bytes.
-
-    Returns:
-        A value greater than `size` if the frame is incomplete.
-    """
+    # RFC 8878 section 3.1; more than `size` if the frame is incomplete
     header = os.pread(descriptor, _FRAME_HEADER_MAX, at)
     if len(header) < 8:
         return size + 1
@@ -234,12 +224,15 @@ def _end_of_frame(descriptor: int, at: int, size: int) -> int:
 UNFINISHED_FILES_MAX: Final = 256
 
 
-class UnfinishedFiles:
-    """Measures for how long incomplete compressed files have not changed. Thread-safe.
+class IncompleteFileTimer:
+    """Measures how long incomplete compressed files have not changed.
+
+    A file that does not change for some time is no longer being written. Thread-safe.
 
     Args:
         clock: Clock of this host.
-        files_max: Number of files that are remembered.
+        files_max: Maximum number of files to remember. The least recently checked ones are
+            forgotten first.
     """
 
     def __init__(self, clock: Clock, files_max: int = UNFINISHED_FILES_MAX) -> None:
@@ -247,11 +240,13 @@ class UnfinishedFiles:
         self._known: dict[tuple[int, int], tuple[tuple[int, int], float]] = {}
 
     def unchanged_s(self, status: os.stat_result) -> float:
-        """Return for how many seconds a file has had its current size and modification time.
+        """Return how many seconds a file has had its current size and modification time.
 
         The first call for a file returns 0. Later calls return the time since the first call with
-        the same size and modification time. Files are identified by device and inode; the latest `files_max`
-        are remembered.
+        the same size and modification time. Files are identified by device and inode.
+
+        Args:
+            status: Result of `os.fstat` for the file.
         """
         now_s, key, stamp = (
             self._clock.monotonic_s(),

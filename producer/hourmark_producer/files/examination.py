@@ -29,10 +29,10 @@ _NULS: Final = bytes(
 
 
 class Examination(NamedTuple):
-    """The result of examining an open file.
+    """Fingerprints, status and content size of an open file, all read at about the same time.
 
     Attributes:
-        found: Fingerprints: the first bytes, and whether the bytes before the position are
+        found: First bytes of the file, and whether the bytes before the read position are
             unchanged.
         status: Result of `os.fstat`, taken after the fingerprints.
         size: Size of the content in bytes, without trailing NUL bytes.
@@ -44,14 +44,18 @@ class Examination(NamedTuple):
 
 
 def examine(descriptor: int, position: FilePosition) -> Examination:
-    """Return the current fingerprints, status and content size of an open file.
+    """Read the current fingerprints, status and content size of an open file.
 
-    If the bytes before the position have changed, the end of the content is searched for from the
-    start of the file. If the first bytes change during the examination, it is repeated.
+    NUL bytes at the end of the file do not count as content. If the bytes before the position have
+    changed, the end of the content is searched for from the start of the file. If the first bytes
+    change during the examination, it is repeated.
 
     Args:
         descriptor: File descriptor, open for reading.
         position: Position up to which the file was read, with its fingerprints.
+
+    Returns:
+        The result of the examination.
 
     Raises:
         OSError: The file cannot be read.
@@ -70,11 +74,16 @@ def examine(descriptor: int, position: FilePosition) -> Examination:
 def content_end(descriptor: int, size: int, start: int) -> int:
     """Return the size of a file's content without the NUL bytes at its end.
 
+    Some programs preallocate a file, which then ends with NUL bytes until lines replace them.
+
     Args:
         descriptor: File descriptor, open for reading.
         size: Size of the file in bytes.
         start: Lowest offset to search. NUL bytes before it count as content. If it is not less than
             `size`, nothing is read and `size` is returned.
+
+    Returns:
+        Offset after the last byte that is not NUL, or `start` if there is none.
 
     Raises:
         OSError: The file cannot be read.
@@ -92,16 +101,7 @@ def content_end(descriptor: int, size: int, start: int) -> int:
 
 
 def _hole_begin(descriptor: int, start: int, end: int) -> int:
-    """Return the offset at which a hole (unallocated part of a file) begins.
-
-    Args:
-        descriptor: File descriptor.
-        start: Lowest offset to consider.
-        end: Offset at which the hole ends.
-
-    Returns:
-        `end` if there is no hole before it, or if the file system does not report holes.
-    """
+    # `end` if there is no hole before it, or if the file system does not report holes
     at = start
     try:
         while at < end:
@@ -117,9 +117,11 @@ def _hole_begin(descriptor: int, start: int, end: int) -> int:
 def is_anchored(descriptor: int, position: FilePosition) -> bool:
     """Return whether a file still contains the bytes that were read just before a position.
 
+    If it does not, the content was replaced and the position is invalid.
+
     Args:
         descriptor: File descriptor, open for reading.
-        position: The position; its `anchor` holds the expected bytes.
+        position: Position in the file. Its `anchor` holds the expected bytes.
 
     Raises:
         OSError: The file cannot be read.
@@ -128,13 +130,13 @@ def is_anchored(descriptor: int, position: FilePosition) -> bool:
     return read_at(descriptor, position.offset - length, length) == position.anchor
 
 
-def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
+def read_into(descriptor: int, offset: int, buffer: memoryview) -> memoryview:
     """Read from an offset into a buffer until the buffer is full or the file ends.
 
     Args:
         descriptor: File descriptor, open for reading.
-        offset: Offset of the first byte.
-        room: The buffer.
+        offset: Offset of the first byte in the file.
+        buffer: Buffer to fill. Its length is the number of bytes to read.
 
     Returns:
         The filled part of the buffer, without a copy. Empty if `offset` is not before the end of
@@ -144,20 +146,24 @@ def read_into(descriptor: int, offset: int, room: memoryview) -> memoryview:
         OSError: The file cannot be read.
     """
     done = 0
-    while done < len(room) and (count := os.preadv(descriptor, [room[done:]], offset + done)):
+    while done < len(buffer) and (count := os.preadv(descriptor, [buffer[done:]], offset + done)):
         done += count
-    return room[:done]
+    return buffer[:done]
 
 
 def read_at(descriptor: int, offset: int, count: int) -> bytes:
-    """Return `count` bytes from an offset, or fewer if the file ends before.
+    """Return `count` bytes of a file from an offset, or fewer if the file ends before.
 
-    Unlike pread(2), it continues after a short read, which can occur on signals and above 2 GiB.
+    Unlike pread(2), this function continues after a short read, which can occur on signals and
+    above 2 GiB.
 
     Args:
         descriptor: File descriptor, open for reading.
-        offset: Offset of the first byte.
+        offset: Offset of the first byte in the file.
         count: Number of bytes.
+
+    Returns:
+        The bytes; empty if `offset` is not before the end of the file.
 
     Raises:
         OSError: The file cannot be read.

@@ -25,14 +25,13 @@ IDENTIFYING_BYTES: Final = 64  # less content than this could be equal by chance
 FindElsewhere = Callable[[bytes, int], int]
 
 
-class Shrink(NamedTuple):
+class Truncation(NamedTuple):
     """One truncation or replacement of a file's content, detected by comparing two scans.
 
     Attributes:
-        high: Largest content size observed before it, in bytes.
-        low: Content size at the scan that detected it, in bytes.
-        other: Whether a fingerprint changed, which means that nothing of the earlier content is
-            left.
+        high: Largest content size observed before the truncation, in bytes.
+        low: Content size at the scan that detected the truncation, in bytes.
+        other: Whether the content was replaced, so that nothing of the earlier content is left.
         head: First bytes of the earlier content.
     """
 
@@ -42,13 +41,14 @@ class Shrink(NamedTuple):
     head: bytes = b""  # what began it until then
 
 
-class ShrinkVerdict(enum.Enum):
-    """What happened to a file's content since the file was last examined.
+class TruncationVerdict(enum.Enum):
+    """Effect of truncations on the position up to which a file was read.
 
     Attributes:
-        SAME: The content only grew.
+        SAME: The content only grew. The position is valid.
         SHORTENED: Unread bytes were destroyed. The position is still valid.
-        REPLACED: The position is invalid. A new generation of the file begins at offset 0.
+        REPLACED: The position is invalid. Reading begins again at offset 0, as a new generation of
+            the file.
     """
 
     SAME = "same"
@@ -56,101 +56,111 @@ class ShrinkVerdict(enum.Enum):
     REPLACED = "replaced"  # the position is void: a new generation begins at 0
 
 
-class ShrinkJudgement(NamedTuple):
-    """The effect of truncations on a file.
+class TruncationEffect(NamedTuple):
+    """The effect of truncations on a file: whether its position is valid, and how much was lost.
 
     Attributes:
-        verdict: What happened to the content.
-        lost_bytes: Number of unread bytes that are known to be destroyed.
+        verdict: Whether the position is still valid.
+        lost_bytes: Number of unread bytes that are known to be destroyed; 0 if none.
     """
 
-    verdict: ShrinkVerdict
+    verdict: TruncationVerdict
     lost_bytes: int
 
 
-def find_nothing(_head: bytes, _read_to: int) -> int:
-    """Return 0, for callers that do not search other files for lost content."""
+def find_no_copies(_head: bytes, _read_to: int) -> int:
+    """Return 0. Pass this function to `assess_truncations` to ignore copies in other files."""
     return 0
 
 
-def judge_shrinks(
-    offset: int, shrinks: Sequence[Shrink], find: FindElsewhere = find_nothing, kept_to: int = 0
-) -> ShrinkJudgement:
-    """Determine whether a file's position is still valid after it shrank, and how much was lost.
+def assess_truncations(
+    offset: int,
+    shrinks: Sequence[Truncation],
+    find: FindElsewhere = find_no_copies,
+    kept_to: int = 0,
+) -> TruncationEffect:
+    """Determine whether a file's position is still valid after truncations, and how much was lost.
 
     Args:
-        offset: Offset up to which the file was read before it first shrank.
+        offset: Offset up to which the file was read before the first truncation.
         shrinks: The observed truncations and replacements, in order of time.
-        find: Function that returns how many bytes of the lost content are available in other files.
-            It is called with the first bytes of the content and the offset up to which it was read.
-        kept_to: Offset up to which the file holds bytes that were read in the previous generation.
-            They do not count as lost.
+        find: Function that returns how many bytes of the lost content are in other files. Its
+            arguments are the first bytes of the content and the offset up to which it was read.
+        kept_to: Offset up to which the file contains bytes that were read before an earlier
+            truncation. They do not count as lost.
 
     Returns:
-        The verdict and the number of lost bytes; `ShrinkVerdict.SAME` and 0 if `shrinks` is empty.
+        The verdict and the number of lost bytes. If `shrinks` is empty, `TruncationVerdict.SAME`
+        and 0.
     """
-    verdict, lost, read_to = ShrinkVerdict.SAME, 0, offset
+    verdict, lost, read_to = TruncationVerdict.SAME, 0, offset
     for high, low, other, head in shrinks:
         if other or low < read_to:
             lost += count_unread_bytes(high, read_to, head, find, kept_to)
-            verdict, read_to, kept_to = ShrinkVerdict.REPLACED, 0, 0
+            verdict, read_to, kept_to = TruncationVerdict.REPLACED, 0, 0
         else:
             lost += min(high - low, count_unread_bytes(high, read_to, head, find, kept_to))
             verdict = (
-                ShrinkVerdict.REPLACED
-                if verdict is ShrinkVerdict.REPLACED
-                else ShrinkVerdict.SHORTENED
+                TruncationVerdict.REPLACED
+                if verdict is TruncationVerdict.REPLACED
+                else TruncationVerdict.SHORTENED
             )
-    return ShrinkJudgement(verdict, lost)
+    return TruncationEffect(verdict, lost)
 
 
 def count_unread_bytes(
     high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
 ) -> int:
-    """Return how many bytes of some content were read neither from this file nor from another one.
+    """Return how many bytes of a content were never read, neither from this file nor from a copy.
 
     Args:
         high: Size of the content in bytes.
         read_to: Offset up to which this file was read.
         head: First bytes of the content.
-        find: Function that returns how many bytes of the content are available in other files, as
-            for `judge_shrinks`.
-        kept_to: Offset up to which the content holds bytes that were read in the previous
-            generation.
+        find: Function that returns how many bytes of the content are in other files, as for
+            `assess_truncations`.
+        kept_to: Offset up to which the content contains bytes that were read before an earlier
+            truncation.
+
+    Returns:
+        Number of bytes; 0 if all were read.
     """
     if high <= max(read_to, kept_to):
         return 0
     return max(0, high - max(read_to, kept_to, find(head, read_to)))
 
 
-def next_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
-    """Return the anchor (the last `ANCHOR_BYTES` bytes that were read) after reading more bytes.
+def extend_anchor(anchor: bytes, body: bytes | memoryview) -> bytes:
+    """Return the anchor of a file after more bytes were read from it.
+
+    The anchor is the last `ANCHOR_BYTES` bytes before the read position. It identifies the position
+    when the file is opened again.
 
     Args:
-        anchor: The anchor before.
-        body: The bytes that were read.
+        anchor: The previous anchor.
+        body: The bytes that were read after it.
     """
     return (anchor + bytes(body[-ANCHOR_BYTES:]))[-ANCHOR_BYTES:]
 
 
 def are_lines_equal(head: bytes, anchor: bytes) -> bool:
-    """Return whether the given pieces of a file contain at least three lines, all of them equal.
+    """Return whether pieces of a file contain at least three lines, all of them equal.
 
-    Such a file cannot be identified by fingerprints, because growth looks the same as truncation.
+    Such a file cannot be identified by its bytes, because growth looks the same as truncation.
 
     Args:
         head: First bytes of the file.
-        anchor: Bytes just before the position.
+        anchor: Bytes just before the read position.
     """
     lines = [*head.split(b"\n")[:-1], *anchor.split(b"\n")[1:-1]]
     return len(lines) > 2 and len(set(lines)) == 1
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Return whether two files begin with the same bytes, and with enough of them to be conclusive.
+    """Return whether two files begin with the same bytes, and with enough bytes to be conclusive.
 
-    The bytes are conclusive if at least `IDENTIFYING_BYTES` can be compared and the lines are not
-    all equal.
+    The comparison is conclusive if both files have at least `IDENTIFYING_BYTES` known bytes and the
+    lines in them are not all equal.
 
     Args:
         one: First bytes of one file.

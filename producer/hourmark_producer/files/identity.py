@@ -16,12 +16,12 @@ _STATX_BTIME: Final = 0x800
 
 
 class FileIdentity(NamedTuple):
-    """The identity of a file, which does not change when the file is renamed.
+    """Device, inode and birth time of a file, which do not change when the file is renamed.
 
     Attributes:
         device: Device number.
         inode: Inode number.
-        birth_ns: Birth time in Unix nanoseconds, or 0 if the file system does not record it.
+        birth_ns: Birth time in Unix nanoseconds; 0 if the file system does not record it.
     """
 
     device: int
@@ -36,13 +36,13 @@ _STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
 
 
 def identify(descriptor: int) -> FileIdentity:
-    """Return the identity of an open file.
+    """Return the device, inode and birth time of an open file.
 
     Args:
-        descriptor: File descriptor.
+        descriptor: File descriptor. It need not be open for reading.
 
     Raises:
-        OSError: fstat(2) failed.
+        OSError: fstat(2) failed, for example because the descriptor is closed.
     """
     status = os.fstat(descriptor)
     return FileIdentity(status.st_dev, status.st_ino, _birth_ns(descriptor))

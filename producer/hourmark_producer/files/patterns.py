@@ -29,7 +29,7 @@ COMPRESSED: Final = (*PACKED, ".lz4", ".Z")
 
 @dataclasses.dataclass(slots=True)
 class PatternFindings:
-    """The result of scanning the glob patterns of one source.
+    """The files and errors that one scan of a source's glob patterns found.
 
     Attributes:
         files: Status of each matching regular file, by path. Symbolic links are followed.
@@ -37,6 +37,7 @@ class PatternFindings:
         compressed: Matching paths with the suffix of a compressed file.
         folders: Folders that were listed, or in which a file was looked up by name.
         unsettled: Whether a folder changed during the scan, so that a file may have been missed.
+            Scan again if it is set.
     """
 
     files: dict[str, os.stat_result] = dataclasses.field(
@@ -52,10 +53,10 @@ class PatternFindings:
 
 
 class PathPattern:
-    """One absolute glob pattern.
+    """One absolute glob pattern, such as `/var/log/*/app.log`. `**` matches any number of folders.
 
     Raises:
-        ValueError: The pattern is not absolute.
+        ValueError: The pattern is not an absolute path.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -63,8 +64,14 @@ class PathPattern:
             raise ValueError(f"{pattern!r} is not absolute")
         self._parts = [part for part in pattern.split("/") if part]
 
-    def look(self, findings: PatternFindings) -> None:
-        """Add the files that match the pattern now to `findings`, and the errors of this scan."""
+    def add_matches(self, findings: PatternFindings) -> None:
+        """Scan the file system for files that match the pattern, and add them to `findings`.
+
+        Errors of the file system are added to `findings.problems` and not raised.
+
+        Args:
+            findings: Result of the current scan, which is extended.
+        """
         self._descend("", 0, findings, literal=True)
 
     def _descend(
@@ -135,15 +142,23 @@ class PathPattern:
 
 
 def scan_patterns(patterns: list[PathPattern]) -> PatternFindings:
-    """Return the files that match at least one of the patterns now, and the errors of this scan."""
+    """Return the files that match at least one of the patterns, and the errors of this scan.
+
+    Errors of the file system are part of the result and not raised.
+
+    Args:
+        patterns: Patterns of one source.
+
+    Returns:
+        The result. Its `files` are empty if no file matches.
+    """
     findings = PatternFindings()
     for pattern in patterns:
-        pattern.look(findings)
+        pattern.add_matches(findings)
     return findings
 
 
 def _name_missing(folder: str, findings: PatternFindings) -> None:
-    """Check that a folder can be accessed. If not, add the error to `findings.problems`."""
     try:
         os.stat(folder)  # noqa: PTH116
     except OSError as error:
@@ -151,7 +166,7 @@ def _name_missing(folder: str, findings: PatternFindings) -> None:
 
 
 def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[str]]:
-    """Yield the entries of a folder.
+    """Yield the entries of a folder, and record the folder and its errors in `findings`.
 
     A folder that does not exist has no entries. If the folder cannot be listed for another reason,
     nothing is yielded and the error is added to `findings.problems`. If the folder changed while it
@@ -159,7 +174,7 @@ def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[
 
     Args:
         folder: Path of the folder.
-        findings: Records the folder and the errors.
+        findings: Result of the current scan, which is extended.
     """
     findings.folders.add(folder)
     try:
@@ -177,17 +192,17 @@ def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[
 
 
 def check_mounted(folder: str, device: int) -> None:
-    """Check that a folder is still on the expected device.
+    """Check that the file system of a folder is mounted, by its device number.
 
-    Another device number means that the file system of the folder is not mounted. A folder that
-    does not exist is accepted.
+    Use it when a file is not found in an empty folder: if the file system is not mounted, the file
+    was not deleted. A folder that does not exist is accepted.
 
     Args:
-        folder: An empty folder in which a file is missing.
-        device: Device number that the missing file had.
+        folder: Path of the empty folder.
+        device: Device number of the file that is not found.
 
     Raises:
-        OSError: The device differs (ENXIO), or stat(2) failed.
+        OSError: The device number of the folder differs (ENXIO), or stat(2) failed.
     """
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
         if os.stat(folder).st_dev != device:  # noqa: PTH116
@@ -209,19 +224,20 @@ def _is_folder(entry: os.DirEntry[str], findings: PatternFindings, *, follow: bo
 
 @functools.lru_cache(maxsize=1000)
 def _matcher(part: str) -> Callable[[str], bool]:
-    """Return a function that tests whether a file name matches one component of a pattern.
-
-    Names that begin with a dot match only if the pattern does, too.
-    """
+    # names that begin with a dot match only if the pattern does, too
     expression = re.compile(fnmatch.translate(part))
     hidden = part.startswith(".")
     return lambda name: (hidden or not name.startswith(".")) and expression.match(name) is not None
 
 
 def matches_any_glob(path: str, globs: Sequence[str]) -> bool:
-    """Return whether at least one glob matches an absolute path.
+    """Return whether an absolute path matches at least one glob pattern.
 
-    A glob without a slash is compared with the file name only, in any folder.
+    A pattern without a slash is compared with the file name only, in any folder.
+
+    Args:
+        path: Absolute path of a file.
+        globs: Glob patterns.
     """
     names = _names(path)
     return any(

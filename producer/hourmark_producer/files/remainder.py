@@ -24,16 +24,16 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class RemainderStage(enum.Enum):
-    """The state of a search for the remainder of a file.
+    """Stage of the search for the remainder of a file.
 
-    The remainder is the unread content of a file that vanished or was truncated, as far as another
-    file still holds it.
+    The remainder is the unread content of a file that vanished or was truncated, if another file
+    contains it.
 
     Attributes:
         LOOKING: Candidate files are being compared.
         READING: The remainder was found and is being read.
         FINISHED: The remainder was read to its end.
-        NOWHERE: No candidate holds the remainder.
+        NOWHERE: No candidate contains the remainder.
     """
 
     LOOKING = "looking"
@@ -43,11 +43,13 @@ class RemainderStage(enum.Enum):
 
 
 class KnownContent(NamedTuple):
-    """What is known of the content of a file that vanished or was truncated.
+    """First bytes, read position and size of the content of a vanished or truncated file.
+
+    Candidate files are compared with these values.
 
     Attributes:
-        head: Its first bytes.
-        offset: Offset up to which it was read.
+        head: First bytes of the content.
+        offset: Offset up to which the content was read.
         anchor: The bytes just before that offset.
         high: Largest content size observed, in bytes.
     """
@@ -59,13 +61,14 @@ class KnownContent(NamedTuple):
 
 
 class CandidateContent(NamedTuple):
-    """The result of comparing a candidate file whose content matches.
+    """Size and completeness of a candidate file whose content matches.
 
     Attributes:
-        readable: Number of bytes that can be read from the candidate, or `NOTHING` if none can.
+        readable: Number of bytes that can be read from the candidate; `NOTHING` if it is damaged or
+            could not be compared completely.
         flaw: Why the content is incomplete; empty if it is complete.
-        grows: Whether the candidate ends before its compressed content does, so that it may still
-            be written to.
+        grows: Whether the candidate ends before its compressed content does, so that a program may
+            still be writing it.
     """
 
     readable: int
@@ -79,16 +82,17 @@ NOTHING: Final = -1
 def compare_content(
     plain: DecompressedReader, known: KnownContent, pause: Callable[[], object]
 ) -> CandidateContent | None:
-    """Decompress a candidate file to its end and compare it with known content.
+    """Decompress a candidate file to its end and compare it with the content of a lost file.
 
     Args:
-        plain: Reader of the candidate, at its start.
-        known: The content that is searched for.
-        pause: Called after each block; it may raise an exception to stop the comparison.
+        plain: Reader of the candidate, at its start. The caller closes it.
+        known: First bytes, read position and size of the content that is searched for.
+        pause: Called after each block. It may raise an exception to stop the comparison.
 
     Returns:
-        The size and completeness of the candidate's content, or None if the content differs. A
-        candidate that is damaged, or ends before it could be compared, is returned with a flaw.
+        Size and completeness of the candidate's content, or None if the content differs. A
+        candidate that is damaged, or that ends before it could be compared, is returned with a
+        flaw.
 
     Raises:
         OSError: The candidate cannot be read.
@@ -130,16 +134,19 @@ def compare_content(
 
 
 class PlainFileReader:
-    """Reader of an uncompressed file from an offset, with the interface of `DecompressedReader`.
+    """Sequential reader of an uncompressed file, with the same interface as `DecompressedReader`.
 
-    It owns the file descriptor.
+    The reader begins at a given offset. It owns the file descriptor and closes it in `close`.
     """
 
     def __init__(self, descriptor: int, start: int) -> None:
         self._descriptor, self._at = descriptor, start
 
     def read(self, count: int) -> bytes:
-        """Return the next bytes, at most `count`, or `b""` at the end of the file.
+        """Return the next bytes of the file, or `b""` at its end.
+
+        Args:
+            count: Maximum number of bytes.
 
         Raises:
             OSError: The file cannot be read.
@@ -148,13 +155,16 @@ class PlainFileReader:
         self._at += len(block)
         return block
 
-    def holds(self, known: KnownContent) -> CandidateContent | None:
-        """Compare the file with known content.
+    def compare(self, known: KnownContent) -> CandidateContent | None:
+        """Compare the file with the known content of another file.
 
-        Only the first bytes and the bytes before the known offset are compared.
+        Only the first bytes and the bytes before the read position are compared.
+
+        Args:
+            known: First bytes and read position of the other file.
 
         Returns:
-            The size of the file, or None if its content differs.
+            The size of this file, or None if its content differs.
 
         Raises:
             OSError: The file cannot be read.
@@ -172,20 +182,20 @@ class PlainFileReader:
         os.close(self._descriptor)
 
 
-class Remainder:
+class RemainderSearch:
     """The search for the remainder of one file, and the reader of the remainder once it is found.
 
-    The remainder is the unread content of a file that vanished or was truncated; another file, such
-    as a compressed copy, may hold it. Only the worker that has the file changes `stage`; the
+    The remainder is the unread content of a file that vanished or was truncated. Another file, such
+    as a compressed copy, may contain it. Only the worker that has the file changes `stage`; the
     scanning thread reads it.
 
     Attributes:
-        candidates: Files that may hold the remainder: inode by path.
+        candidates: Inode of each file that may contain the remainder, by path.
         truncated_at: Size of the content before a truncation, in bytes; None if the file vanished.
         head: First bytes of the content before a truncation.
-        stage: State of the search.
-        found_in: Path of the file that holds the remainder; empty until it is found.
-        flaw: Why the remainder is incomplete or was not found.
+        stage: Stage of the search.
+        found_in: Path of the file that contains the remainder; empty until it is found.
+        flaw: Why the remainder is incomplete or was not found; empty if there is no such problem.
     """
 
     def __init__(
@@ -216,7 +226,7 @@ class Remainder:
 
     @property
     def readable(self) -> int:
-        """Number of content bytes that can be read; 0 until the remainder is found."""
+        """Size of the content in the file that was found, in bytes; 0 until it is found."""
         return self._readable
 
     def begin(
@@ -226,14 +236,14 @@ class Remainder:
         content: CandidateContent,
         start: int = 0,
     ) -> None:
-        """Start reading the remainder from the file that holds it.
+        """Start reading the remainder from the file that contains it.
 
-        A reader that was in use is closed.
+        The stage becomes READING. A reader that was in use is closed.
 
         Args:
-            found_in: Path of the file that holds the remainder.
+            found_in: Path of the file that contains the remainder.
             plain: Reader of this file. This object closes it.
-            content: Size and completeness of its content.
+            content: Size and completeness of the content.
             start: Offset of the first byte that the reader returns.
         """
         self.close()
@@ -242,7 +252,9 @@ class Remainder:
         self.stage = RemainderStage.READING
 
     def end(self, stage: RemainderStage, flaw: str = "") -> None:
-        """Close the reader and set the stage.
+        """Close the reader and set the stage of the search.
+
+        Use FINISHED or NOWHERE to end the search, or LOOKING to repeat it.
 
         Args:
             stage: The new stage.
@@ -254,12 +266,17 @@ class Remainder:
         self.stage = stage
 
     def read_at(self, offset: int, count: int, pause: Callable[[], object]) -> bytes:
-        """Return bytes of the content from an offset; fewer than `count` only at its end.
+        """Return bytes of the remainder from an offset. Call it only in the stage READING.
+
+        The bytes are read forward and buffered until `forget_before` releases them.
 
         Args:
             offset: Offset of the first byte. It must not be lower than in an earlier call.
             count: Number of bytes.
-            pause: Called after each block; it may raise an exception to stop reading.
+            pause: Called after each block. It may raise an exception to stop reading.
+
+        Returns:
+            The bytes. Fewer than `count` are returned only at the end of the content.
 
         Raises:
             OSError: The file was changed after it was compared, or cannot be read.
@@ -281,7 +298,11 @@ class Remainder:
         return self._window[offset - self._start : max(offset, end) - self._start]
 
     def forget_before(self, offset: int) -> None:
-        """Release the buffered bytes before an offset. They cannot be read again."""
+        """Release the buffered bytes before an offset, to free memory.
+
+        Args:
+            offset: Offset of the first byte that may still be read.
+        """
         self._forget(min(offset, self._start + len(self._window)))
 
     def _forget(self, offset: int) -> None:
@@ -290,7 +311,7 @@ class Remainder:
             self._start = offset
 
     def close(self) -> None:
-        """Close the reader, if there is one."""
+        """Close the reader if one is open. The stage does not change. Safe to call repeatedly."""
         if self._plain is not None:
             self._plain.close()
             self._plain = None

@@ -13,10 +13,11 @@ from hourmark_producer.files.tracked_file import TrackedFile
 
 
 class Schedule:
-    """The queue of files that have work to do, which assigns each file to at most one worker.
+    """A queue of files that have unread or unsent bytes, shared by a fixed number of workers.
 
-    A file is idle, ready, busy (a worker has it) or waiting for a time. If a busy file is added, it
-    becomes ready again after its current step. Safe to use from several threads.
+    Each file is assigned to at most one worker at a time. A file is idle, ready, busy (assigned to
+    a worker) or waiting for a given time. If a busy file is added, it becomes ready again after its
+    current step. Thread-safe.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -29,24 +30,27 @@ class Schedule:
         self._held: set[TrackedFile] = set()  # ready, busy or waiting
         self._again: set[TrackedFile] = set()
         self._busy: set[TrackedFile] = set()
-        self._touched: set[TrackedFile] = set()  # see `touched`
+        self._touched: set[TrackedFile] = set()  # see `scheduled_files`
         self._closed = False
 
     def add(self, file: TrackedFile) -> None:
-        """Make an idle file ready, so that a worker takes it.
+        """Add an idle file to the queue, so that a worker takes it.
 
-        A busy file becomes ready again after its current step. A file that is ready or waiting does
-        not change.
+        A busy file becomes ready again after its current step. A file that is already ready or
+        waiting does not change.
+
+        Args:
+            file: The file, which has work to do.
         """
         with self._changed:
             self._add(file)
 
-    def wake(self, file: TrackedFile, at_s: float) -> None:
-        """Add a file at a later time.
+    def add_later(self, file: TrackedFile, at_s: float) -> None:
+        """Add a file to the queue once a given time has come, as `add` does.
 
         Args:
-            file: The file. Its state does not change until then.
-            at_s: When to add it, in monotonic seconds.
+            file: The file. Its state does not change before that time.
+            at_s: Time in seconds of this host's monotonic clock.
         """
         with self._changed:
             heapq.heappush(self._wakes, (at_s, next(self._number), file))
@@ -62,12 +66,12 @@ class Schedule:
         self._changed.notify()
 
     def take(self) -> TrackedFile | None:
-        """Wait until a file is ready, and make it busy.
+        """Wait until a file is ready, and assign it to the calling worker.
 
-        The caller must end the step with `done` or `retry`.
+        The caller must end the step of the file with `finish_step` or `retry`.
 
         Returns:
-            The file, or None if the schedule was closed.
+            The file, or None once the schedule is closed.
         """
         with self._changed:
             while not self._closed:
@@ -88,34 +92,34 @@ class Schedule:
             return None
 
     def take_more(
-        self, fits: Callable[[TrackedFile], bool], most: int, share: int
+        self, fits: Callable[[TrackedFile], bool], count_max: int, workers: int
     ) -> list[TrackedFile]:
-        """Take further ready files from the front of the queue, without waiting.
+        """Assign further ready files to the calling worker, without waiting.
 
-        The caller must end the step of each file with `done` or `retry`.
+        The caller must end the step of each file with `finish_step` or `retry`.
 
         Args:
-            fits: Function that returns whether to take a file. Taking stops at the first file that
-                does not fit.
-            most: Maximum number of files.
-            share: Number of workers that share the queue. At most the ready files divided by this
-                number are taken.
+            fits: Function that returns whether to take a file. The first file for which it returns
+                False ends the selection.
+            count_max: Maximum number of files.
+            workers: Number of workers that share the queue. At most the number of ready files
+                divided by this number is taken.
 
         Returns:
-            The files that were taken, possibly none.
+            The files, in queue order; possibly none.
         """
         with self._changed:
             taken = list[TrackedFile]()
-            most = min(most, len(self._ready) // share)
-            while len(taken) < most and fits(self._ready[0]):
+            count_max = min(count_max, len(self._ready) // workers)
+            while len(taken) < count_max and fits(self._ready[0]):
                 file = self._ready.popleft()
                 self._again.discard(file)
                 self._busy.add(file)
                 taken.append(file)
             return taken
 
-    def done(self, file: TrackedFile, *, more: bool) -> None:
-        """End the step of a busy file.
+    def finish_step(self, file: TrackedFile, *, more: bool) -> None:
+        """End the step of a busy file. The file becomes idle unless there is more work.
 
         Args:
             file: The file.
@@ -131,7 +135,9 @@ class Schedule:
                 self._held.discard(file)
 
     def retry(self, file: TrackedFile, after_s: float) -> None:
-        """End a failed step of a busy file, and make the file ready again after a delay.
+        """End a failed step of a busy file. The file becomes ready again after a delay.
+
+        Adding the file in the meantime does not shorten the delay.
 
         Args:
             file: The file.
@@ -145,16 +151,22 @@ class Schedule:
             self._changed.notify()
 
     def is_idle(self, file: TrackedFile) -> bool:
-        """Return whether a file is idle. An idle file stays idle until it is added again."""
-        with self._changed:
-            return file not in self._held
+        """Return whether a file is idle: neither ready, busy nor waiting for a retry.
 
-    def unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
-        """Call a function while no worker has the file.
+        An idle file stays idle until it is added again.
 
         Args:
             file: The file.
-            action: The function. Workers cannot take files during the call.
+        """
+        with self._changed:
+            return file not in self._held
+
+    def run_unless_busy(self, file: TrackedFile, action: Callable[[], object]) -> bool:
+        """Call a function if no worker has the file, for example to close the file safely.
+
+        Args:
+            file: The file.
+            action: Function to call. Workers cannot take files during the call.
 
         Returns:
             True if the function was called, False if a worker has the file.
@@ -165,11 +177,14 @@ class Schedule:
             action()
             return True
 
-    def touched(self, *, forget: bool = False) -> set[TrackedFile]:
-        """Return the files that are not idle, and the files that were added since the last reset.
+    def scheduled_files(self, *, forget: bool = False) -> set[TrackedFile]:
+        """Return all files that are not idle, and all files that were added since the last reset.
 
         Args:
             forget: Whether to reset the record of added files after this call.
+
+        Returns:
+            A new set.
         """
         with self._changed:
             touched = self._touched | self._held
@@ -178,7 +193,7 @@ class Schedule:
             return touched
 
     def close(self) -> None:
-        """Close the queue: every current and later call of `take` returns None."""
+        """Close the queue permanently. All current and later calls of `take` return None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

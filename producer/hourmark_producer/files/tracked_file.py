@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hourmark.records.ranges import ByteRange
 from hourmark_producer.files.fingerprints import (
     IDENTIFYING_BYTES,
-    Shrink,
-    ShrinkVerdict,
+    Truncation,
+    TruncationVerdict,
     are_lines_equal,
-    judge_shrinks,
+    assess_truncations,
 )
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
 
 if TYPE_CHECKING:
-    from hourmark_producer.files.remainder import Remainder
+    from hourmark_producer.files.remainder import RemainderSearch
 
 
 class FileLocation(NamedTuple):
-    """Where a tracked file is, and the source that it belongs to.
+    """The paths of a tracked file, and the configured source that it belongs to.
 
     Attributes:
         source: Name of the source.
-        path: Path under which the file was first found. Ranges name the file by this path.
+        path: Path under which the file was first found. Byte ranges carry this path.
         seen_at: Path under which the file was last found.
-        missing: Whether the file can no longer be found. It is followed again if it returns.
+        missing: Whether the file can no longer be found. If it returns, reading continues.
     """
 
     source: str
@@ -40,17 +40,17 @@ class FileLocation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FilePosition:
-    """The offset of the next byte to cut into a range, and fingerprints of the bytes before it.
+    """The offset of the next byte to read from a file, and fingerprints of the bytes before it.
 
     Attributes:
         generation: Number of times the content was truncated or replaced.
-        offset: Offset of the next byte in this generation.
+        offset: Offset of the next byte, within this generation.
         in_line: Whether the previous range ended within a line, as a chunk of an overlong line.
         anchor: The bytes just before the offset, see `hourmark_producer.files.fingerprints`.
-        size_seen: Largest known content size of this generation. If the file is gone, unread bytes
-            up to it are lost.
+        size_seen: Largest known content size of this generation. If the file is deleted, the unread
+            bytes before this offset are lost.
         head: First bytes of the file.
-        settled: Number of times the file shrank that are already accounted for.
+        settled: Number of observed truncations whose effect was already recorded.
         doubted: Whether the tailer logged that all lines of the file are equal.
         marks: Digests at recent offsets, see `hourmark_producer.checkpoint.marks`.
     """
@@ -68,7 +68,10 @@ class FilePosition:
 
     @property
     def is_identifying(self) -> bool:
-        """Whether the fingerprints contain enough bytes to identify the content in another file."""
+        """Whether the fingerprints are long enough to identify the content in another file.
+
+        False also if all known lines are equal, because such content proves nothing.
+        """
         return (
             self.offset >= IDENTIFYING_BYTES
             and len(self.head) >= IDENTIFYING_BYTES
@@ -77,12 +80,12 @@ class FilePosition:
 
 
 class SpooledRange(NamedTuple):
-    """A range that was cut from a file and stored in the checkpoint to be sent.
+    """A byte range of a file that is stored in the checkpoint until a service acknowledges it.
 
     Attributes:
-        sequence: Sequence number in the checkpoint.
-        range: The range, without its bytes.
-        acknowledged: Whether the service acknowledged the range while the checkpoint still contains
+        sequence: Sequence number of the range in the checkpoint.
+        range: The fields of the range, without its bytes.
+        acknowledged: Whether a service acknowledged the range while the checkpoint still contains
             it.
     """
 
@@ -92,21 +95,21 @@ class SpooledRange(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Size of the range in bytes."""
+        """Size of the uncompressed range in bytes."""
         return self.range.end - self.range.start
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileProgress:
-    """How far a file was read and acknowledged, as one immutable snapshot.
+    """An immutable snapshot of how far a file was read and acknowledged.
 
     Attributes:
-        position: Position of the next byte to cut.
-        in_flight: Spooled ranges, in the order of the file within each generation.
+        position: Position of the next byte to cut into a range.
+        in_flight: Ranges in the checkpoint, in file order within each generation.
         quiet_to: Offset up to which the bytes after the position contain no line end.
         examined_scan: Number of the scan whose observation was examined last.
-        examined_at_s: Time of that examination in monotonic seconds; -1 if there was none in this
-            run.
+        examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
+            this run.
     """
 
     position: FilePosition = FilePosition()
@@ -119,12 +122,12 @@ class FileProgress:
 
     @property
     def unacknowledged(self) -> tuple[SpooledRange, ...]:
-        """The spooled ranges that the service has not acknowledged."""
+        """The ranges in `in_flight` that no service has acknowledged, in the same order."""
         return tuple(sent for sent in self.in_flight if not sent.acknowledged)
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file was never examined, neither in this run nor in an earlier one."""
+        """Whether nothing was ever read from the file, and it was not examined in this run."""
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -133,13 +136,13 @@ class FileProgress:
 
 
 class Fingerprints(NamedTuple):
-    """Fingerprints of an open file, which reveal that its content was replaced.
+    """First bytes of an open file, and a check of its read position, to detect replaced content.
 
-    A size that is compared with them must be taken after them.
+    Read the file size that is compared with the fingerprints after them.
 
     Attributes:
         head: First bytes of the content.
-        anchored: Whether the bytes before the position are unchanged.
+        anchored: Whether the bytes before the read position are unchanged.
     """
 
     head: bytes
@@ -147,46 +150,56 @@ class Fingerprints(NamedTuple):
 
 
 class FileAccount(NamedTuple):
-    """What scans observed of a file since it was last examined. It is saved in the checkpoint.
+    """Sizes and truncations that scans observed since the file was last examined.
+
+    It is saved in the checkpoint, so that losses are counted correctly after a restart.
 
     Attributes:
-        high: Largest content size since the file last shrank, in bytes.
+        high: Largest content size since the latest truncation, in bytes.
         shrinks: Truncations and replacements, in order of time.
         head: First bytes of the content at the latest scan.
     """
 
     high: int
-    shrinks: tuple[Shrink, ...] = ()
+    shrinks: tuple[Truncation, ...] = ()
     head: bytes = b""
 
-    def next(self, size: int, found: Fingerprints | None, position: FilePosition) -> FileAccount:
-        """Return the account after one more scan.
+    def after_scan(
+        self, size: int, found: Fingerprints | None, position: FilePosition
+    ) -> FileAccount:
+        """Return the account that includes one more scan. The current account does not change.
 
         Args:
-            size: Content size in bytes.
+            size: Content size that the scan observed, in bytes.
             found: Current fingerprints, or None if the file was not opened.
             position: Position up to which the file was read at its latest examination.
+
+        Returns:
+            An account with one more entry in `shrinks` if the file was truncated or replaced.
         """
         head, other = self.head[:size], False
         if found is not None:
-            void = judge_shrinks(position.offset, self.shrinks).verdict is ShrinkVerdict.REPLACED
+            void = (
+                assess_truncations(position.offset, self.shrinks).verdict
+                is TruncationVerdict.REPLACED
+            )
             other = not found.head.startswith(head) or (not found.anchored and not void)
             head = found.head[:size]
         if other or size < self.high:
             return FileAccount(
-                size, (*self.shrinks, Shrink(self.high, size, other, self.head)), head
+                size, (*self.shrinks, Truncation(self.high, size, other, self.head)), head
             )
         return FileAccount(max(self.high, size), self.shrinks, head)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FileObservation:
-    """What the scans have observed of a file, up to and including the latest scan.
+    """Size and modification time of a file at the latest scan, and the changes observed before.
 
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds.
-        account: Observations since the examination that ended at `base_s`. It is invalid once a
+        account: Changes observed since the examination that ended at `base_s`. It is invalid once a
             later examination has ended.
         base_s: Time at which that examination ended, in monotonic seconds.
         allocated: Size of the file in bytes, including trailing NUL bytes.
@@ -200,19 +213,20 @@ class FileObservation:
     allocated: int = -1  # the file's size
 
     def account_since(self, progress: FileProgress) -> FileAccount:
-        """Return what was observed since the file was last examined.
+        """Return the sizes and truncations observed since the file was last examined.
 
         Args:
             progress: Progress of the file, which records its latest examination.
 
         Returns:
-            An account without shrinks if this observation is older than that examination.
+            The account. If this observation is older than that examination, an account without
+            truncations.
         """
         if self.base_s == progress.examined_at_s:
             return self.account
         return FileAccount(progress.position.size_seen, (), progress.position.head)
 
-    def next(
+    def after_scan(
         self,
         status: os.stat_result,
         at_s: float,
@@ -220,7 +234,7 @@ class FileObservation:
         found: Fingerprints | None,
         size: int | None = None,
     ) -> FileObservation:
-        """Return the observation after one more scan.
+        """Return the observation that includes one more scan. The current one does not change.
 
         Args:
             status: Result of `os.stat` or `os.fstat`.
@@ -228,6 +242,9 @@ class FileObservation:
             progress: Progress of the file.
             found: Current fingerprints, or None if the file was not opened.
             size: Content size in bytes, or None if the file was not opened.
+
+        Returns:
+            A new observation, whose account includes a truncation that this scan detected.
         """
         account = self.account_since(progress)
         if size is None:
@@ -235,7 +252,7 @@ class FileObservation:
                 self.size if self.stamp == (status.st_size, status.st_mtime_ns) else status.st_size
             )
         if at_s > progress.examined_at_s:  # else the examination may have been the later look
-            account = account.next(size, found, progress.position)
+            account = account.after_scan(size, found, progress.position)
         return FileObservation(
             size=size,
             mtime_ns=status.st_mtime_ns,
@@ -246,18 +263,18 @@ class FileObservation:
 
     @property
     def ends_with_nuls(self) -> bool:
-        """Whether the file ends with NUL bytes, as a file does that its writer preallocated.
+        """Whether the file ends with NUL bytes because its writer preallocated it.
 
-        Lines that replace the NUL bytes do not change the file size, and may not change the
-        modification time.
+        If lines replace the NUL bytes, the file size does not change, and the modification time may
+        not change either. Such a file must be read to detect changes.
         """
         return self.allocated > self.size
 
     @property
     def stamp(self) -> tuple[int, int]:
-        """Size and modification time of the file.
+        """Size in bytes and modification time in nanoseconds, to detect changes.
 
-        A write that replaces trailing NUL bytes may change neither.
+        A write that replaces trailing NUL bytes may change neither of them.
         """
         return self.allocated, self.mtime_ns
 
@@ -267,15 +284,15 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGenerations:
-    """How far earlier generations of a file were read, so that copies of them are recognized.
+    """Positions up to which earlier generations of a file were read, to recognize copies of them.
 
     A generation is the content of a file between two truncations.
 
     Attributes:
         latest: Position in the previous generation; None if there is none.
         older: Positions in the generations before that, oldest first, without their anchors.
-        kept: A generation, and the offset up to which it still holds bytes that were read in the
-            generation before it.
+        kept: Number of a generation, and the offset up to which it still contains bytes that were
+            read in the generation before it.
     """
 
     latest: FilePosition | None = None
@@ -284,14 +301,17 @@ class EarlierGenerations:
 
     @property
     def positions(self) -> tuple[FilePosition, ...]:
-        """All positions: the latest first, then the others starting with the oldest."""
+        """All positions: the latest one first, then the others beginning with the oldest.
+
+        Empty if there are none.
+        """
         return self.older if self.latest is None else (self.latest, *self.older)
 
-    def ending(self, position: FilePosition, older_max: int) -> EarlierGenerations:
-        """Return the state after the current generation ended.
+    def with_ended_generation(self, position: FilePosition, older_max: int) -> EarlierGenerations:
+        """Return a copy that also contains the generation that has just ended.
 
-        If the examination that ends a generation is retried, the position of that generation is
-        replaced.
+        If this generation was already added, because its final examination is retried, its position
+        is replaced.
 
         Args:
             position: Position up to which the generation was read.
@@ -307,13 +327,13 @@ class EarlierGenerations:
 class SenderState:
     """State of a file that only the sender thread that has the file uses.
 
-    It is not saved; each run of the tailer starts with the defaults.
+    It is not saved. Each run of the tailer starts with the defaults.
 
     Attributes:
         failures: Number of consecutive failures of the current step.
         window: Maximum number of ranges in flight. It grows with each acknowledgement.
-        flush_at_s: Time at which an incomplete record is sent as it is, in monotonic seconds; None
-            if no record is waiting.
+        flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
+            next one has not begun; None if no record is waiting.
         nuls: Generation, offset up to which NUL bytes were found, and time at which they were first
             found, in monotonic seconds.
         counted_from: Number of completed scans when a loss was first about to be counted; None if
@@ -389,27 +409,30 @@ class TrackedFile:
     unfound: int = 0
     target: str = ""
     other_names: tuple[str, ...] = ()
-    rest: Remainder | None = None
+    rest: RemainderSearch | None = None
     saved: FileAccount | None = None
     suspected: bool = False
 
     @property
     def kept_to(self) -> int:
-        """Offset up to which the file holds bytes that were read before its latest truncation.
+        """End offset of the bytes that were read before the latest truncation and are still there.
 
-        0 if there are none.
+        0 if there are no such bytes. They do not count as lost if they are truncated again.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
 
     @property
-    def is_packed(self) -> bool:
-        """Whether the file is compressed, so that its decompressed content is read."""
+    def is_compressed(self) -> bool:
+        """Whether the path has the suffix of a compressed file. Such a file is decompressed."""
         return self.place.path.endswith(PACKED)
 
     @property
-    def is_blank(self) -> bool:
-        """Whether no content of the file was ever observed."""
+    def never_had_content(self) -> bool:
+        """Whether the file was empty at every scan and nothing was read from it.
+
+        Such a file cannot be recognized by its content, only by its name.
+        """
         progress = self.progress  # one consistent moment
         account = self.observed.account_since(progress)
         nothing = progress.position.offset == progress.position.generation == account.high == 0
@@ -417,23 +440,36 @@ class TrackedFile:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the file is retired or missing, so that no more bytes can be read from it."""
+        """Whether no more bytes can be read from the file, because it is retired or missing.
+
+        A file is retired when tracking ends; it is missing while no scan finds it.
+        """
         return self.retired or self.place.missing
 
     @property
     def is_settled(self) -> bool:
-        """Whether the latest change was examined and no range of the file is in flight."""
+        """Whether the latest change of the file was examined and no range of it is in flight.
+
+        Bytes may still be unread, for example an unterminated last line.
+        """
         progress = self.progress  # one consistent moment
         return not progress.in_flight and progress.examined_scan >= self.due
 
     @property
     def is_read(self) -> bool:
-        """Whether all observed content is acknowledged, except for an unterminated last line."""
+        """Whether all observed content is acknowledged, except for an unterminated last line.
+
+        Acknowledged means that a delivery service confirmed that Kafka stored the lines.
+        """
         return self.is_settled and self.progress.quiet_to >= self.observed.size
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether the file is present and unchanged, and all of its content is acknowledged."""
+        """Whether the file is present and unchanged, and a service acknowledged all of its content.
+
+        False also if the file ends with an unterminated line or with NUL bytes, or if unread
+        content of it is being searched for.
+        """
         progress, size = self.progress, self.observed.size  # one consistent moment
         position = progress.position
         return (
@@ -453,7 +489,10 @@ class TrackedFile:
 
     @property
     def pending_bytes(self) -> int:
-        """Number of bytes that are not acknowledged yet, including an unterminated last line."""
+        """Number of bytes that are not acknowledged, including an unterminated last line.
+
+        If the file is retired or missing, only the bytes in flight count.
+        """
         progress = self.progress
         seen = (
             self.observed.size
@@ -465,14 +504,20 @@ class TrackedFile:
         return unread + sum(sent.bytes for sent in progress.in_flight)
 
     def close(self) -> None:
-        """Close the file descriptor if it is open, and discard the search for a remainder."""
+        """Close the file descriptor if it is open, and end the search for unread content.
+
+        Safe to call repeatedly. The file stays tracked and can be opened again.
+        """
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
         self.drop_remainder()
 
     def drop_remainder(self) -> None:
-        """Close and discard the search for a remainder. Does nothing if there is none."""
+        """End the search for unread content of a vanished or truncated file, and close its reader.
+
+        Does nothing if there is no search.
+        """
         if self.rest is not None:
             self.rest.close()
             self.rest = None
@@ -507,27 +552,45 @@ class TrackedFiles:
         return len(self._by_id)
 
     def add(self, file: TrackedFile) -> None:
-        """Add a file to the collection and its indexes."""
+        """Start tracking a file: add it to the collection and to all indexes.
+
+        Args:
+            file: The file. A retired file is added to the id index only.
+        """
         self._by_id[file.file_id] = file
-        if file.is_packed:
+        if file.is_compressed:
             self.packed.add(file)
         if not file.retired:
             self._by_name.setdefault(file.place.path, []).append(file)
             self._index(file)
 
     def has(self, file_id: str) -> bool:
-        """Return whether a file with this id is tracked."""
+        """Return whether a file with this id is tracked, including retired files.
+
+        Args:
+            file_id: Id of the file, as its ranges carry it.
+        """
         return file_id in self._by_id
 
     def with_name(self, path: str) -> Iterator[TrackedFile]:
-        """Yield the files that have this path as first path or additional name.
+        """Yield the tracked files whose first path or additional name equals a path.
 
-        The most recently added file comes first.
+        The most recently added file comes first. Nothing is yielded if there is no such file.
+
+        Args:
+            path: Absolute path.
         """
         return reversed(self._by_name.get(path, ()))
 
     def add_other_name(self, file: TrackedFile, path: str) -> None:
-        """Record an additional name of a file. The latest 8 additional names are kept."""
+        """Record an additional name of a file, such as a hard or symbolic link.
+
+        The latest 8 additional names are kept.
+
+        Args:
+            file: A tracked file.
+            path: The additional path.
+        """
         if path == file.place.path or path in file.other_names:
             return
         if len(file.other_names) == _OTHER_NAMES_MAX:
@@ -538,7 +601,11 @@ class TrackedFiles:
     def retire(self, file: TrackedFile) -> None:
         """Close a file from which nothing more will be read, and remove it from the name indexes.
 
-        It stays in the collection until `remove`, because some of its ranges may be in flight.
+        The file stays in the collection until `remove`, because a service may not have acknowledged
+        all of its ranges.
+
+        Args:
+            file: A tracked file.
         """
         file.retired = True
         file.close()
@@ -546,7 +613,11 @@ class TrackedFiles:
         self._unindex(file)
 
     def remove(self, file: TrackedFile) -> None:
-        """Remove a file from the collection."""
+        """Stop tracking a file: remove it from the collection and from all indexes.
+
+        Args:
+            file: A tracked file.
+        """
         self._by_id.pop(file.file_id, None)
         self.packed.discard(file)
         self._unname(file, file.place.path, *file.other_names)
@@ -561,19 +632,40 @@ class TrackedFiles:
                 self._by_name.pop(name, None)
 
     def at_inode(self, device: int, inode: int) -> TrackedFile | None:
-        """Return the tracked file that was last seen with this device and inode, or None."""
+        """Return the tracked file that was last seen with a device and inode number.
+
+        Args:
+            device: Device number.
+            inode: Inode number.
+
+        Returns:
+            The file, or None if there is none.
+        """
         return self._by_inode.get((device, inode))
 
     def is_displaced(self, file: TrackedFile) -> bool:
-        """Return whether another tracked file now has the inode of this file."""
+        """Return whether the inode of a file no longer belongs to this file.
+
+        This is the case if the file was deleted and another tracked file has its inode, or if the
+        file is retired.
+
+        Args:
+            file: A tracked file.
+        """
         return self.at_inode(file.identity.device, file.identity.inode) is not file
 
     def match(self, identity: FileIdentity) -> TrackedFile | None:
-        """Return the tracked file with this identity, or None.
+        """Return the tracked file that has a given identity.
 
         Files with the same device and inode match unless both birth times are known and differ. A
         file that is not open also matches by inode and birth time alone, because the device number
         may change when the machine restarts.
+
+        Args:
+            identity: Identity of an open file, from `identify`.
+
+        Returns:
+            The file, or None if no tracked file matches.
         """
         here = self.at_inode(identity.device, identity.inode)
         if here is not None and (
@@ -586,13 +678,18 @@ class TrackedFiles:
         return elsewhere if elsewhere is not None and elsewhere.descriptor is None else None
 
     def update_identity(self, file: TrackedFile, identity: FileIdentity) -> None:
-        """Set the identity of a file after its device number or birth time changed."""
+        """Replace the identity of a tracked file after its device number or birth time changed.
+
+        Args:
+            file: A tracked file.
+            identity: The new identity.
+        """
         self._unindex(file)
         file.identity = identity
         self._index(file)
 
     def _indexes(self, file: TrackedFile) -> Iterator[tuple[_Index, tuple[int, int]]]:
-        if file.is_packed:  # the archive's own inode is no file's that is followed
+        if file.is_compressed:  # the archive's own inode is no file's that is followed
             return
         device, inode, birth_ns = file.identity
         yield self._by_inode, (device, inode)
@@ -629,7 +726,12 @@ class ScanResult:
     active_files: list[TrackedFile] = dataclasses.field(default_factory=list)
 
     def all_problems(self) -> dict[str, OSError]:
-        """Return the errors of all sources, by path."""
+        """Return the errors of all sources in one dict.
+
+        Returns:
+            The error of each path that could not be scanned, by path; empty if there were no
+            errors.
+        """
         return {
             path: problem
             for problems in self.problems.values()

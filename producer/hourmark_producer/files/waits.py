@@ -37,11 +37,13 @@ FORGET_EVERY_S: Final = 60.0
 
 
 class RetryLater(OSError):
-    """Raised when a step of a file cannot be completed yet. The sender repeats it after a pause.
+    """Raised when a step of a file cannot be completed yet.
+
+    The sender repeats the step after a pause.
 
     Attributes:
         is_expected: Whether the wait is part of normal operation, for example while a copy is being
-            made. It is logged at INFO; any other wait is logged at WARNING.
+            made. Such a wait is logged at INFO, any other at WARNING.
     """
 
     def __init__(self, message: str, *, is_expected: bool = False) -> None:

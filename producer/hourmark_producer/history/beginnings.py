@@ -37,14 +37,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def check_source(source: TailedSource, where: str) -> None:
-    """Validate the settings `exclude` and `read_from` of a source.
+    """Validate the settings `exclude` and `read_from` of a configured log source.
+
+    Call it when the configuration is loaded. It returns nothing if both settings are valid.
 
     Args:
         source: Configuration of the source.
-        where: Name of the configuration group, used in error messages.
+        where: Name of the configuration group. Error messages begin with it.
 
     Raises:
-        ConfigError: A value is not allowed; the message names the setting.
+        ConfigError: A value is not allowed. The message names the setting and the value; correct it
+            in the configuration file.
     """
     for glob in source.exclude:
         if not glob or ("/" in glob and not glob.startswith("/")):
@@ -65,18 +68,20 @@ def check_source(source: TailedSource, where: str) -> None:
 
 
 class StartPositions:
-    """Decides where reading of a new file begins and which files are excluded, for all sources.
+    """Decides at which offset reading of a new file begins and which files are excluded.
 
-    Used only by the scanning thread. For each source, call `record_scan`, then decide about its new
-    files, then commit `changes_for` and call `committed`.
+    It applies the settings `read_from`, `exclude` and `ignore_older_seconds` of all sources. Only
+    the scanning thread uses it. For each source, call `record_scan`, then decide about its new
+    files, then commit the statements from `changes_for` and call `record_commit`.
     """
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
-        """Create the rules of all sources.
+        """Create the rules from the configurations of all sources.
 
         Args:
             sources: Configurations of the sources.
-            begun: Names of the sources that were scanned in an earlier run.
+            begun: Names of the sources that an earlier run of the tailer scanned. Their new files
+                are read from the start.
             clock: Clock of this host, which determines the age of files.
         """
         self._sources = {source.name: source for source in sources}
@@ -86,22 +91,23 @@ class StartPositions:
         self._left_out: dict[str, dict[str, tuple[int, int]]] = {}  # inodes by path, by source
         self._clock = clock
 
-    def next_scan(self) -> None:
-        """Begin a new scan of all sources.
+    def begin_scan(self) -> None:
+        """Record that a new scan of all sources begins.
 
-        A source that was first scanned by the previous scan no longer counts as new. Within one
-        scan it still does, even if it is scanned repeatedly.
+        The setting `read_from` applies only to files that the first scan of a source finds. This
+        method ends the first scan of each source that the previous scan covered. Repeated listings
+        of a source within one scan belong to the same scan.
         """
         self._begun |= self._written
 
     def record_scan(self, source: str, findings: PatternFindings) -> None:
-        """Record the result of scanning a source.
+        """Record the files that a scan of one source found.
 
-        Later calls of `changes_for` and `committed` refer to this source.
+        Later calls of `changes_for` and `record_commit` refer to this source.
 
         Args:
             source: Name of the source.
-            findings: Result of scanning its patterns.
+            findings: Files and errors that the scan found.
         """
         self._seen = source if _was_seen(findings) else None
         if left_out := self._left_out.get(source):
@@ -110,9 +116,10 @@ class StartPositions:
             }
 
     def should_exclude(self, source: str, path: str, status: os.stat_result) -> bool:
-        """Return whether the settings of a source exclude an untracked file.
+        """Return whether the settings of a source exclude a file that is not tracked yet.
 
-        The settings are `exclude` and `ignore_older_seconds`.
+        A file is excluded if a pattern in `exclude` matches its path, or if it was last modified
+        more than `ignore_older_seconds` seconds ago.
 
         Args:
             source: Name of the source.
@@ -125,13 +132,21 @@ class StartPositions:
         return is_old or self.excludes(source, path)
 
     def excludes(self, source: str, path: str) -> bool:
-        """Return whether the setting `exclude` of a source applies to a path."""
+        """Return whether a pattern in the `exclude` setting of a source matches a path.
+
+        Args:
+            source: Name of the source.
+            path: Absolute path of a file.
+
+        Raises:
+            KeyError: No source has this name.
+        """
         return matches_any_glob(path, self._sources[source].exclude)
 
     def record_excluded(self, source: str, path: str, status: os.stat_result) -> None:
-        """Record that an untracked file is excluded, so that it is not opened again.
+        """Record that an untracked file is excluded, so that later scans do not open it again.
 
-        The first five excluded paths of a source are logged.
+        The first five excluded paths of each source are logged.
 
         Args:
             source: Name of the source.
@@ -146,21 +161,30 @@ class StartPositions:
     def is_known_excluded(self, source: str, path: str, status: os.stat_result) -> bool:
         """Return whether a file was recorded as excluded and the settings still exclude it.
 
+        Use it to skip a file without opening it.
+
         Args:
             source: Name of the source.
             path: Path of the file.
             status: Result of `os.stat` for the file.
+
+        Returns:
+            False if `record_excluded` was not called for this path, or if the path now leads to
+            another file.
         """
         inode = self._left_out.get(source, {}).get(path)
         return inode == (status.st_dev, status.st_ino) and self.should_exclude(source, path, status)
 
-    def position(self, source: str, descriptor: int, generation: int) -> FilePosition:
+    def start_position(self, source: str, descriptor: int, generation: int) -> FilePosition:
         """Return the position at which reading of a new file begins.
 
         Args:
-            source: Name of the source.
+            source: Name of the source, whose setting `read_from` applies.
             descriptor: File descriptor, open for reading.
-            generation: Generation of the file.
+            generation: Generation of the file: how often its content was truncated or replaced.
+
+        Returns:
+            The offset of the first byte to read, with the fingerprints of the bytes before it.
 
         Raises:
             OSError: The file cannot be read.
@@ -173,18 +197,20 @@ class StartPositions:
             and os.fstat(descriptor).st_mtime >= datetime.fromisoformat(read_from).timestamp()
         ):
             return FilePosition(generation=generation)
-        return at_last_line(descriptor, generation)
+        return position_after_last_line(descriptor, generation)
 
     def changes_for(self, added: Iterable[TrackedFile]) -> list[Change]:
-        """Return the SQL statements to commit together with new files of the source scanned last.
+        """Return the SQL statements to commit to the checkpoint together with new files.
 
-        They take effect when they are passed to `Checkpoint.commit`.
-
-        They save positions that are not at the start of a file, count the bytes before them as
-        skipped, and record that the source was scanned.
+        The checkpoint is the tailer's SQLite database. The statements take effect when they are
+        passed to `Checkpoint.commit`. They save each position that is not at the start of its file,
+        count the bytes before it as skipped, and record that the source was scanned.
 
         Args:
-            added: The new files.
+            added: New files of the source that was passed to the latest `record_scan`.
+
+        Returns:
+            The statements; an empty list if nothing needs to be saved.
         """
         made: list[Change] = []
         for file in filter(_begins_later, added):
@@ -197,13 +223,13 @@ class StartPositions:
             made.append(changes.mark_source_scanned(self._seen))
         return made
 
-    def committed(self, added: Iterable[TrackedFile]) -> None:
-        """Record that the new files and the changes of `changes_for` are durable.
+    def record_commit(self, added: Iterable[TrackedFile]) -> None:
+        """Record that new files and the statements from `changes_for` were committed.
 
         The number of skipped bytes of each file is logged.
 
         Args:
-            added: The new files.
+            added: The files that were passed to `changes_for`.
         """
         if self._seen is not None:
             self._written.add(self._seen)
@@ -216,14 +242,19 @@ class StartPositions:
             )
 
 
-def at_last_line(descriptor: int, generation: int) -> FilePosition:
-    """Return the position after the last line end of a file.
+def position_after_last_line(descriptor: int, generation: int) -> FilePosition:
+    """Return the position after the last complete line of an open file.
 
-    An incomplete last line is therefore read once it is complete.
+    An incomplete last line is therefore read once it is complete. If the file contains no line end,
+    the position is at offset 0.
 
     Args:
         descriptor: File descriptor, open for reading.
-        generation: Generation of the file.
+        generation: Generation of the file: how often its content was truncated or replaced.
+
+    Returns:
+        The position, with the first bytes of the file and the bytes just before the offset as
+        fingerprints.
 
     Raises:
         OSError: The file cannot be read.
@@ -254,10 +285,7 @@ def _begins_later(file: TrackedFile) -> bool:
 
 
 def _was_seen(findings: PatternFindings) -> bool:
-    """Return whether a scan counts as the first scan of its source.
-
-    It does if it found files, or if it found none only because folders do not exist.
-    """
+    # a source whose folders do not exist yet was scanned completely, too
     not_there = (FileNotFoundError, NotADirectoryError)
     return bool(findings.files) or all(
         isinstance(problem, not_there) for problem in findings.problems.values()

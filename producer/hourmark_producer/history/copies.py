@@ -39,13 +39,14 @@ _TAIL_BYTES: Final = 1 << 16
 
 
 class CopyCandidate(NamedTuple):
-    """The content of a file that may be a copy of another one.
+    """The content of an unread file that may be a copy of a tracked file.
 
     Attributes:
-        size: Size in bytes.
-        read: Function that returns its bytes for an offset and a count.
-        is_new: Whether it was found within the last `waits.COPYING_S` seconds.
-        growing: Whether it was written to within the last `waits.COPYING_S` seconds.
+        size: Size of the content in bytes.
+        read: Function that returns bytes of the content for an offset and a byte count.
+        is_new: Whether the file was found within the last `waits.COPYING_S` (5) seconds.
+        growing: Whether the file was written to within the last `waits.COPYING_S` seconds, so that
+            the copy may be incomplete.
     """
 
     size: int
@@ -57,14 +58,17 @@ class CopyCandidate(NamedTuple):
 def describe_candidate(
     descriptor: int, now_s: float, found_s_ago: float, changed_s_ago: float
 ) -> CopyCandidate:
-    """Return the description of an open uncompressed file for `find_origin`.
+    """Return the size and age of an open uncompressed file, as input for `find_origin`.
 
     Args:
         descriptor: File descriptor, open for reading.
         now_s: Current time of this host in Unix seconds.
         found_s_ago: Seconds since the file was opened.
-        changed_s_ago: Seconds since a scan detected a change. Used if the modification time lies in
-            the future, as after the clock was set back.
+        changed_s_ago: Seconds since a scan detected a change. It replaces the age if the
+            modification time is in the future, for example after the clock was set back.
+
+    Returns:
+        The candidate. Its `read` function uses `descriptor`, which must stay open.
 
     Raises:
         OSError: The status of the file cannot be read.
@@ -81,32 +85,40 @@ def describe_candidate(
 
 
 class CopyOrigin(NamedTuple):
-    """The original of a copy.
+    """The tracked file of which another file is a copy.
 
     Attributes:
-        file: The original.
+        file: The original file.
         known: Position up to which the original was read.
-        reads_on: Whether the tailer reads the bytes after that position from the original. If
+        is_still_read: Whether the tailer reads the bytes after that position from the original. If
             False, they must be read from the copy.
     """
 
     file: TrackedFile
     known: FilePosition
-    reads_on: bool
+    is_still_read: bool
 
 
 def find_origin(
     files: TrackedFiles, file: TrackedFile, candidate: CopyCandidate
 ) -> CopyOrigin | None:
-    """Return the tracked file of which an unread file is a copy, or None if it is not a copy.
+    """Find the tracked file of which an unread file is a copy.
+
+    Files are compared if their names suggest a copy, as in `app.log.1` and `app.log`. A file is a
+    copy if it has the same first bytes and the same bytes before the position up to which the
+    original was read.
 
     Args:
         files: All tracked files.
         file: The unread file.
-        candidate: Content of the unread file.
+        candidate: Size and content of the unread file.
+
+    Returns:
+        The original, or None if the file is not a copy.
 
     Raises:
-        RetryLater: It cannot be decided yet, for example because the copy is still being made.
+        RetryLater: It cannot be decided yet, for example because the copy is still being made. Call
+            again after a pause.
         OSError: A file cannot be read.
     """
     size, read, is_new, growing = candidate
@@ -142,7 +154,7 @@ def find_origin(
                 if _has_it_all(known, read):
                     origin = _origin(files, other, known)
                     if (
-                        origin.reads_on and growing and not _is_truncated(other)
+                        origin.is_still_read and growing and not _is_truncated(other)
                     ):  # both may have grown since the last scan
                         raise RetryLater(
                             f"it is a copy of {other.place.seen_at}, and perhaps not whole yet",
@@ -167,12 +179,7 @@ def _known_positions(other: TrackedFile) -> Iterator[FilePosition]:
 
 
 def _has_it_all(known: FilePosition, read: Callable[[int, int], bytes]) -> bool:
-    """Return whether content has the expected bytes just before a position.
-
-    Args:
-        known: The position; its anchor or marks hold the expected bytes or their digests.
-        read: Function that returns bytes of the content for an offset and a count.
-    """
+    # an older position has no anchor, but digests
     if not known.anchor:
         return matches_last_mark(known.marks, known.offset, read)
     length = len(known.anchor)
@@ -200,21 +207,14 @@ def _origin(files: TrackedFiles, other: TrackedFile, known: FilePosition) -> Cop
 
 
 def _is_truncated(other: TrackedFile) -> bool:
-    """Return whether a truncation of the file was observed but is not accounted for yet."""
+    # observed, but not accounted for yet
     return other.rest is not None or bool(other.observed.account_since(other.progress).shrinks)
 
 
 def _is_part(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool:
-    """Return whether a candidate is the beginning of what was read from a tracked file.
-
-    Args:
-        other: The tracked file.
-        known: A position up to which it was read.
-        size: Size of the candidate in bytes, less than the offset of the position.
-        read: Function that returns bytes of the candidate for an offset and a count.
-    """
+    # whether the candidate is the beginning of the content that was read from `other`
     is_now = known is other.progress.position
     if is_now and (told := _is_in_log(other, known, size, read)) is not None:
         return told
@@ -226,17 +226,7 @@ def _is_part(
 def _is_in_log(
     other: TrackedFile, known: FilePosition, size: int, read: Callable[[int, int], bytes]
 ) -> bool | None:
-    """Return whether a tracked file holds the last bytes of a candidate at the same offset.
-
-    Args:
-        other: The tracked file.
-        known: Its current position.
-        size: Size of the candidate in bytes.
-        read: Function that returns bytes of the candidate for an offset and a count.
-
-    Returns:
-        None if the tracked file cannot be read or its content was replaced.
-    """
+    # None if the file cannot be read or its content was replaced
     start = max(0, size - ANCHOR_BYTES)
     with contextlib.suppress(OSError), open(other.place.seen_at, "rb", opener=_opened) as opened:
         status = os.fstat(opened.fileno())
@@ -253,14 +243,14 @@ def _opened(path: str, flags: int) -> int:
 
 
 def _will_be_read(files: TrackedFiles, other: TrackedFile) -> bool:
-    """Return whether a tracked file must be read further before a candidate is compared with it."""
+    # a candidate is compared with a file only after enough of the file was read
     is_over = other.is_gone or files.is_displaced(other) or _has_left_nothing(other)
     begins = other.progress.position.offset < IDENTIFYING_BYTES and not other.is_read
     return not is_over and (begins or _is_truncated(other))
 
 
 def _has_left_nothing(other: TrackedFile) -> bool:
-    """Return whether a file vanished and the search for its unread content has ended."""
+    # the search for its unread content has ended
     is_away = other.descriptor is None and other.unfound > 0
     return (
         is_away
@@ -272,16 +262,8 @@ def _has_left_nothing(other: TrackedFile) -> bool:
 def _is_hardly_known(
     files: TrackedFiles, file: TrackedFile, other: TrackedFile, head: bytes
 ) -> bool:
-    """Return whether a file may be a copy of another one of which only a few bytes were read.
-
-    If nothing was read of the other file, the younger file counts as the copy.
-
-    Args:
-        files: All tracked files.
-        file: The file that may be a copy.
-        other: The file that may be the original.
-        head: First bytes of `file`.
-    """
+    # whether `file` may be a copy of `other`, of which too little was read to tell; if nothing was
+    # read, the younger file counts as the copy
     known, is_over = other.progress.position, other.is_gone or files.is_displaced(other)
     if is_over or known.offset >= IDENTIFYING_BYTES or len(head) <= known.offset:
         return False
@@ -290,9 +272,16 @@ def _is_hardly_known(
 
 
 def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
-    """Return the tracked files that an unexamined file may be a copy of.
+    """Return the tracked files that may be the original of an unread file.
 
-    They must stay tracked until that file is examined.
+    Use it before tracking of a file ends: these files must stay tracked until the unread file was
+    compared with them. The selection uses file names only.
+
+    Args:
+        files: All tracked files.
+
+    Returns:
+        The possible originals; an empty set if there are none.
     """
     untouched = (file for file in files if file.progress.is_untouched and not file.is_gone)
     unread = [
@@ -304,17 +293,17 @@ def awaited_origins(files: TrackedFiles) -> set[TrackedFile]:
 
 
 def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
-    """Return the size of the largest unexamined copy that holds everything read from a file.
+    """Return the size of the largest open, unread copy that contains all bytes read from a file.
 
-    Only open copies are considered. Once the file is gone or truncated, the copy is read from the
-    file's position on.
+    If the original is deleted or truncated, the tailer reads such a copy from the original's
+    position on. The bytes of the copy are therefore not lost.
 
     Args:
         files: All tracked files.
         file: The original.
 
     Returns:
-        Size in bytes, or 0 if there is no such copy.
+        Size of the copy in bytes, or 0 if there is no such copy.
     """
     known, sizes = file.progress.position, [0]
     for other in files if known.is_identifying else ():
@@ -339,11 +328,13 @@ def held_copy_size(files: TrackedFiles, file: TrackedFile) -> int:
 def end_of_lines(descriptor: int) -> int:
     """Return the offset after the last complete line of an open file.
 
+    Only the last 64 KiB of the content are searched. NUL bytes at the end of the file are ignored.
+
     Args:
-        descriptor: File descriptor, open for reading. Only the last 64 KiB are searched.
+        descriptor: File descriptor, open for reading.
 
     Returns:
-        0 if no line end was found.
+        The offset in bytes, or 0 if no line end was found.
 
     Raises:
         OSError: The file cannot be read.
@@ -355,15 +346,8 @@ def end_of_lines(descriptor: int) -> int:
 
 
 def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
-    """Yield the tracked files of which a file may be a copy, judged by their names.
-
-    The file's name without its suffixes must be a name of the other file, in the same source. The
-    current names of tracked files are determined from the file system.
-
-    Args:
-        files: All tracked files.
-        file: The file that may be a copy.
-    """
+    # The name without its suffixes must be a name of the other file, in the same source. The current
+    # names of tracked files are those that the file system has now.
     for name in former_names(file.place.path):
         others = list(files.with_name(name))
         with contextlib.suppress(OSError):
@@ -380,20 +364,20 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
 
 
 def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
-    """Return the offset up to which a copy is skipped because its original supplies the bytes.
+    """Return the offset up to which a copy is skipped, because its original supplies the bytes.
 
     Args:
         origin: The original.
         descriptor: File descriptor of the copy, open for reading.
 
     Returns:
-        0 if nothing is skipped.
+        Offset of the first byte to read from the copy; 0 if nothing is skipped.
 
     Raises:
         OSError: The copy cannot be read.
     """
     status = os.fstat(descriptor)
-    if not origin.reads_on or status.st_size <= origin.known.offset:
+    if not origin.is_still_read or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
     end, rest = end_of_lines(descriptor), origin.file.rest
     if rest is not None and rest.reading_inode == status.st_ino:

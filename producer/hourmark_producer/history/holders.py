@@ -2,7 +2,7 @@
 
 A candidate must have a related name (`rotated_names`), must not be older than the file, and must
 contain the known head and the bytes before the position. Each candidate holds the remainder of one
-file only: `HolderComparison` records which file claimed it.
+file only: `CandidateComparer` records which file claimed it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hourmark_producer.files.compressed import (
     CompressedFileDamaged,
     CompressedFileIncomplete,
     DecompressedReader,
-    UnfinishedFiles,
+    IncompleteFileTimer,
 )
 from hourmark_producer.files.identity import FileIdentity, identify
 from hourmark_producer.files.patterns import PACKED
@@ -28,7 +28,7 @@ from hourmark_producer.files.remainder import (
     CandidateContent,
     KnownContent,
     PlainFileReader,
-    Remainder,
+    RemainderSearch,
     RemainderStage,
     compare_content,
 )
@@ -37,18 +37,18 @@ from hourmark_producer.files.waits import RetryLater
 
 
 class CandidateRenamed(RetryLater):
-    """Raised when a candidate file is no longer at its path.
+    """Raised when a candidate file is no longer at its path, usually because it was rotated.
 
-    The caller must list the candidates again.
+    The caller must list the candidate files again and repeat the search.
     """
 
 
-class Holder(NamedTuple):
-    """A file that holds the content that is searched for.
+class ContentHolder(NamedTuple):
+    """A file that contains the unread content of another file.
 
     Attributes:
         path: Path of the file.
-        content: How much of the content it holds.
+        content: How many bytes of the content it contains, and whether they are complete.
     """
 
     path: str
@@ -56,12 +56,12 @@ class Holder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """The assignment of a candidate file to the one file whose remainder is read from it.
+    """A reservation of a candidate file, so that only one other file takes its content from it.
 
     Attributes:
-        file_id: Id of the file whose remainder is read.
-        offset: Offset from which the remainder is read.
-        of_truncated: Whether that file was truncated; otherwise it vanished.
+        file_id: Id of the file whose unread content is read from the candidate.
+        offset: Offset from which the content is read.
+        of_truncated: True if the file with this id was truncated, False if it vanished.
     """
 
     file_id: str
@@ -70,12 +70,12 @@ class Claim(NamedTuple):
 
 
 class OpenedCandidate(NamedTuple):
-    """A candidate file that was opened for comparison.
+    """A candidate file that was opened so that its content can be compared.
 
     Attributes:
-        plain: Reader of its content.
+        plain: Reader of its uncompressed content.
         status: Result of `os.fstat`.
-        claim: The assignment of the candidate to a file, or None.
+        claim: The reservation of the candidate for one file; None if it is not reserved.
     """
 
     plain: DecompressedReader | PlainFileReader
@@ -83,57 +83,61 @@ class OpenedCandidate(NamedTuple):
     claim: Claim | None
 
 
-class NotTheRemainder(OSError):
-    """Raised when a candidate file cannot hold the remainder of a file."""
+class CandidateRejected(OSError):
+    """Raised when a candidate file cannot contain the unread content that is searched for.
+
+    The caller skips the candidate and continues with the next one.
+    """
 
 
-class HolderComparison:
-    """Compares content that a file lost with candidate files that may still hold it.
+class CandidateComparer:
+    """Compares the unread content of a vanished or truncated file with files that may contain it.
 
-    Safe to use from several threads.
+    The candidates are compressed files and copies, such as `app.log.1.gz` for `app.log`.
+    Thread-safe.
 
     Args:
         files: All tracked files.
-        clock: Clock that measures for how long candidates have not changed.
-        pause: Called after each block that is read; it may raise an exception to stop the
+        clock: Clock that measures how long candidates have not changed.
+        pause: Called after each block that is read. It may raise an exception to stop the
             comparison.
     """
 
     def __init__(self, files: TrackedFiles, clock: Clock, pause: Callable[[], object]) -> None:
         self._files, self._pause = files, pause
         self._taken: dict[FileIdentity, Claim] = {}  # compressed files and copies
-        self._unfinished = UnfinishedFiles(clock)
+        self._unfinished = IncompleteFileTimer(clock)
 
     def compare(
-        self, file: TrackedFile, path: str, known: KnownContent, rest: Remainder
-    ) -> Holder | None:
-        """Compare lost content with a candidate file.
+        self, file: TrackedFile, path: str, known: KnownContent, search: RemainderSearch
+    ) -> ContentHolder | None:
+        """Compare the lost content of a file with one candidate file.
 
         Args:
-            file: The file that lost the content.
+            file: The file that lost content before it was read.
             path: Path of the candidate.
-            known: What is known of the lost content.
-            rest: The search, which has the inode of the candidate.
+            known: First bytes, position and size of the lost content.
+            search: The search for the content. It holds the inode that the candidate must have.
 
         Returns:
-            The candidate and how much of the content it holds, or None if it does not match.
+            The candidate and how much of the content it contains, or None if it does not match.
 
         Raises:
-            CandidateRenamed: The candidate is no longer at this path.
+            CandidateRenamed: The candidate is no longer at this path. List the candidates again.
             RetryLater: The candidate is still being written, or the result depends on another
-                search.
+                search that has not ended.
             OSError: The candidate cannot be read.
         """
         try:
-            opened = self.open(file, path, rest)
+            opened = self.open(file, path, search)
         except FileNotFoundError as error:  # the next scans of its folder find its new name
             raise CandidateRenamed(f"{path} was there, and is looked for again") from error
-        except (CompressedFileIncomplete, CompressedFileDamaged, NotTheRemainder):
+        except (CompressedFileIncomplete, CompressedFileDamaged, CandidateRejected):
             return None
         plain, status, _ = opened
         with contextlib.closing(plain):
             content = (
-                plain.holds(known)
+                plain.compare(known)
                 if isinstance(plain, PlainFileReader)
                 else compare_content(plain, known, self._pause)
             )
@@ -143,39 +147,41 @@ class HolderComparison:
                 raise RetryLater(
                     f"{path} has no end yet; perhaps {file.place.seen_at} is being packed"
                 )
-            if rest.truncated_at is not None and (skipped := self._skipped_bytes(file, opened)):
+            if search.truncated_at is not None and (skipped := self._skipped_bytes(file, opened)):
                 # the copy itself sends what is behind that
                 content = content._replace(readable=min(content.readable, skipped))
-        return Holder(path, content)
+        return ContentHolder(path, content)
 
     def open(
-        self, file: TrackedFile, path: str, rest: Remainder, *, take: bool = False
+        self, file: TrackedFile, path: str, search: RemainderSearch, *, take: bool = False
     ) -> OpenedCandidate:
-        """Open a candidate file for reading.
+        """Open a candidate file for reading, and reserve it if requested.
 
         Args:
-            file: The file that lost content.
+            file: The file that lost content before it was read.
             path: Path of the candidate.
-            rest: The search, which has the inode of the candidate.
-            take: Whether to assign the candidate to this file, so that no other file uses it.
+            search: The search for the content. It holds the inode that the candidate must have.
+            take: Whether to reserve the candidate for `file`, so that no other file uses it.
 
         Returns:
             The open candidate. Its reader begins at the start of a compressed file, or at the
-            position of `file` in an uncompressed one. The caller closes the reader.
+            position of `file` in an uncompressed one. The caller must close the reader.
 
         Raises:
             FileNotFoundError: There is no file at this path, or one with another inode.
-            NotTheRemainder: The candidate is not a regular file, is older than `file`, is `file`
-                itself, or is assigned to another file.
+            CandidateRejected: The candidate is not a regular file, is older than `file`, is `file`
+                itself, or is reserved for another file.
             OSError: The candidate cannot be opened.
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         try:
             status, identity = os.fstat(descriptor), identify(descriptor)
             older = 0 < identity.birth_ns < file.identity.birth_ns
-            if status.st_ino != rest.candidates[path]:
+            if status.st_ino != search.candidates[path]:
                 raise FileNotFoundError(errno.ENOENT, "it is another file by now", path)
-            own = Claim(file.file_id, file.progress.position.offset, rest.truncated_at is not None)
+            own = Claim(
+                file.file_id, file.progress.position.offset, search.truncated_at is not None
+            )
             claim = self._taken.setdefault(identity, own) if take else self._taken.get(identity)
             is_others = (
                 claim is not None
@@ -183,7 +189,7 @@ class HolderComparison:
                 and (file.suspected or claim.of_truncated == own.of_truncated)
             )
             if not stat.S_ISREG(status.st_mode) or older or is_others or identity == file.identity:
-                raise NotTheRemainder(path)
+                raise CandidateRejected(path)
             if path.endswith(PACKED):
                 return OpenedCandidate(DecompressedReader(descriptor, path), status, claim)
             return OpenedCandidate(PlainFileReader(descriptor, own.offset), status, claim)
@@ -192,15 +198,7 @@ class HolderComparison:
             raise
 
     def _skipped_bytes(self, file: TrackedFile, opened: OpenedCandidate) -> int:
-        """Return the offset up to which a candidate was skipped as a copy; 0 if it was not.
-
-        Args:
-            file: The file that lost content.
-            opened: The open candidate.
-
-        Raises:
-            RetryLater: Another active search affects the result.
-        """
+        # the offset up to which the candidate was skipped as a copy; 0 if it was not
         plain, status, claim = opened
         if isinstance(plain, PlainFileReader):
             copy = self._files.at_inode(status.st_dev, status.st_ino)
@@ -208,7 +206,7 @@ class HolderComparison:
         if claim is not None:
             return 0 if claim.file_id == file.file_id else claim.offset
         if any(
-            is_sought(other) and not other.progress.is_untouched
+            may_be_found_compressed(other) and not other.progress.is_untouched
             for other in self._files
             if other is not file
         ):
@@ -218,12 +216,29 @@ class HolderComparison:
         return 0
 
 
-def is_at_work(rest: Remainder | None) -> bool:
-    """Return whether the unread content of a file is being searched for or read."""
-    return rest is not None and rest.stage in (RemainderStage.LOOKING, RemainderStage.READING)
+def is_search_active(search: RemainderSearch | None) -> bool:
+    """Return whether a search for unread content is in progress or its result is being read.
+
+    Args:
+        search: The search; None if no search was started.
+
+    Returns:
+        False if `search` is None or the search has ended.
+    """
+    return search is not None and search.stage in (RemainderStage.LOOKING, RemainderStage.READING)
 
 
-def is_sought(file: TrackedFile) -> bool:
-    """Return whether a file vanished and its content may still be found in a compressed file."""
-    is_elsewhere = file.descriptor is None and not (file.is_gone or file.is_packed or file.is_blank)
-    return is_elsewhere and (file.unfound > 0 or is_at_work(file.rest))
+def may_be_found_compressed(file: TrackedFile) -> bool:
+    """Return whether a file vanished and its unread content may be in a compressed file.
+
+    Args:
+        file: A tracked file.
+
+    Returns:
+        False if the file is open, is itself compressed, never had content, or is no longer tracked,
+        or if the search for its content has ended.
+    """
+    is_elsewhere = file.descriptor is None and not (
+        file.is_gone or file.is_compressed or file.never_had_content
+    )
+    return is_elsewhere and (file.unfound > 0 or is_search_active(file.rest))

@@ -29,13 +29,13 @@ from hourmark_producer.files.compressed import (
 )
 from hourmark_producer.files.fingerprints import (
     IDENTIFYING_BYTES,
-    ShrinkJudgement,
-    ShrinkVerdict,
+    TruncationEffect,
+    TruncationVerdict,
     are_lines_equal,
+    assess_truncations,
     begins_alike,
     count_unread_bytes,
-    find_nothing,
-    judge_shrinks,
+    find_no_copies,
 )
 from hourmark_producer.files.remainder import (
     NOTHING,
@@ -57,13 +57,13 @@ _Begun = Callable[[bytes], int]  # its bytes, if it begins so
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContentFinder:
-    """Searches all tracked files for content that a file lost before it was read.
+    """Finds out how much of the content that a file lost is still in other tracked files.
 
-    Safe to use from several threads.
+    A file loses unread content if it is truncated or deleted. Thread-safe.
 
     Attributes:
         files: All tracked files.
-        checkpoint: The checkpoint, which has the positions of files that no longer exist.
+        checkpoint: The tailer's database, which holds the positions of files that no longer exist.
     """
 
     files: TrackedFiles
@@ -72,8 +72,14 @@ class LostContentFinder:
     def search_for(self, file: TrackedFile) -> LostContentSearch:
         """Return a new search for the content that one file lost.
 
-        Use a new search each time losses are counted, because each file that it finds counts only
-        once.
+        Use a new search each time lost bytes are counted, because a search uses each file that it
+        finds only once.
+
+        Args:
+            file: The file that was truncated or deleted.
+
+        Returns:
+            The search. No file is read until it is called.
         """
         return LostContentSearch(
             lambda: [*_followed(self.files, file), *self._over()],
@@ -81,43 +87,57 @@ class LostContentFinder:
         )
 
     def may_be_found_later(self, file: TrackedFile) -> bool:
-        """Return whether to delay counting a loss, because one of the next scans may find a copy.
+        """Return whether to wait before lost bytes are counted, because a copy may still be found.
 
-        The delay is `waits.TRUNCATED_SCANS` completed scans and begins with the first call for a file.
+        The wait lasts for `waits.TRUNCATED_SCANS` completed scans. It begins with the first call
+        for a file.
+
+        Args:
+            file: The truncated file.
+
+        Returns:
+            True during the wait, False after it.
         """
         if file.sender.counted_from is None:
             file.sender.counted_from = self.files.looks
         return self.files.looks < file.sender.counted_from + waits.TRUNCATED_SCANS
 
-    def judge_truncation(
+    def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
-    ) -> ShrinkJudgement:
-        """Determine the effect of truncations on an open file.
+    ) -> TruncationEffect:
+        """Determine the effect of observed truncations on an open file.
 
         Args:
             file: The file.
-            position: Position up to which it was read.
-            account: What scans observed of the file since it was examined.
+            position: Position up to which the file was read.
+            account: Sizes and truncations that scans observed since the file was last examined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in
-            no copy.
+            no other file.
 
         Raises:
-            RetryLater: One of the next scans may find a copy that holds the bytes.
+            RetryLater: One of the next scans may find a copy that contains the bytes. Call again
+                after a pause.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
         search = self.search_for(file)
-        judgement = judge_shrinks(position.offset, account.shrinks, search, file.kept_to)
+        judgement = assess_truncations(position.offset, account.shrinks, search, file.kept_to)
         if judgement.lost_bytes and search.was_used and self.may_be_found_later(file):
             raise RetryLater("the truncated bytes may be in a copy that the next scans find")
         file.sender.counted_from = None
         return judgement
 
-    def count_lost_with(self, file: TrackedFile) -> int:
-        """Return how many unread bytes are lost because a file is gone.
+    def count_lost_bytes(self, file: TrackedFile) -> int:
+        """Return how many unread bytes of a deleted or vanished file are lost.
 
-        Bytes that another file holds do not count.
+        Bytes that another file contains do not count, because the tailer reads them there.
+
+        Args:
+            file: The file that no longer exists.
+
+        Returns:
+            Number of lost bytes, as far as scans observed the size of the file.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
@@ -131,10 +151,10 @@ class LostContentFinder:
         is_read = (
             rest is not None and rest.stage is RemainderStage.FINISHED and rest.truncated_at is None
         )
-        find = find_nothing if is_read else self.search_for(file)
-        judgement = judge_shrinks(offset, account.shrinks, find, file.kept_to)
+        find = find_no_copies if is_read else self.search_for(file)
+        judgement = assess_truncations(offset, account.shrinks, find, file.kept_to)
         read_to, kept_to = (
-            (0, 0) if judgement.verdict is ShrinkVerdict.REPLACED else (offset, file.kept_to)
+            (0, 0) if judgement.verdict is TruncationVerdict.REPLACED else (offset, file.kept_to)
         )
         return judgement.lost_bytes + count_unread_bytes(
             account.high, read_to, account.head, find, kept_to
@@ -148,12 +168,12 @@ class LostContentFinder:
 
 
 class LostContentSearch:
-    """Callable that finds how much of the content that a file lost is held by other files.
+    """A callable that returns how many bytes of a file's lost content are in other files.
 
-    Each file that is found counts for one lost content only.
+    Call it once for each truncation of the file. Each file that it finds counts only once.
 
     Attributes:
-        was_used: Whether the search was called.
+        was_used: Whether the search was called at least once.
     """
 
     def __init__(self, begin: Callable[[], list[_Begun]], copied: Callable[[], int]) -> None:
@@ -162,15 +182,16 @@ class LostContentSearch:
         self.was_used = False  # whether anything was looked for
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """Return how many bytes of one lost content other files hold.
+        """Return how many bytes of the content that was lost in one truncation are in other files.
 
         Args:
             head: First bytes of the content.
-            read_to: Offset up to which the content was read before it was lost; 0 if it was not
+            read_to: Offset up to which the content was read before it was lost; 0 if nothing was
                 read.
 
         Returns:
-            0 if no file holds the content, or if its first bytes cannot identify it.
+            Number of bytes, counted from the start of the content. 0 if no file contains the
+            content, or if its first bytes cannot identify it.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.

@@ -6,12 +6,12 @@ checkpoint and changes neither; the caller makes the decision durable (`skip_cop
 
 | content | decisions |
 |---|---|
-| `UnreadFile`: an open plain file of which nothing was read | `New`, `CopyOf` |
+| `UnreadFile`: an open plain file of which nothing was read | `NewContent`, `CopyOf` |
 | `NewCompressedFile`: a compressed file that no scan has seen as a plain file | `ReadUpTo`, `AlreadyRead`, `Undecidable` |
-| `LostContent`: the unread content of a file that vanished or was truncated | `HeldBy`, `Undecidable` |
+| `LostContent`: the unread content of a file that vanished or was truncated | `FoundInFile`, `Undecidable` |
 
 Any of them may raise `RetryLater`, because the decision depends on something that is still
-changing. A wrong `New` sends lines twice, and a wrong `AlreadyRead` loses them.
+changing. A wrong `NewContent` sends lines twice, and a wrong `AlreadyRead` loses them.
 
 The steps, in this order:
 
@@ -30,7 +30,7 @@ The steps, in this order:
 5. Other searches. A decision that an active search may contradict waits for it. This comes last,
    because most decisions do not depend on one, and a search may take minutes.
 
-Bytes that no file holds are lost. `ContentMatcher.judge_truncation` and `count_lost_with` count them
+Bytes that no file holds are lost. `ContentMatcher.assess_truncation` and `count_lost_bytes` count them
 (`lost_content`), after `match` has found no holder.
 """
 
@@ -58,13 +58,13 @@ from hourmark_producer.files.fingerprints import (
     ANCHOR_BYTES,
     HEAD_BYTES,
     IDENTIFYING_BYTES,
-    ShrinkJudgement,
+    TruncationEffect,
 )
 from hourmark_producer.files.remainder import (
     NOTHING,
     KnownContent,
     PlainFileReader,
-    Remainder,
+    RemainderSearch,
 )
 from hourmark_producer.files.tracked_file import (
     FileAccount,
@@ -81,24 +81,28 @@ from hourmark_producer.history.copies import (
     end_of_copy,
     find_origin,
 )
-from hourmark_producer.history.holders import Holder, HolderComparison, is_sought
+from hourmark_producer.history.holders import (
+    CandidateComparer,
+    ContentHolder,
+    may_be_found_compressed,
+)
 from hourmark_producer.history.lost_content import LostContentFinder
 from hourmark_producer.history.read_state import (
-    KnownPast,
+    ContentHistory,
     ReadState,
     determine_read_state,
-    known_contents,
+    list_known_contents,
 )
 
 _UNSUCCESSFUL_MAX: Final = 64
 _BLOCK_BYTES: Final = 1 << 16
 _LOG = logging.getLogger(__name__)
-NEVER_READ: Final = KnownPast(b"", 0, b"")
+NEVER_READ: Final = ContentHistory(b"", 0, b"")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnreadFile:
-    """An open uncompressed file of which nothing was read yet.
+    """Input of `ContentMatcher.match`: an open uncompressed file of which nothing was read yet.
 
     Attributes:
         file: The file.
@@ -111,44 +115,44 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """A compressed file that no scan has seen before it was compressed.
+    """Input of `ContentMatcher.match`: a compressed file whose original was never tracked.
 
     Attributes:
-        file: The file.
+        file: The compressed file.
         search: A search whose only candidate is the file itself.
     """
 
     file: TrackedFile
-    search: Remainder
+    search: RemainderSearch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LostContent:
-    """The unread content of a file that vanished or was truncated.
+    """Input of `ContentMatcher.match`: the unread content of a file that vanished or was truncated.
 
     Attributes:
-        file: The file.
-        search: The search, with the candidate files and, for a truncated file, its earlier size and
-            head.
+        file: The file that lost the content.
+        search: The search, with the candidate files. For a truncated file, it also holds the
+            earlier size and the first bytes.
     """
 
     file: TrackedFile
-    search: Remainder
+    search: RemainderSearch
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class New:
-    """Decision that no other file supplies the content, so that all of it must be read."""
+class NewContent:
+    """Decision that the content is new, so that the tailer must read all of it from this file."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyOf:
-    """Decision that content is a copy, and that its original supplies the first part of it.
+    """Decision that a file is a copy, and that its original supplies the first part of its content.
 
     Attributes:
-        origin: The original.
-        end: Offset up to which the copy is skipped.
-        read: Function that returns bytes of the copy for an offset and a count.
+        origin: The original file.
+        end: Offset up to which the copy is skipped, in bytes.
+        read: Function that returns bytes of the copy for an offset and a byte count.
     """
 
     origin: CopyOrigin
@@ -158,91 +162,94 @@ class CopyOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """Decision that content was read up to an offset, and must be read from there.
+    """Decision that a compressed file contains unread bytes after a given offset.
 
     Attributes:
-        past: The content that was read; `NEVER_READ` if nothing was read.
-        holder: The compressed file, with the size of its content.
+        past: The content that was read before; `NEVER_READ` if nothing was read.
+        holder: The compressed file and the size of its content.
         stamp: Inode, size and modification time of the compressed file when it was compared.
     """
 
-    past: KnownPast
-    holder: Holder
+    past: ContentHistory
+    holder: ContentHolder
     stamp: ArchiveStamp
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """Decision that all of the content was read, or is being read from another file."""
+    """Decision that nothing needs to be read, because all of the content was or is being read."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldBy:
-    """Decision that another file holds the content.
+class FoundInFile:
+    """Decision that another file contains the lost content, which must be read from there.
 
     Attributes:
-        holder: The file that holds the content, with the size of the content.
-        copy: The original that supplies the beginning of the content; None if there is none.
+        holder: The file that contains the content, and the size of the content.
+        copy: The original that supplies the beginning of the content; None if all of it must be
+            read from `holder`.
     """
 
-    holder: Holder
+    holder: ContentHolder
     copy: CopyOf | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undecidable:
-    """Decision that it cannot be found out whether the content was read or where it is.
+    """Decision that it cannot be determined whether content was read before, or where it is.
 
     Attributes:
-        reason: Why, for the report of an unknown loss; empty if no loss is to be reported.
+        reason: Explanation for the report of an unknown loss; empty if no loss is to be reported.
     """
 
     reason: str = ""
 
 
 class ContentMatcher:
-    """Decides whether content was read before, and which file holds content that was lost.
+    """Decides whether content was read before, and which file contains content that was lost.
 
-    Thread-safe.
+    Files are compared by their first bytes and by the bytes before the position up to which they
+    were read. Thread-safe.
 
     Args:
         files: All tracked files.
-        checkpoint: The checkpoint, which has the positions of files that no longer exist.
-        clock: Clock that measures the age of files and for how long they have not changed.
+        checkpoint: The tailer's database, which holds the positions of files that no longer exist.
+        clock: Clock that measures the age of files.
 
     Attributes:
         files: All tracked files.
-        stopping: Event that makes all comparisons raise `RetryLater` once it is set.
+        stopping: Once this event is set, all comparisons raise `RetryLater`.
     """
 
     def __init__(self, files: TrackedFiles, checkpoint: Checkpoint, clock: Clock) -> None:
         self.files = files
         self.stopping = threading.Event()
         self._checkpoint, self._clock = checkpoint, clock
-        self._holders = HolderComparison(files, clock, self.pause)
+        self._holders = CandidateComparer(files, clock, self.check_stopping)
         self._lost = LostContentFinder(files, checkpoint)
         self._lock = threading.Lock()
         # the inodes of the candidates, per search that ended without a result
         self._unsuccessful: list[set[int]] = []
 
     @overload
-    def match(self, content: UnreadFile) -> New | CopyOf: ...
+    def match(self, content: UnreadFile) -> NewContent | CopyOf: ...
     @overload
     def match(self, content: NewCompressedFile) -> ReadUpTo | AlreadyRead | Undecidable: ...
     @overload
-    def match(self, content: LostContent) -> HeldBy | Undecidable: ...
+    def match(self, content: LostContent) -> FoundInFile | Undecidable: ...
 
     def match(
         self, content: UnreadFile | NewCompressedFile | LostContent
-    ) -> New | CopyOf | ReadUpTo | AlreadyRead | HeldBy | Undecidable:
-        """Decide whether content was read before, or which file holds it.
+    ) -> NewContent | CopyOf | ReadUpTo | AlreadyRead | FoundInFile | Undecidable:
+        """Decide whether content was read before, or which file contains lost content.
 
         Args:
             content: The content to decide about. Only one thread may pass the same file at a time.
 
         Returns:
-            For an `UnreadFile`, `New` or `CopyOf`. For a `NewCompressedFile`, `ReadUpTo`,
-            `AlreadyRead` or `Undecidable`. For a `LostContent`, `HeldBy` or `Undecidable`.
+            The decision. For an `UnreadFile`, `NewContent` or `CopyOf`. For a `NewCompressedFile`,
+            `ReadUpTo`, `AlreadyRead` or `Undecidable`. For a `LostContent`, `FoundInFile` or
+            `Undecidable`.
 
         Raises:
             CandidateRenamed: A candidate file is no longer at its path. List the candidates again.
@@ -259,7 +266,7 @@ class ContentMatcher:
                 return self._match_lost(content.file, content.search)
 
     def claim(
-        self, file: TrackedFile, search: Remainder, path: str
+        self, file: TrackedFile, search: RemainderSearch, path: str
     ) -> DecompressedReader | PlainFileReader:
         """Open the file that `match` found, and reserve it for one file whose content was lost.
 
@@ -271,8 +278,8 @@ class ContentMatcher:
             path: Path of the file that was found.
 
         Returns:
-            A reader from the start of a compressed file, or from the position of `file` in an
-            uncompressed one. The caller closes it.
+            A reader that begins at the start of a compressed file, or at the position of `file` in
+            an uncompressed one. The caller must close it.
 
         Raises:
             OSError: The file is no longer at this path, was reserved for another file meanwhile, or
@@ -280,53 +287,65 @@ class ContentMatcher:
         """
         return self._holders.open(file, path, search, take=True).plain
 
-    def judge_truncation(
+    def assess_truncation(
         self, file: TrackedFile, position: FilePosition, account: FileAccount
-    ) -> ShrinkJudgement:
-        """Determine the effect of truncations on an open file.
+    ) -> TruncationEffect:
+        """Determine the effect of observed truncations on an open file.
 
         Args:
             file: The file.
-            position: Position up to which it was read.
-            account: What scans observed of the file since it was examined.
+            position: Position up to which the file was read.
+            account: Sizes and truncations that scans observed since the file was last examined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in
-            no copy.
+            no other file.
 
         Raises:
-            RetryLater: One of the next scans may find a copy that holds the bytes.
+            RetryLater: One of the next scans may find a copy that contains the bytes. Call again
+                after a pause.
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
-        return self._lost.judge_truncation(file, position, account)
+        return self._lost.assess_truncation(file, position, account)
 
-    def count_lost_with(self, file: TrackedFile) -> int:
-        """Return how many unread bytes are lost because a file is gone.
+    def count_lost_bytes(self, file: TrackedFile) -> int:
+        """Return how many unread bytes of a deleted or vanished file are lost.
 
-        Bytes that another file holds do not count.
+        Bytes that another file contains do not count, because the tailer reads them there.
+
+        Args:
+            file: The file that no longer exists.
+
+        Returns:
+            Number of lost bytes, as far as scans observed the size of the file.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.
         """
-        return self._lost.count_lost_with(file)
+        return self._lost.count_lost_bytes(file)
 
     def awaited_origins(self) -> set[TrackedFile]:
-        """Return the tracked files that an unexamined file may be a copy of.
+        """Return the tracked files that may be the original of an unread file.
 
-        They must stay tracked until that file is examined.
+        They must stay tracked until the unread file was compared with them.
+
+        Returns:
+            The possible originals; an empty set if there are none.
         """
         return awaited_origins(self.files)
 
-    def pause(self) -> None:
-        """Raise `RetryLater` if the tailer is stopping.
+    def check_stopping(self) -> None:
+        """Raise an exception if the tailer is stopping; otherwise do nothing.
+
+        Comparisons call this method after each block that they read.
 
         Raises:
-            RetryLater: `stopping` is set.
+            RetryLater: `stopping` is set. The comparison is repeated in the next run.
         """
         if self.stopping.is_set():
             raise RetryLater("the tailer stops")
 
-    def _match_unread(self, file: TrackedFile, descriptor: int) -> New | CopyOf:
+    def _match_unread(self, file: TrackedFile, descriptor: int) -> NewContent | CopyOf:
         now_s = self._clock.monotonic_s()
         candidate = describe_candidate(
             descriptor,
@@ -336,10 +355,10 @@ class ContentMatcher:
         )
         origin = find_origin(self.files, file, candidate)
         if origin is None or not (end := end_of_copy(origin, descriptor)):
-            return New()
+            return NewContent()
         return CopyOf(origin, end, candidate.read)
 
-    def _match_lost(self, file: TrackedFile, search: Remainder) -> HeldBy | Undecidable:
+    def _match_lost(self, file: TrackedFile, search: RemainderSearch) -> FoundInFile | Undecidable:
         position, account = file.progress.position, file.observed.account_since(file.progress)
         if search.truncated_at is not None:
             known = KnownContent(search.head, position.offset, position.anchor, search.truncated_at)
@@ -360,27 +379,23 @@ class ContentMatcher:
         whole = (one for one in readable if not one.content.flaw)
         chosen = next(whole, max(readable, key=lambda one: one.content.readable))
         is_unread = search.truncated_at is None and file.progress.is_untouched
-        return HeldBy(chosen, self._find_origin_of(file, search, chosen) if is_unread else None)
+        return FoundInFile(
+            chosen, self._find_origin_of(file, search, chosen) if is_unread else None
+        )
 
     def _find_origin_of(
-        self, file: TrackedFile, search: Remainder, holder: Holder
+        self, file: TrackedFile, search: RemainderSearch, holder: ContentHolder
     ) -> CopyOf | None:
-        """Return the original of which a vanished file was a copy, or None.
-
-        Used for a file that vanished before anything was read from it.
-
-        Args:
-            file: The vanished file.
-            search: The search for its content.
-            holder: The file that holds its content now.
-        """
+        # for a file that vanished before anything was read from it
         size = holder.content.readable
 
         def read(offset: int, count: int) -> bytes:
             try:
                 plain = self._holders.open(file, holder.path, search).plain
                 with contextlib.closing(plain):
-                    return _read_between(plain, offset, min(offset + count, size), self.pause)
+                    return _read_between(
+                        plain, offset, min(offset + count, size), self.check_stopping
+                    )
             except (CompressedFileIncomplete, CompressedFileDamaged) as error:
                 raise RetryLater(f"{holder.path} was changed while it was read: {error}") from error
 
@@ -388,11 +403,11 @@ class ContentMatcher:
         if origin is None:
             return None
         # no process writes to it any more
-        end = size if origin.reads_on else min(size, origin.known.offset)
+        end = size if origin.is_still_read else min(size, origin.known.offset)
         return CopyOf(origin, end, read)
 
     def _match_compressed(
-        self, file: TrackedFile, search: Remainder
+        self, file: TrackedFile, search: RemainderSearch
     ) -> ReadUpTo | AlreadyRead | Undecidable:
         path = next(iter(search.candidates))
         anything = KnownContent(b"", 0, b"", 0)
@@ -405,7 +420,7 @@ class ContentMatcher:
             with contextlib.closing(plain):
                 departed = self._checkpoint.read(archives.read_departed)
                 state, past = determine_read_state(
-                    plain, known_contents(self.files, departed, file), self.pause
+                    plain, list_known_contents(self.files, departed, file), self.check_stopping
                 )
         except (CompressedFileIncomplete, CompressedFileDamaged):
             state, past = ReadState.UNDECIDED, None
@@ -416,28 +431,22 @@ class ContentMatcher:
         if (state is ReadState.READ and not has_more) or content.readable == 0:
             return AlreadyRead()
         if state is ReadState.UNDECIDED or content.flaw:
-            if any(is_sought(other) for other in self.files):
+            if any(may_be_found_compressed(other) for other in self.files):
                 raise RetryLater(f"{path} may be what a file that vanished was packed into")
-            if self._forget_unsuccessful(search.candidates[path]):
+            if self._remove_unsuccessful_search(search.candidates[path]):
                 return Undecidable()  # an unknown loss was reported for the file that vanished
             return Undecidable(
                 content.flaw or "too little is known to tell whether it was read before"
             )
         return ReadUpTo(past or NEVER_READ, holder, ArchiveStamp.of(status))
 
-    def _note_unsuccessful(self, search: Remainder) -> None:
+    def _note_unsuccessful(self, search: RemainderSearch) -> None:
         inodes = set(search.candidates.values())
         with self._lock:
             self._unsuccessful = [*self._unsuccessful[-_UNSUCCESSFUL_MAX:], inodes]
 
-    def _forget_unsuccessful(self, inode: int) -> bool:
-        """Return whether an earlier search without result had a file among its candidates.
-
-        That search is removed, so that it is reported only once.
-
-        Args:
-            inode: Inode of the file.
-        """
+    def _remove_unsuccessful_search(self, inode: int) -> bool:
+        # removed, so that it is reported only once
         with self._lock:
             found = next((inodes for inodes in self._unsuccessful if inode in inodes), None)
             if found is not None:
@@ -448,19 +457,7 @@ class ContentMatcher:
 def _read_between(
     plain: DecompressedReader | PlainFileReader, start: int, end: int, pause: Callable[[], object]
 ) -> bytes:
-    """Return part of some content that can only be read from its beginning.
-
-    Args:
-        plain: Reader of the content, at its beginning.
-        start: Offset of the first byte to return.
-        end: Offset after the last byte to return.
-        pause: Called after each block; it may raise an exception to stop.
-
-    Raises:
-        CompressedFileIncomplete: The content ends early.
-        CompressedFileDamaged: The content is corrupt.
-        OSError: The file cannot be read.
-    """
+    # the content can only be read from its beginning
     at, found = 0, b""
     while at < end and (block := plain.read(min(_BLOCK_BYTES, end - at))):
         found += block[max(0, start - at) :]
@@ -472,10 +469,10 @@ def _read_between(
 def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -> FilePosition:
     """Move the position of a copy past the bytes that its original supplies, and save it.
 
-    The skipped bytes are counted and logged.
+    The number of skipped bytes is recorded in the checkpoint and logged.
 
     Args:
-        checkpoint: Where to save the new position.
+        checkpoint: Database in which the new position is saved.
         file: The copy.
         copy: The original, and the offset up to which the copy is skipped.
 
@@ -483,14 +480,14 @@ def skip_copied_bytes(checkpoint: Checkpoint, file: TrackedFile, copy: CopyOf) -
         The new position of the copy.
 
     Raises:
-        CheckpointFailed: Nothing was skipped.
+        CheckpointFailed: The position cannot be saved. Nothing was skipped.
     """
     origin, end = copy.origin, copy.end
     start = max(0, end - ANCHOR_BYTES)
     position = dataclasses.replace(
         file.progress.position,
         offset=end,
-        in_line=origin.known.in_line and not origin.reads_on,
+        in_line=origin.known.in_line and not origin.is_still_read,
         head=copy.read(0, HEAD_BYTES),
         anchor=copy.read(start, end - start),
         size_seen=end,

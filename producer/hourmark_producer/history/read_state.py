@@ -23,13 +23,13 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class ReadState(enum.Enum):
-    """Whether the content of a compressed file was read before.
+    """Result of checking whether the content of a compressed file was read before.
 
     Attributes:
-        READ: It was read.
-        UNREAD: It was not read.
-        UNDECIDED: Too little is known to decide.
-        NOT_YET: It cannot be decided yet; try again later.
+        READ: All or part of the content was read.
+        UNREAD: The content was not read.
+        UNDECIDED: Too little is known to decide, and waiting does not help.
+        NOT_YET: It cannot be decided yet. Try again later.
     """
 
     READ = "read"
@@ -38,17 +38,17 @@ class ReadState(enum.Enum):
     NOT_YET = "not yet"  # something will
 
 
-class KnownPast(NamedTuple):
-    """What is known of content that was read, or that will be read from another file.
+class ContentHistory(NamedTuple):
+    """First bytes and read position of content that the tailer has read or will read.
 
     Attributes:
-        head: Its first bytes.
-        offset: Offset up to which it was read.
+        head: First bytes of the content.
+        offset: Offset up to which the content was read.
         anchor: The bytes just before that offset.
         awaited: Whether the file will be examined soon, after which more is known.
-        is_over: Whether the bytes after the offset cannot be read from a tracked file.
+        is_over: Whether the bytes after the offset can no longer be read from a tracked file.
         settles: Whether the file was truncated and a copy of it is being searched for.
-        counted_to: Offset up to which the bytes are accounted for as read or lost.
+        counted_to: Offset up to which all bytes were either read or counted as lost.
     """
 
     head: bytes
@@ -61,7 +61,10 @@ class KnownPast(NamedTuple):
 
     @property
     def is_identifying(self) -> bool:
-        """Whether enough bytes are known to identify the content."""
+        """Whether the known bytes are enough to identify the content in another file.
+
+        False if fewer than `IDENTIFYING_BYTES` are known, or if all known lines are equal.
+        """
         enough = (
             len(self.head or self.anchor) >= IDENTIFYING_BYTES
             and not 0 < self.offset < IDENTIFYING_BYTES
@@ -73,33 +76,39 @@ class ReadStateResult(NamedTuple):
     """The result of `determine_read_state`.
 
     Attributes:
-        answer: Whether the content was read.
-        past: The content that was read, if `answer` is READ and the bytes after its offset are not
-            supplied by a tracked file; otherwise None.
+        answer: Whether the content was read before.
+        past: Position up to which the content was read. It is set only if `answer` is READ and no
+            tracked file supplies the bytes after the position; otherwise None.
     """
 
     answer: ReadState
-    past: KnownPast | None = None
+    past: ContentHistory | None = None
 
 
 class ContentStream(Protocol):
-    """Sequential source of decompressed content, from its start."""
+    """Sequential source of decompressed content, from its start to its end."""
 
     def read(self, count: int, /) -> bytes: ...
 
 
-def known_contents(
+def list_known_contents(
     files: TrackedFiles, departed: Iterable[FilePosition], excluded: TrackedFile
-) -> list[KnownPast]:
-    """Return what is known of the content of all files, for comparison with a compressed file.
+) -> list[ContentHistory]:
+    """Return the first bytes and read positions of all known files except one.
+
+    `determine_read_state` compares a compressed file with this list.
 
     Args:
         files: All tracked files.
         departed: Positions of files that no longer exist.
         excluded: The compressed file itself, which is left out.
+
+    Returns:
+        One entry for each content, including content from before a truncation. Files of which no
+        bytes are known are absent.
     """
     made = [
-        KnownPast(
+        ContentHistory(
             position.head,
             position.offset,
             position.anchor,
@@ -114,14 +123,14 @@ def known_contents(
     return [past for past in made if past.head or past.offset]
 
 
-def _of_file(file: TrackedFile) -> list[KnownPast]:
+def _of_file(file: TrackedFile) -> list[ContentHistory]:
     progress = file.progress  # one consistent moment
     position, account = progress.position, file.observed.account_since(progress)
     awaited = not file.is_gone and (file.descriptor is None or progress.examined_at_s < 0)
     settles = bool(account.shrinks) and not file.is_gone
     ends = [(position, awaited, file.retired), (file.earlier.latest, False, True)]
     made = [
-        KnownPast(known.head, known.offset, known.anchor, more, is_over, settles)
+        ContentHistory(known.head, known.offset, known.anchor, more, is_over, settles)
         for known, more, is_over in ends
         if known and known.offset
     ]
@@ -131,21 +140,27 @@ def _of_file(file: TrackedFile) -> list[KnownPast]:
     if not (file.is_gone or is_small) and (
         account.shrinks or not position.offset
     ):  # what it holds now will be read in its place
-        made.append(KnownPast(account.head, 0, b"", awaited=True if account.shrinks else awaited))
+        made.append(
+            ContentHistory(account.head, 0, b"", awaited=True if account.shrinks else awaited)
+        )
     return made
 
 
 def determine_read_state(
-    content: ContentStream, known: Iterable[KnownPast], pause: Callable[[], object]
+    content: ContentStream, known: Iterable[ContentHistory], pause: Callable[[], object]
 ) -> ReadStateResult:
     """Determine whether the content of a compressed file was read before.
 
-    Only as much content is read as the decision needs.
+    Only as many bytes are decompressed as the decision needs.
 
     Args:
-        content: The content, from its start. Exceptions of its `read` are not caught.
-        known: The contents to compare it with.
-        pause: Called after each block; it may raise an exception to stop.
+        content: The decompressed content, from its start. Exceptions that its `read` raises are not
+            caught.
+        known: Contents to compare with, from `list_known_contents`.
+        pause: Called after each block. It may raise an exception to stop.
+
+    Returns:
+        The decision. If part of the content is unread, also the position at which to continue.
     """
     window, start = b"", 0
     while len(window) < HEAD_BYTES and (block := content.read(_BLOCK_BYTES)):
@@ -153,7 +168,7 @@ def determine_read_state(
     left = sorted(
         (past for past in known if window.startswith(past.head)), key=lambda past: past.offset
     )
-    found = list[KnownPast]()
+    found = list[ContentHistory]()
     while left:
         while left and left[0].offset <= start + len(window):
             past = left.pop(0)
@@ -167,7 +182,7 @@ def determine_read_state(
     return _answer(found, any(past.head for past in left), start + len(window))
 
 
-def _answer(found: list[KnownPast], is_beginning: bool, size: int) -> ReadStateResult:
+def _answer(found: list[ContentHistory], is_beginning: bool, size: int) -> ReadStateResult:
     telling = [past for past in found if past.is_identifying and (past.offset or not past.awaited)]
     is_over = all(past.is_over for past in telling)
     if any(past.settles for past in telling) or (is_over and any(past.awaited for past in found)):

@@ -23,19 +23,19 @@ from hourmark_producer.checkpoint import archives, books
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.cut.lines import RangeCut
-from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
 from hourmark_producer.cut.sources import cut_for_source
 from hourmark_producer.files.fingerprints import are_lines_equal
-from hourmark_producer.files.remainder import PlainFileReader, Remainder, RemainderStage
+from hourmark_producer.files.remainder import PlainFileReader, RemainderSearch, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
-from hourmark_producer.history.holders import CandidateRenamed, Holder, is_at_work
+from hourmark_producer.history.holders import CandidateRenamed, ContentHolder, is_search_active
 from hourmark_producer.history.match import (
     AlreadyRead,
     ContentMatcher,
     CopyOf,
-    HeldBy,
+    FoundInFile,
     LostContent,
     NewCompressedFile,
     ReadUpTo,
@@ -56,15 +56,16 @@ _LOG = logging.getLogger(__name__)
 class RemainderFinder:
     """Finds and reads the unread content of files that vanished or were truncated.
 
-    The scanning thread calls `is_remainder_pending`. The worker that has a file calls `next_cut`
-    and `next_cut_of_truncated`.
+    This content, the remainder, may be in a compressed file or in a copy. The scanning thread calls
+    `is_remainder_pending`. The worker thread that has a file calls `next_cut` and
+    `next_cut_of_truncated`.
 
     Attributes:
-        matcher: Decides which file holds the content.
-        checkpoint: Where new positions are saved.
-        schedule: Queue to which files are added when a search for them begins.
+        matcher: Decides which file contains the remainder.
+        checkpoint: Database in which new positions are saved.
+        schedule: Queue to which a file is added when the search for its remainder begins.
         clock: Clock of this host.
-        sizes: Size limits of ranges.
+        sizes: Size limits of byte ranges.
         sources: Configurations of the sources by name.
     """
 
@@ -72,7 +73,7 @@ class RemainderFinder:
     checkpoint: Checkpoint
     schedule: Schedule
     clock: Clock
-    sizes: RangeSizes
+    sizes: AdaptiveRangeLimits
     sources: Mapping[str, TailedSource]
 
     def __post_init__(self) -> None:
@@ -82,51 +83,54 @@ class RemainderFinder:
     def is_remainder_pending(self, file: TrackedFile, paths: Iterable[str]) -> bool:
         """Return whether the unread content of a vanished file may still be found and read.
 
-        The result is True while candidate files are searched, while the content is read, and while
-        the file waits because `AT_ONCE_MAX` searches are active. A search is started if there was
-        none.
+        Call it at each scan. The first call starts the search. If `AT_ONCE_MAX` searches are
+        active, a later call starts it.
 
         Args:
-            file: The file.
-            paths: Paths of files that may hold its content.
+            file: The vanished file.
+            paths: Paths of files that may contain its content.
 
         Returns:
-            False if there are no candidate files, or once the search has ended.
+            True while the search waits, runs, or its result is read. False if no file may contain
+            the content, or once the search has ended.
         """
         if file.rest is None:
             shrinks = file.observed.account_since(file.progress).shrinks
-            rest = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
-            if rest is None:
+            search = _rest_of_truncated(file, shrinks[0].high) if shrinks else _rest_of(file, paths)
+            if search is None:
                 return False
-            if sum(_takes_room(other.rest) for other in self.matcher.files) < AT_ONCE_MAX:
-                file.rest = rest
+            if sum(_counts_as_active(other.rest) for other in self.matcher.files) < AT_ONCE_MAX:
+                file.rest = search
                 self.schedule.add(file)
             return True
-        return is_at_work(file.rest)
+        return is_search_active(file.rest)
 
-    def next_cut(self, file: TrackedFile, rest: Remainder) -> RangeCut | None:
-        """Return the next range of the unread content of a file, or None if there is no more.
+    def next_cut(self, file: TrackedFile, search: RemainderSearch) -> RangeCut | None:
+        """Return the next byte range of the unread content of a file.
 
-        The candidate files are compared first if that was not done yet.
+        The first call compares the candidate files and opens the one that contains the content.
 
         Args:
             file: The file that vanished or was truncated.
-            rest: The search for its unread content.
+            search: The search for its unread content.
+
+        Returns:
+            The range, or None if there is no more content.
 
         Raises:
-            RetryLater: It cannot be decided yet which file holds the content, or the tailer is
+            RetryLater: It cannot be decided yet which file contains the content, or the tailer is
                 stopping.
             OSError: A candidate file cannot be read.
             CheckpointFailed: The new position cannot be saved.
         """
-        if rest.stage is RemainderStage.LOOKING:
-            self._search(file, rest)
-        if rest.stage is not RemainderStage.READING:
+        if search.stage is RemainderStage.LOOKING:
+            self._search(file, search)
+        if search.stage is not RemainderStage.READING:
             return None
         position = file.progress.position
 
         def read(skip: int, count: int) -> bytes:
-            return rest.read_at(position.offset + skip, count, self.matcher.pause)
+            return search.read_at(position.offset + skip, count, self.matcher.check_stopping)
 
         try:
             found = cut_for_source(
@@ -135,15 +139,15 @@ class RemainderFinder:
         except RetryLater:
             raise
         except OSError:
-            rest.end(RemainderStage.LOOKING)
+            search.end(RemainderStage.LOOKING)
             raise
         if isinstance(found, RangeCut):
             return found
-        rest.end(RemainderStage.FINISHED)
+        search.end(RemainderStage.FINISHED)
         return None
 
     def next_cut_of_truncated(self, file: TrackedFile, high: int) -> RangeCut | None:
-        """Return the next range of content that was truncated before it was read.
+        """Return the next byte range of content that was truncated before it was read.
 
         The range is read from a copy of the file.
 
@@ -152,19 +156,19 @@ class RemainderFinder:
             high: Largest content size observed before the truncation, in bytes.
 
         Returns:
-            None if no copy contains more of the content.
+            The range, or None if no copy contains more of the content.
 
         Raises:
-            RetryLater: It cannot be decided yet which file holds the content, or too many other
-                searches are active.
+            RetryLater: It cannot be decided yet which file contains the content, or too many other
+                searches are active. Call again after a pause.
             OSError: A candidate file cannot be read.
             CheckpointFailed: The position before the truncation cannot be saved.
         """
         if file.rest is None:
-            if (rest := _rest_of_truncated(file, high)) is None:
+            if (search := _rest_of_truncated(file, high)) is None:
                 return None
             self._make_room()
-            file.rest = rest
+            file.rest = search
         found = self.next_cut(file, file.rest)
         if found is None:
             file.drop_remainder()
@@ -174,25 +178,16 @@ class RemainderFinder:
 
     def _make_room(self) -> None:
         with self._lock:
-            self._of_truncated = {file for file in self._of_truncated if is_at_work(file.rest)}
+            self._of_truncated = {
+                file for file in self._of_truncated if is_search_active(file.rest)
+            }
             if len(self._of_truncated) >= TRUNCATED_MAX:
                 raise RetryLater(
                     f"{TRUNCATED_MAX} others that were truncated are read in their copies first"
                 )
 
-    def _search(self, file: TrackedFile, rest: Remainder) -> None:
-        """Find the file that holds the unread content of a file.
-
-        Reading begins if it is found; otherwise the search ends.
-
-        Args:
-            file: The file that vanished or was truncated, or a new compressed file.
-            rest: The search.
-
-        Raises:
-            RetryLater: It cannot be decided yet.
-        """
-        asked = NewCompressedFile(file, rest) if file.suspected else LostContent(file, rest)
+    def _search(self, file: TrackedFile, search: RemainderSearch) -> None:
+        asked = NewCompressedFile(file, search) if file.suspected else LostContent(file, search)
         try:
             found = self.matcher.match(asked)
         except CandidateRenamed:
@@ -200,29 +195,24 @@ class RemainderFinder:
             file.unfound = 1  # it is not where it was, so the count starts again
             raise
         match found:
-            case HeldBy():
+            case FoundInFile():
                 if found.copy is not None:
                     self._skip(file, found.copy)
-                self._begin(file, rest, found.holder)
+                self._begin(file, search, found.holder)
             case ReadUpTo():
                 self._admit(file, found)
-                self._begin(file, rest, found.holder)
+                self._begin(file, search, found.holder)
             case AlreadyRead():
-                rest.end(RemainderStage.NOWHERE)
+                search.end(RemainderStage.NOWHERE)
             case Undecidable():
-                rest.end(RemainderStage.NOWHERE, found.reason)
+                search.end(RemainderStage.NOWHERE, found.reason)
 
     def _skip(self, file: TrackedFile, copy: CopyOf) -> None:
         position = skip_copied_bytes(self.checkpoint, file, copy)
         file.progress = dataclasses.replace(file.progress, position=position, quiet_to=copy.end)
 
     def _admit(self, file: TrackedFile, found: ReadUpTo) -> None:
-        """Save a compressed file in the checkpoint, positioned at its first unread byte.
-
-        Args:
-            file: The file.
-            found: The decision that part of its content is unread.
-        """
+        # its position is at its first unread byte
         known = found.past
         position = dataclasses.replace(
             file.progress.position,
@@ -246,14 +236,14 @@ class RemainderFinder:
         self.checkpoint.commit([changes.insert_file(file), *changed])
         file.suspected = False
 
-    def _begin(self, file: TrackedFile, rest: Remainder, found: Holder) -> None:
+    def _begin(self, file: TrackedFile, search: RemainderSearch, found: ContentHolder) -> None:
         path, content = found
-        plain = self.matcher.claim(file, rest, path)
+        plain = self.matcher.claim(file, search, path)
         try:
-            if rest.truncated_at is None:
+            if search.truncated_at is None:
                 self._keep_size(file, content.readable)
             else:
-                position = dataclasses.replace(file.progress.position, head=rest.head)
+                position = dataclasses.replace(file.progress.position, head=search.head)
                 self.checkpoint.commit(
                     [changes.save_former(file.file_id, position)]
                 )  # looks know only its new head
@@ -261,13 +251,13 @@ class RemainderFinder:
             plain.close()
             raise
         offset = file.progress.position.offset
-        rest.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
+        search.begin(path, plain, content, offset if isinstance(plain, PlainFileReader) else 0)
         _LOG.info(
             "%s (file %s) %s, and is what %s holds, of %d bytes; it is read on there "
             "from byte %d%s",
             file.place.seen_at,
             file.file_id,
-            "vanished" if rest.truncated_at is None else "was truncated",
+            "vanished" if search.truncated_at is None else "was truncated",
             path,
             content.readable,
             offset,
@@ -291,15 +281,14 @@ class RemainderFinder:
         )
 
 
-def _takes_room(rest: Remainder | None) -> bool:
-    """Return whether a search counts towards the limit of `AT_ONCE_MAX` active searches."""
-    return rest is not None and (
-        rest.stage is RemainderStage.READING
-        or (rest.stage is RemainderStage.LOOKING and rest.truncated_at is None)
+def _counts_as_active(search: RemainderSearch | None) -> bool:
+    return search is not None and (
+        search.stage is RemainderStage.READING
+        or (search.stage is RemainderStage.LOOKING and search.truncated_at is None)
     )
 
 
-def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
+def _rest_of(file: TrackedFile, paths: Iterable[str]) -> RemainderSearch | None:
     account, candidates = (
         file.observed.account_since(file.progress),
         find_compressed_candidates(file, paths),
@@ -307,13 +296,13 @@ def _rest_of(file: TrackedFile, paths: Iterable[str]) -> Remainder | None:
     is_telling_at_all = bool(account.head) and not are_lines_equal(
         account.head, file.progress.position.anchor
     )
-    return Remainder(candidates) if candidates and is_telling_at_all else None
+    return RemainderSearch(candidates) if candidates and is_telling_at_all else None
 
 
-def _rest_of_truncated(file: TrackedFile, high: int) -> Remainder | None:
+def _rest_of_truncated(file: TrackedFile, high: int) -> RemainderSearch | None:
     position = file.progress.position
     return (
-        Remainder(find_copy_candidates(file), truncated_at=high, head=position.head)
+        RemainderSearch(find_copy_candidates(file), truncated_at=high, head=position.head)
         if position.is_identifying
         else None
     )

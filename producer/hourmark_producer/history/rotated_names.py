@@ -24,17 +24,17 @@ _ROOT: Final = re.compile(r"\.*[^.\d]*")
 _DATED: Final = re.compile(r"[.\-_]\d")
 
 
-def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
-    """Yield the names that a file may have had before rotation added a number or a date.
+def strip_rotation_suffixes(path: str, *, digits_min: int = 1) -> Iterator[str]:
+    """Yield the names that a file may have had before log rotation added a number or a date.
 
-    The number is removed at the end of the name or before its extension, after a suffix such as
-    `.gz` was removed. For example, `app.log` is yielded for each of `app.log.1`, `app-20261124.log`
-    and `app.log.1.gz`.
+    The number is removed at the end of the name or before its extension. A suffix such as `.gz` is
+    removed first. For example, `app.log` is yielded for `app.log.1`, `app-20261124.log` and
+    `app.log.1.gz`. Nothing is yielded for a name without a number.
 
     Args:
         path: Path of the file.
-        digits_min: Minimum number of digits after a separator other than a dot. A small number, as
-            in `app-2.log`, may belong to another program's log.
+        digits_min: Minimum number of digits after a separator other than a dot. A short number, as
+            in `app-2.log`, may belong to the log of another program.
     """
     folder, slash, name = path.rpartition("/")
     for packing in PACKED:
@@ -54,28 +54,32 @@ def without_numbers(path: str, *, digits_min: int = 1) -> Iterator[str]:
 
 
 def former_names(path: str) -> Iterator[str]:
-    """Yield all names that a file may have had before it was rotated or copied.
+    """Yield all paths that a file may have had before it was rotated or copied.
 
-    These are the names from `without_numbers`, and the path cut off at each separator in the file
-    name: `app.log` for `app.log.backup`. A name may be yielded more than once.
+    These are the paths from `strip_rotation_suffixes`, and the path cut off at each separator in
+    the file name, such as `app.log` for `app.log.backup`. A path may be yielded more than once.
+
+    Args:
+        path: Path of the file.
     """
     for at in range(len(path) - 1, path.rfind("/") + 1, -1):
         if path[at] in _SEPARATORS:
             yield path[:at]
-    yield from without_numbers(path)
+    yield from strip_rotation_suffixes(path)
 
 
 def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[str, int]:
-    """Return compressed files that may hold the content of a file, judged by their names.
+    """Return the compressed files whose names suggest that they contain a file's content.
 
-    A name qualifies if it begins like the file's name, up to the first digit or dot.
+    A compressed file is selected if its name begins with the file's name up to the first digit or
+    dot. Its content is not examined.
 
     Args:
-        file: The file.
+        file: The uncompressed file.
         paths: Paths to select from. Paths without the suffix of a compressed file are ignored.
 
     Returns:
-        Inode by path, the most recently modified file first.
+        Inode number by path, the most recently modified file first. Empty if no name qualifies.
     """
     root = _root(file.place.seen_at)
     dated: list[tuple[int, str, int]] = []
@@ -87,13 +91,16 @@ def find_compressed_candidates(file: TrackedFile, paths: Iterable[str]) -> dict[
 
 
 def find_copy_candidates(file: TrackedFile) -> dict[str, int]:
-    """Return files that may be copies of a file, judged by their names; compressed or not.
+    """Return the files, compressed or not, whose names suggest that they are copies of a file.
 
-    All folders in which the file has or had a name are listed. A name qualifies if it is the file's
-    name with a suffix, or with a number before the extension.
+    All folders in which the file has or had a name are listed. A name is selected if it is the
+    file's name with a suffix, or with a number before the extension.
+
+    Args:
+        file: The original.
 
     Returns:
-        Inode by path, the most recently modified file first.
+        Inode number by path, the most recently modified file first. Empty if no name qualifies.
 
     Raises:
         OSError: A folder cannot be listed. For a deleted file, such folders are skipped.

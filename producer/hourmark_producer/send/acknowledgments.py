@@ -28,10 +28,10 @@ _REASONS_MAX: Final = 100  # per source; services have far fewer
 
 
 class DeadLetterCounts:
-    """Counts of lines that delivery services could not parse, by source and reason.
+    """Counts of dead letters (lines that delivery services could not parse) by source and reason.
 
-    Thread-safe. A reason is logged when it first occurs for a source, and again after the rules
-    changed.
+    A reason is logged when it first occurs for a source, and again when it occurs under a new
+    revision of the parsing rules. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -42,11 +42,11 @@ class DeadLetterCounts:
         ] = {}  # by source and reason: the rules revision when it was logged
 
     def record(self, byte_range: ByteRange, reasons: Mapping[str, int]) -> None:
-        """Count the lines of a range that a service could not parse, and log new reasons.
+        """Add the dead letters of one byte range to the counts, and log a warning for new reasons.
 
         Args:
-            byte_range: The acknowledged range.
-            reasons: Number of lines by reason.
+            byte_range: The range that a service acknowledged.
+            reasons: Number of unparsable lines by reason, from the service's response.
         """
         for reason, count in reasons.items():
             if self._is_new(byte_range, reason, count):
@@ -63,9 +63,10 @@ class DeadLetterCounts:
                 )
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return the number of lines that services could not parse, by source and reason.
+        """Return the number of dead letters since the process started, by source and reason.
 
-        Lines are counted since the process started.
+        A dead letter is a line that a service could not parse. Sources without dead letters are
+        absent.
         """
         with self._lock:
             return {source: dict(counts) for source, counts in sorted(self._counts.items())}
@@ -96,12 +97,13 @@ def _next_step(source: str, reason: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Acknowledgments:
-    """Records that delivery services acknowledged ranges, in memory and in the checkpoint.
+    """Records the byte ranges that delivery services acknowledged, in memory and in the checkpoint.
 
-    Thread-safe if each file is used by one thread at a time.
+    Call `record` for each response, and `commit` at the end of a file's step. Thread-safe if each
+    file is used by one thread at a time.
 
     Attributes:
-        checkpoint: The checkpoint, which stores ranges until they are acknowledged.
+        checkpoint: Database that stores each range until a service acknowledges it.
         counters: Counters of this run.
         dead_letters: Counts of lines that services could not parse.
         clock: Clock of this host.
@@ -115,13 +117,14 @@ class Acknowledgments:
     window_max: int
 
     def record(self, file: TrackedFile, outgoing: SpooledRange, answer: RangeResponse) -> None:
-        """Record in memory that a service acknowledged a range.
+        """Record in memory that a service acknowledged a byte range.
 
-        The number of ranges that the file may have in flight grows by one, up to `window_max`.
+        The file may then have one more range in flight, up to `window_max`. The range stays in the
+        checkpoint until `commit`.
 
         Args:
             file: The file of the range.
-            outgoing: The range.
+            outgoing: The range, as it is in `file.progress.in_flight`.
             answer: Response of the service.
         """
         self.counters.count_acknowledged(outgoing.bytes, answer, self.clock.now_ms())
@@ -137,8 +140,14 @@ class Acknowledgments:
     def commit(self, file: TrackedFile) -> None:
         """Remove the acknowledged ranges of a file from the checkpoint and then from memory.
 
+        Does nothing if there are none.
+
+        Args:
+            file: The file.
+
         Raises:
-            CheckpointFailed: The ranges were not removed.
+            CheckpointFailed: The ranges were not removed. They may be sent again, which is
+                harmless.
         """
         if acknowledged := removal_changes(file):
             self.checkpoint.commit(acknowledged)
@@ -148,7 +157,14 @@ class Acknowledgments:
 def removal_changes(file: TrackedFile) -> list[Change]:
     """Return the SQL statements that remove a file's acknowledged ranges from the checkpoint.
 
-    They take effect when they are passed to `Checkpoint.commit`.
+    The statements take effect when they are passed to `Checkpoint.commit`. Call
+    `forget_acknowledged` afterwards.
+
+    Args:
+        file: The file.
+
+    Returns:
+        One statement per acknowledged range; an empty list if there are none.
     """
     return [
         remove_from_spool(sent.sequence) for sent in file.progress.in_flight if sent.acknowledged
@@ -156,6 +172,12 @@ def removal_changes(file: TrackedFile) -> list[Change]:
 
 
 def forget_acknowledged(file: TrackedFile) -> None:
-    """Remove a file's acknowledged ranges from memory, after `removal_changes` were committed."""
+    """Remove a file's acknowledged ranges from memory.
+
+    Call it after the statements from `removal_changes` were committed.
+
+    Args:
+        file: The file.
+    """
     progress = file.progress
     file.progress = dataclasses.replace(progress, in_flight=progress.unacknowledged)

@@ -58,7 +58,7 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 class NoServiceAvailable(Unavailable):
-    """Raised when no delivery service can accept a request now. The same request can be retried.
+    """Raised when no delivery service can accept a request now. Retry the same request later.
 
     Attributes:
         retry_after_s: Seconds to wait, from the `Retry-After` header of the response; 0 if there
@@ -71,25 +71,35 @@ class NoServiceAvailable(Unavailable):
 
 
 class RequestRefused(HourmarkError):
-    """Raised when the services refuse a request, because of a misconfiguration or a bug."""
+    """Raised when the delivery services refuse a request, usually with a 4xx status other than 429.
+
+    The cause is a misconfiguration or a bug. A retry succeeds only after the cause is removed.
+    """
 
 
 class RequestUnauthorized(RequestRefused):
-    """Raised for status 401 or 403: the token is missing or does not permit the request."""
+    """Raised for status 401 or 403: the token is missing or does not permit the request.
+
+    Write a token that covers this host and its event types to `tailer.token_file`.
+    """
 
 
 class RequestTooLarge(RequestRefused):
-    """Raised for status 413: the request body exceeds the limit of the services."""
+    """Raised for status 413: the request body exceeds the size limit of the services.
+
+    The same range is accepted only after the limit of the services is raised. Later ranges are cut
+    smaller.
+    """
 
 
 class _PendingRequest(NamedTuple):
-    """A request that was sent to one service and whose response has not been read yet.
+    """A request that was sent to one delivery service and whose response is still pending.
 
     Attributes:
         service: The service.
         path: Request path.
         failures_before: Number of consecutive failures of the service before this request.
-        response: The response in progress, or the exception that sending raised.
+        response: The pending response, or the exception that sending raised.
     """
 
     service: ServiceEndpoint
@@ -101,7 +111,7 @@ class _PendingRequest(NamedTuple):
 class SentRange:
     """A byte range that was sent to a delivery service and is not acknowledged yet.
 
-    The caller must call `result` exactly once, which also releases the connection.
+    The caller must call `result` exactly once. It also releases the connection.
     """
 
     def __init__(
@@ -112,7 +122,14 @@ class SentRange:
         self._pending, self._answered = pending, answered
 
     def fileno(self) -> int | None:
-        """Return the file descriptor to poll for the response; None if no response is pending."""
+        """Return the file descriptor that becomes readable when the response arrives.
+
+        Use it with poll(2).
+
+        Returns:
+            The descriptor, or None if the request could not be sent. `result` then tries other
+            services.
+        """
         return (
             self._pending.response.fileno()
             if self._pending and isinstance(self._pending.response, PendingResponse)
@@ -120,10 +137,10 @@ class SentRange:
         )
 
     def result(self) -> RangeResponse:
-        """Wait for the acknowledgement. If the first service fails, the other services are tried.
+        """Wait for the acknowledgement, and try the other services if the first one fails.
 
         Returns:
-            The numbers of events and of unparsable lines in the range.
+            The service's response, with the numbers of events and of unparsable lines in the range.
 
         Raises:
             NoServiceAvailable: No service acknowledged the range. Send it again later.
@@ -142,7 +159,7 @@ class DeliveryServiceClient:
         floor: Highest trusted clock reading of earlier runs; None to start without one.
 
     Attributes:
-        services: The configured services and their state.
+        services: The configured services, with their failures and requests in flight.
 
     Raises:
         ConfigError: A URL, the token or a certificate cannot be used.
@@ -163,21 +180,25 @@ class DeliveryServiceClient:
         self._connections = ConnectionPool()
 
     def close(self) -> None:
-        """Close the idle connections. Connections in use are closed after their current request."""
+        """Close the idle connections. A connection in use is closed after its current request."""
         self._connections.close()
 
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
-        """Return a trusted clock reading, and request a new one if the latest is too old.
+        """Return the time of a delivery service whose clock is trusted.
 
-        The returned time is not before an earlier trusted reading of any service, unless the two
-        are so far apart that one of them must be wrong.
+        Byte ranges are stamped with this time. If the latest reading is too old, a service is
+        requested for a new one. The returned time is not before an earlier trusted reading of any
+        service, unless the two are so far apart that one of them must be wrong.
 
         Args:
             age_max_s: Maximum age of the latest reading, in seconds.
 
+        Returns:
+            The time, with the revision of the parsing rules that the service uses.
+
         Raises:
             NoServiceAvailable: No service responded, or no service that responded has a trusted
-                clock.
+                clock. Retry later.
             RequestRefused: Every service refused the request.
         """
         with self._hello:
@@ -191,13 +212,6 @@ class DeliveryServiceClient:
         return reading._replace(clock_ms=max(reading.clock_ms, highest_ms)) if is_near else reading
 
     def _request_reading(self, requested_s: float) -> ClockReading:
-        """Return a trusted reading that was received at or after `requested_s` (monotonic seconds).
-
-        Raises:
-            NoServiceAvailable: No service responded, or no service that responded has a trusted
-                clock.
-            RequestRefused: Every service refused the request.
-        """
         service, _ = self._send_to_any(self._say_hello, self._preferred())
         self._poll_other_clocks()
         if service.name in (doubted := self.clock_errors()):
@@ -270,14 +284,15 @@ class DeliveryServiceClient:
     def send_range(self, byte_range: ByteRange, body: bytes) -> SentRange:
         """Send a byte range without waiting for its acknowledgement.
 
-        This method raises no errors; `SentRange.result` does.
+        If sending fails, `SentRange.result` raises the error or tries another service; this method
+        raises no errors.
 
         Args:
             byte_range: The range, whose fields are sent as request headers.
             body: Bytes of the range, compressed with Zstandard.
 
         Returns:
-            The range in flight. The caller must call its `result`.
+            The range in flight. The caller must call its `result` exactly once.
         """
         headers = range_headers(byte_range) | {
             "Content-Encoding": "zstd",
@@ -320,7 +335,9 @@ class DeliveryServiceClient:
         return told
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the clock in the latest response of each service.
+        """Return the time in the latest response of each delivery service.
+
+        The times are not adjusted for the age of the responses.
 
         Returns:
             Unix milliseconds by service name. Services that have not responded yet are absent.
@@ -329,10 +346,12 @@ class DeliveryServiceClient:
             return self._clocks.clocks_ms()
 
     def clock_errors(self) -> dict[str, str]:
-        """Return why clocks of services are not trusted: messages by service name.
+        """Return why the clocks of delivery services are not trusted.
 
-        Ranges are never stamped with the time of such a service. The result is empty if all clocks
-        are trusted.
+        Byte ranges are never stamped with the time of such a service.
+
+        Returns:
+            Messages by service name; empty if all clocks are trusted.
         """
         names = self._names()
         with self._noting:
@@ -341,11 +360,12 @@ class DeliveryServiceClient:
     def send_report(self, report_to: Callable[[str], HostReport]) -> None:
         """Deliver a host report, preferably to the service that accepted the previous one.
 
-        A host report states up to which time this host has sent all data of each source.
+        A host report states the time up to which this host has sent all data of each source. If a
+        service fails, the other services are tried.
 
         Args:
-            report_to: Function that returns the report for the service with the given name. The
-                report uses that service's clock, so each service needs its own report.
+            report_to: Function that returns the report for the service with the given name. Each
+                service needs its own report, because the report uses that service's clock.
 
         Raises:
             NoServiceAvailable: No service accepted the report. The next report can be sent as
@@ -362,10 +382,7 @@ class DeliveryServiceClient:
         self._report_service, _ = self._send_to_any(tell, self._preferred())
 
     def _post_report(self, service: ServiceEndpoint, report: HostReport) -> HttpResponse:
-        """Send a report to one service, and once more without unknown losses if it is refused.
-
-        Services of older versions do not accept unknown losses.
-        """
+        # services of older versions do not accept unknown losses
         try:
             return self._request(
                 service, "POST", REPORTS_PATH, _JSON, report_to_json(report), SHORT_TIMEOUT_S
@@ -390,23 +407,7 @@ class DeliveryServiceClient:
         preferred: ServiceEndpoint | None = None,
         pending: _PendingRequest | None = None,
     ) -> tuple[ServiceEndpoint, HttpResponse]:
-        """Send a request to one service after another until a service responds with status 200.
-
-        Each available service is tried once. A refusal does not end the attempts, because another
-        service may run a newer version.
-
-        Args:
-            send: Function that sends the request to one service and returns its response.
-            preferred: Service to try first, if it is healthy.
-            pending: A request that was already sent, which counts as the first attempt.
-
-        Returns:
-            The service that accepted the request, and its response.
-
-        Raises:
-            NoServiceAvailable: At least one service failed in a way that a retry may resolve.
-            RequestRefused: Every service refused the request.
-        """
+        # A refusal does not end the attempts, because another service may run a newer version.
         tried, problems = set[ServiceEndpoint](), list[NoServiceAvailable | RequestRefused]()
         while (
             service := pending.service
@@ -445,12 +446,6 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> HttpResponse:
-        """Send one request to one service and return its response, which has status 200.
-
-        Raises:
-            NoServiceAvailable: There was no response, or its status was 429 or 5xx.
-            RequestRefused: The response has any other status.
-        """
         return self._finish(self._send(service, method, path, headers, content, timeout_s))
 
     def _send(
@@ -462,12 +457,7 @@ class DeliveryServiceClient:
         content: bytes,
         timeout_s: float,
     ) -> _PendingRequest:
-        """Send one request to one service without waiting for the response.
-
-        Returns:
-            The request in progress, which the caller must pass to `_finish`. If sending failed,
-            `_finish` raises the error.
-        """
+        # an error of sending is raised by `_finish`
         before, mine = self.services.request_started(service), self._credentials.current()
         try:
             response: PendingResponse | Exception = self._connections.send(
@@ -484,14 +474,6 @@ class DeliveryServiceClient:
         return _PendingRequest(service, path, before, response)
 
     def _finish(self, pending: _PendingRequest) -> HttpResponse:
-        """Wait for the response of a request, record its outcome for the service, and return it.
-
-        The returned response has status 200.
-
-        Raises:
-            NoServiceAvailable: There was no response, or its status was 429 or 5xx.
-            RequestRefused: The response has any other status.
-        """
         service, retry_after_s = pending.service, 0.0
         problem: NoServiceAvailable | RequestRefused | None = NoServiceAvailable("it was given up")
         try:
@@ -549,16 +531,6 @@ class DeliveryServiceClient:
 
 
 def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse) -> RangeResponse:
-    """Parse the JSON body of a response with status 200 to a range.
-
-    Args:
-        byte_range: The range that was sent.
-        url: URL of the service without secrets, for error messages.
-        response: The response.
-
-    Raises:
-        RequestRefused: The body is invalid, or its end offset is not that of the range.
-    """
     try:
         fields = json.loads(response.content)
         end, events, dead_letters = (
@@ -584,7 +556,6 @@ def _parse_range_answer(byte_range: ByteRange, url: str, response: HttpResponse)
 def _response_error(
     service: ServiceEndpoint, path: str, response: HttpResponse
 ) -> NoServiceAvailable | RequestRefused | None:
-    """Return the exception that corresponds to a response, or None if its status is 200."""
     if response.status == 200:
         return None
     said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"

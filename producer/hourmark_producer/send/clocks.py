@@ -30,11 +30,11 @@ READING_MAX_AGE_S: Final = 600.0
 
 
 class ClockReading(NamedTuple):
-    """The clock and the rules revision that one response of a delivery service contains.
+    """Time and parsing rules of a delivery service, as one of its responses states them.
 
     Attributes:
         clock_ms: The service's clock, in Unix milliseconds.
-        rules: Revision of the rules in force at the service; None if it has none.
+        rules: Revision of the parsing rules in force at the service; None if it has none.
         at_s: When the response was received, in seconds of this host's monotonic clock.
     """
 
@@ -52,7 +52,7 @@ class ClockReading(NamedTuple):
 
 
 class ServiceClocks:
-    """The latest clock reading of each delivery service, and which of these clocks are trusted.
+    """Latest clock reading of each delivery service, and the decision which clocks are trusted.
 
     A clock is trusted if at least half of all clocks, including this host's, agree with it. If no
     clock reaches half, those with the most agreement are trusted. Not thread-safe: the caller must
@@ -64,16 +64,20 @@ class ServiceClocks:
         self._readings: dict[str, ClockReading] = {}
 
     def record(self, service: str, reading: ClockReading) -> None:
-        """Record the reading in the latest response of a service. It replaces the previous reading.
+        """Record the clock reading in a service's latest response.
+
+        It replaces the previous reading of this service.
 
         Args:
             service: Name of the service.
-            reading: The reading.
+            reading: Time in the response, and the time at which it was received.
         """
         self._readings[service] = reading
 
     def clocks_ms(self) -> dict[str, int]:
-        """Return the clock in the latest response of each service.
+        """Return the time in the latest response of each delivery service.
+
+        The times are not adjusted for the age of the responses.
 
         Returns:
             Unix milliseconds by service name. Services that have not responded yet are absent.
@@ -81,7 +85,7 @@ class ServiceClocks:
         return {service: reading.clock_ms for service, reading in self._readings.items()}
 
     def recent_readings(self, services: Collection[str]) -> dict[str, ClockReading]:
-        """Return the readings of the given services that are at most `READING_MAX_AGE_S` old.
+        """Return the clock readings of given services that are at most `READING_MAX_AGE_S` old.
 
         Args:
             services: Names of the services.
@@ -100,15 +104,15 @@ class ServiceClocks:
         """Return whether no two clocks agree, so that readings of more services are needed.
 
         Args:
-            services: Names of the services to compare, in addition to this host's clock.
+            services: Names of the services to compare. This host's clock is compared, too.
 
         Returns:
-            False if there is no recent reading.
+            True if there are recent readings and each clock agrees only with itself.
         """
         return max(self._agreement_counts(self.recent_readings(services)).values(), default=0) == 1
 
     def trusted_readings(self, services: Collection[str]) -> Mapping[str, ClockReading]:
-        """Return the recent readings of those given services whose clocks are trusted.
+        """Return the recent readings of the given services whose clocks are trusted.
 
         Args:
             services: Names of the services.
@@ -131,7 +135,7 @@ class ServiceClocks:
         return {name: _count_agreeing(ms, all_ms) for name, ms in ahead_ms.items()}
 
     def errors(self, services: Collection[str]) -> dict[str, str]:
-        """Return why clocks of the given services are not trusted.
+        """Return why the clocks of given services are not trusted, as messages for operators.
 
         Args:
             services: Names of the services.
@@ -178,9 +182,10 @@ class ClockFloor:
         self._saved_ms = self.ms = _read(path) if path is not None else 0
 
     def observe(self, clock_ms: int) -> None:
-        """Raise the value to a trusted reading in Unix milliseconds.
+        """Raise `ms` to a trusted clock reading. A lower reading has no effect.
 
-        A lower reading has no effect.
+        Args:
+            clock_ms: The reading in Unix milliseconds.
         """
         self.ms = max(self.ms, clock_ms)
 

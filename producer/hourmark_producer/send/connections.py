@@ -31,12 +31,12 @@ TRANSPORT_ERRORS: Final = (OSError, http.client.HTTPException)  # what `Connecti
 
 
 class HttpResponse(NamedTuple):
-    """A complete HTTP response, with any status.
+    """A complete HTTP response with any status, including errors.
 
     Attributes:
         status: Status code.
         reason: Reason phrase.
-        headers: Header fields. Names are looked up without regard to case.
+        headers: Header fields. Names are case-insensitive.
         content: The body, at most `ANSWER_BYTES_MAX` bytes.
     """
 
@@ -69,6 +69,13 @@ class ServiceAddress(NamedTuple):
     def from_url(cls, url: str) -> ServiceAddress:
         """Parse the URL of a delivery service.
 
+        Args:
+            url: URL such as `https://user:password@host:8443/path`. Only scheme and host are
+                required.
+
+        Returns:
+            The address, with an empty `ip`.
+
         Raises:
             ValueError: The text is not an http:// or https:// URL with a host, or it has a query or
                 fragment.
@@ -96,7 +103,7 @@ class ServiceAddress(NamedTuple):
 
     @property
     def is_ip_literal(self) -> bool:
-        """Whether the host is an IP address and not a name."""
+        """Whether the host is an IP address and not a name, so that it need not be resolved."""
         try:
             ipaddress.ip_address(self.host)
         except ValueError:
@@ -110,8 +117,7 @@ class _PooledConnection(NamedTuple):
 
 
 class _DeadlineReader(io.RawIOBase):
-    """Reader of a socket with one deadline for the whole response."""
-
+    # one deadline for the whole response
     def __init__(self, connection: socket.socket, until_s: float) -> None:
         self._connection, self._until_s = connection, until_s
 
@@ -127,7 +133,10 @@ class _DeadlineReader(io.RawIOBase):
 
 
 class PendingResponse:
-    """The response to an HTTP request that was sent. The caller must call `result` exactly once."""
+    """The pending response to an HTTP request that was sent.
+
+    The caller must call `result` exactly once. It also releases the connection.
+    """
 
     def __init__(
         self,
@@ -146,11 +155,17 @@ class PendingResponse:
         self._until_s = until_s
 
     def fileno(self) -> int:
-        """Return the file descriptor to poll for the response or the end of the connection."""
+        """Return the socket's file descriptor, for use with poll(2).
+
+        It becomes readable when the response arrives or the connection is closed.
+        """
         return self._kept.connection.fileno()
 
     def result(self) -> HttpResponse:
-        """Wait for the response, and return the connection to the pool or close it.
+        """Wait for the complete response, and return the connection to the pool or close it.
+
+        Returns:
+            The response, with any status.
 
         Raises:
             OSError: The connection failed or the deadline passed. The service may have received the
@@ -179,13 +194,13 @@ class PendingResponse:
                 answer = HttpResponse(response.status, response.reason, response.headers, content)  # type: ignore[arg-type]
                 is_kept = not response.will_close
         finally:
-            if not (is_kept and self._connections.give_back(self._address, self._kept)):
+            if not (is_kept and self._connections.return_connection(self._address, self._kept)):
                 self._kept.connection.close()
         return answer
 
 
 class ConnectionPool:
-    """Pool of keep-alive HTTP/1.1 connections to delivery services. Thread-safe.
+    """A pool of keep-alive HTTP/1.1 connections to delivery services. Thread-safe.
 
     A new connection is opened if no idle one can be used. An idle connection that the service has
     closed is discarded.
@@ -197,7 +212,10 @@ class ConnectionPool:
         self._closed = False
 
     def close(self) -> None:
-        """Close the idle connections. Connections in use are closed after their current request."""
+        """Close the pool and its idle connections.
+
+        A connection in use is closed after its current request.
+        """
         with self._lock:
             self._closed = True
             idle = [kept for several in self._idle.values() for kept in several]
@@ -216,16 +234,19 @@ class ConnectionPool:
         timeout_s: float,
         tls: ssl.SSLContext,
     ) -> HttpResponse:
-        """Send one request and wait for its response.
+        """Send one request, wait for its response and return it.
 
         Args:
             address: Address of the service.
             method: HTTP method.
             path: Request path, without the prefix of the address.
             headers: Header fields, in addition to those of the address.
-            content: Request body.
+            content: Request body; empty for none.
             timeout_s: Time limit in seconds for sending, and again for the whole response.
             tls: TLS settings for https:// addresses.
+
+        Returns:
+            The response, with any status.
 
         Raises:
             OSError: The connection failed or a time limit passed. The service may have received the
@@ -308,11 +329,11 @@ class ConnectionPool:
         for _, kept in closed:
             kept.connection.close()
 
-    def give_back(self, address: ServiceAddress, connection: _PooledConnection) -> bool:
-        """Return a connection to the pool for later requests.
+    def return_connection(self, address: ServiceAddress, connection: _PooledConnection) -> bool:
+        """Return a connection to the pool, so that later requests can use it.
 
         Args:
-            address: Address of the service that it is connected to.
+            address: Address of the service to which the connection leads.
             connection: The connection, which must not have a pending response.
 
         Returns:

@@ -41,7 +41,7 @@ class RequestCredentials(NamedTuple):
 
 
 class Credentials:
-    """The token and the certificates of a tailer, which are read again when their files change.
+    """The token and the TLS certificates of a tailer, which are reloaded when their files change.
 
     If a changed file cannot be used, an error is logged and the previous credentials stay in use.
     Thread-safe.
@@ -64,9 +64,12 @@ class Credentials:
         self._current = self._read()
 
     def current(self) -> RequestCredentials:
-        """Return the credentials to use now.
+        """Return the credentials to use for the next request.
 
         The files are checked for changes at most once per second.
+
+        Returns:
+            The request headers with the token, and the TLS settings.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()

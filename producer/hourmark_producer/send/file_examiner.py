@@ -34,11 +34,11 @@ from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.range_cutter import ReadableContent
 from hourmark_producer.files.examination import examine, read_at
 from hourmark_producer.files.fingerprints import (
-    Shrink,
-    ShrinkJudgement,
-    ShrinkVerdict,
+    Truncation,
+    TruncationEffect,
+    TruncationVerdict,
     are_lines_equal,
-    judge_shrinks,
+    assess_truncations,
 )
 from hourmark_producer.files.tracked_file import FileAccount, FilePosition, TrackedFile
 from hourmark_producer.history.match import ContentMatcher, CopyOf, UnreadFile, skip_copied_bytes
@@ -49,14 +49,14 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileExaminer:
-    """Examines an open file before a range is cut: did it grow, was it truncated, is it a copy?
+    """Determines, before a range is cut, whether an open file grew, was truncated or is a copy.
 
     Thread-safe if each file is used by one thread at a time.
 
     Attributes:
-        checkpoint: Where positions and losses are saved.
+        checkpoint: Database in which positions and losses are saved.
         sources: Configured sources by name.
-        matcher: Decides whether content was read before, and which file holds lost content.
+        matcher: Decides whether content was read before, and which file contains lost content.
         rests: Reads the lost content of truncated files from their copies.
         counters: Counters of this run, to which losses are added.
         clock: Clock of this host.
@@ -70,18 +70,22 @@ class FileExaminer:
     clock: Clock
 
     def examine(self, file: TrackedFile, descriptor: int) -> ReadableContent | RangeCut:
-        """Examine an open file and save its next position.
+        """Determine how an open file changed since it was last examined, and save its position.
+
+        If unread bytes were truncated and no other file contains them, their number is recorded as
+        a loss.
 
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
 
         Returns:
-            The content from which the next range can be cut. If the file was truncated and a copy
-            holds its unread bytes, the next range of that copy instead.
+            The content from which the next byte range can be cut. If the file was truncated and a
+            copy contains its unread bytes, the next range of that copy instead.
 
         Raises:
-            RetryLater: It cannot be decided yet what happened to the file.
+            RetryLater: It cannot be decided yet what happened to the file. Call again after a
+                pause.
             OSError: The file cannot be read.
             CheckpointFailed: The position or the loss cannot be saved.
         """
@@ -90,13 +94,13 @@ class FileExaminer:
         found, _, size = examine(descriptor, known)
         # before the read: a scan that began later observed a later state
         now_s = self.clock.monotonic_s()
-        account = observed.account_since(before).next(size, found, known)
-        verdict = judge_shrinks(known.offset, account.shrinks).verdict
-        if verdict is ShrinkVerdict.REPLACED and (
+        account = observed.account_since(before).after_scan(size, found, known)
+        verdict = assess_truncations(known.offset, account.shrinks).verdict
+        if verdict is TruncationVerdict.REPLACED and (
             unread := self.rests.next_cut_of_truncated(file, account.shrinks[0].high)
         ):
             return unread
-        if verdict is ShrinkVerdict.SAME:
+        if verdict is TruncationVerdict.SAME:
             position, quiet_to = self._follow_growth(file, descriptor, account, size)
         else:
             position = self._follow_truncation(file, descriptor, verdict, account, size)
@@ -109,17 +113,6 @@ class FileExaminer:
     def _follow_growth(
         self, file: TrackedFile, descriptor: int, account: FileAccount, size: int
     ) -> tuple[FilePosition, int]:
-        """Return the next position of a file that only grew.
-
-        Args:
-            file: The file.
-            descriptor: File descriptor, open for reading.
-            account: What scans and this examination observed.
-            size: Content size in bytes.
-
-        Returns:
-            The position, and the offset up to which the bytes after it contain no line end.
-        """
         before = file.progress
         known, quiet_to = before.position, before.quiet_to
         position = dataclasses.replace(known, size_seen=size, head=account.head)
@@ -150,31 +143,18 @@ class FileExaminer:
         self,
         file: TrackedFile,
         descriptor: int,
-        verdict: ShrinkVerdict,
+        verdict: TruncationVerdict,
         account: FileAccount,
         size: int,
     ) -> FilePosition:
-        """Return the next position of a truncated or replaced file, and record the loss.
-
-        Args:
-            file: The file.
-            descriptor: File descriptor, open for reading.
-            verdict: Whether the current position is still valid.
-            account: What scans and this examination observed.
-            size: Content size in bytes.
-
-        Raises:
-            RetryLater: One of the next scans may find a copy that holds the lost bytes.
-            CheckpointFailed: The position and the loss cannot be saved.
-        """
         known = file.progress.position
         position = dataclasses.replace(known, size_seen=size, head=account.head)
-        if verdict is ShrinkVerdict.REPLACED:
+        if verdict is TruncationVerdict.REPLACED:
             position = FilePosition(
                 generation=known.generation + 1, size_seen=size, head=account.head
             )
-            file.earlier = file.earlier.ending(known, GENERATIONS_MAX)
-        judgement = self.matcher.judge_truncation(file, known, account)
+            file.earlier = file.earlier.with_ended_generation(known, GENERATIONS_MAX)
+        judgement = self.matcher.assess_truncation(file, known, account)
         position = dataclasses.replace(position, settled=known.settled + 1)
         kept_to = (
             _find_unchanged_size(descriptor, known, account)
@@ -187,8 +167,8 @@ class FileExaminer:
     def _record_truncation(
         self,
         file: TrackedFile,
-        judgement: ShrinkJudgement,
-        shrinks: Sequence[Shrink],
+        judgement: TruncationEffect,
+        shrinks: Sequence[Truncation],
         position: FilePosition,
         kept_to: int,
     ) -> None:
@@ -228,7 +208,7 @@ class FileExaminer:
             position.size_seen,
             judgement.lost_bytes,
             f"generation {position.generation} begins"
-            if judgement.verdict is ShrinkVerdict.REPLACED
+            if judgement.verdict is TruncationVerdict.REPLACED
             else "reading goes on",
         )
 
@@ -257,19 +237,8 @@ def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
 
 
 def _find_unchanged_size(descriptor: int, known: FilePosition, account: FileAccount) -> int:
-    """Return the offset up to which a truncated file still holds bytes that were read before.
-
-    These lines are sent again, because a program that rewrites its file cannot be distinguished
-    from a partial truncation. They do not count as lost if they are truncated again.
-
-    Args:
-        descriptor: File descriptor, open for reading.
-        known: Position before the truncation.
-        account: What scans and this examination observed.
-
-    Returns:
-        0 if the content differs, or if too little is known to decide.
-    """
+    # These lines are sent again, because a program that rewrites its file cannot be distinguished
+    # from a partial truncation. They do not count as lost if they are truncated again.
     low = account.shrinks[-1].low
     if (
         len(account.shrinks) > 1

@@ -35,7 +35,7 @@ from hourmark.records.wire import RangeResponse
 from hourmark_producer.checkpoint.database import Change, Checkpoint, CheckpointFailed
 from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.range_cutter import RangeCutter
-from hourmark_producer.cut.range_sizes import RangeSizes
+from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
 from hourmark_producer.files.tracked_file import SpooledRange, TrackedFile
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.send.acknowledgments import (
@@ -47,7 +47,7 @@ from hourmark_producer.send.client import DeliveryServiceClient, NoServiceAvaila
 from hourmark_producer.send.clocks import ClockReading
 from hourmark_producer.send.file_examiner import FileExaminer
 from hourmark_producer.send.flight import InFlightRanges, InFlightSlots, PendingRange
-from hourmark_producer.send.range_spooler import RangeCompressorPool, RangeSpooler, SpoolRequest
+from hourmark_producer.send.range_spooler import PreparedRange, RangeCompressorPool, RangeSpooler
 
 RANGES_PER_TURN: Final = 16  # then other files take their turn
 SMALL_BYTES: Final = 16 << 10  # files with at most this many unread bytes share transactions
@@ -61,14 +61,15 @@ _ROUNDS_TOGETHER: Final = (
 
 @dataclasses.dataclass(kw_only=True)
 class FileShipper:
-    """Ships tracked files: reads their new bytes and spools, sends and acknowledges them as ranges.
+    """Ships the unread bytes of log files to the delivery services as byte ranges.
 
-    A range is spooled when it is stored in the checkpoint, from which it is sent again after a
-    failure or restart. Thread-safe if each file is used by one thread at a time.
+    Each range is first spooled (stored in the checkpoint, from which it is sent again after a
+    failure or restart), then sent and acknowledged. Thread-safe if each file is used by one thread
+    at a time.
 
     Attributes:
         client: Client for the delivery services.
-        checkpoint: Durable positions of files, and the spooled ranges.
+        checkpoint: Database with the positions of files and the spooled ranges.
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         examiner: Examines open files before a range is cut.
@@ -84,7 +85,7 @@ class FileShipper:
     client: DeliveryServiceClient
     checkpoint: Checkpoint
     sources: Mapping[str, TailedSource]
-    sizes: RangeSizes
+    sizes: AdaptiveRangeLimits
     examiner: FileExaminer
     rests: RemainderFinder
     cutter: RangeCutter
@@ -98,10 +99,10 @@ class FileShipper:
         self._compressors = RangeCompressorPool(self.sizes.limits.range_bytes)
 
     def step(self, file: TrackedFile) -> bool:
-        """Ship the unread bytes of a file, up to `RANGES_PER_TURN` ranges.
+        """Ship the unread bytes of one file, up to `RANGES_PER_TURN` byte ranges.
 
-        Ranges that an earlier step left unacknowledged are sent first. If the step fails, it can be
-        repeated.
+        Ranges that an earlier step left unacknowledged are sent first. If the step fails, call it
+        again after a pause; no bytes are lost.
 
         Args:
             file: The file.
@@ -129,7 +130,13 @@ class FileShipper:
     def is_small(self, file: TrackedFile) -> bool:
         """Return whether one small range can hold all unread bytes of a file.
 
-        The result is False if the file has ranges in flight or is not open.
+        Such files can be passed to `step_batch`.
+
+        Args:
+            file: The file.
+
+        Returns:
+            False if the file has more unread bytes, has ranges in flight or is not open.
         """
         progress = file.progress
         if progress.in_flight or file.descriptor is None or file.rest is not None:
@@ -138,11 +145,11 @@ class FileShipper:
             SMALL_BYTES, self.sizes.limits.range_bytes
         )
 
-    def step_together(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
-        """Ship several small files, which share their checkpoint transactions.
+    def step_batch(self, files: Sequence[TrackedFile]) -> dict[TrackedFile, bool | Exception]:
+        """Ship the unread bytes of several small files in shared checkpoint transactions.
 
         A failure of one file does not affect the other files. However, once a service has failed to
-        accept a range, the remaining ranges are only spooled; the next step sends them.
+        accept a range, the remaining ranges are only stored; the next step sends them.
 
         Args:
             files: Files for which `is_small` returned True.
@@ -165,7 +172,7 @@ class FileShipper:
     def _spool_together(
         self, files: Sequence[TrackedFile], results: dict[TrackedFile, bool | Exception]
     ) -> list[tuple[TrackedFile, bytes]]:
-        changed, found = list[Change](), list[tuple[TrackedFile, SpoolRequest | None]]()
+        changed, found = list[Change](), list[tuple[TrackedFile, PreparedRange | None]]()
         for file in files:
             try:
                 pending, spooled = self._prepare_next(file)
@@ -266,13 +273,7 @@ class FileShipper:
         file.progress = spooled.progress
         return spooled.body
 
-    def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], SpoolRequest | None]:
-        """Prepare the next range of a file.
-
-        Returns:
-            The changes to commit before the range is sent, and the range; None if there is nothing
-            to cut.
-        """
+    def _prepare_next(self, file: TrackedFile) -> tuple[list[Change], PreparedRange | None]:
         pending = removal_changes(file)
         with self._compressors.acquire() as compressor:
             found = self._find_next_cut(file, compressor.buffer)
@@ -312,7 +313,12 @@ class FileShipper:
 
 class _MeasuredRange:
     def __init__(
-        self, sizes: RangeSizes, clock: Clock, count: int, began_s: float, sent: PendingRange
+        self,
+        sizes: AdaptiveRangeLimits,
+        clock: Clock,
+        count: int,
+        began_s: float,
+        sent: PendingRange,
     ) -> None:
         self._sizes, self._clock, self._count, self._began_s, self._sent = (
             sizes,

@@ -22,14 +22,18 @@ IN_FLIGHT_SLOTS: Final = 4  # memory: a compressed range each
 
 
 class PendingRange(Protocol):
-    """A range that was sent to a delivery service and is not acknowledged yet."""
+    """A byte range that was sent to a delivery service and is not acknowledged yet."""
 
     def fileno(self) -> int | None:
-        """Return the file descriptor to poll for the response; None if no response is pending."""
+        """Return the file descriptor that becomes readable when the response arrives.
+
+        Returns:
+            The descriptor, or None if `result` does not need to wait for this service.
+        """
         ...
 
     def result(self) -> RangeResponse:
-        """Wait for the acknowledgement of the range.
+        """Wait for the acknowledgement of the range. Call it exactly once.
 
         Returns:
             The response of the service.
@@ -42,9 +46,9 @@ class PendingRange(Protocol):
 
 
 class InFlightSlots:
-    """Limits the number of additional ranges in flight, for all files together.
+    """A counting semaphore that limits the additional ranges in flight, for all files together.
 
-    It is a counting semaphore. Thread-safe.
+    A file can always have one range in flight; each additional one needs a slot. Thread-safe.
 
     Args:
         count: Number of slots. Each slot accounts for one compressed range in memory.
@@ -54,19 +58,21 @@ class InFlightSlots:
         self._idle = threading.Semaphore(count)
 
     def try_acquire(self) -> bool:
-        """Take a slot without waiting, and return whether one was free.
+        """Acquire a slot without waiting.
 
-        A slot that was taken must be returned with `release`.
+        Returns:
+            True if a slot was acquired; the caller must return it with `release`. False if none is
+            free.
         """
         return self._idle.acquire(blocking=False)
 
     def release(self) -> None:
-        """Return a slot that was taken with `try_acquire`."""
+        """Return a slot that was acquired with `try_acquire`."""
         self._idle.release()
 
 
 class InFlightRanges:
-    """The additional ranges of one file that are in flight during one step.
+    """The additional byte ranges of one file that are in flight during one step.
 
     Each range occupies one slot until `wait_for_next` returns it. Not thread-safe.
 
@@ -80,15 +86,15 @@ class InFlightRanges:
 
     @property
     def count(self) -> int:
-        """Number of ranges in flight."""
+        """Number of ranges that were sent and that `wait_for_next` has not returned yet."""
         return len(self._ranges)
 
     def try_send(self, outgoing: SpooledRange, send: Callable[[], PendingRange]) -> bool:
-        """Send a range if a slot is free.
+        """Send a byte range if a slot is free, without waiting for the response.
 
         Args:
-            outgoing: The spooled range.
-            send: Function that sends the range and returns it as a pending range.
+            outgoing: The range, as it is stored in the checkpoint.
+            send: Function that sends the range. Exceptions that it raises are not caught.
 
         Returns:
             True if the range was sent; `wait_for_next` will return it. False if no slot is free.
@@ -104,16 +110,16 @@ class InFlightRanges:
 
     @property
     def has_result(self) -> bool:
-        """Whether a range is in flight whose result is available without waiting."""
+        """Whether `wait_for_next` would return immediately. False if no range is in flight."""
         return bool(self._ranges) and self._find_ready(0.0) is not None
 
     def wait_for_next(self) -> tuple[SpooledRange, RangeResponse | Exception]:
-        """Wait until the response to any range in flight arrives, and free the slot of that range.
+        """Wait until the response to any range in flight arrives, and release the range's slot.
 
         Call it only if `count` is greater than 0.
 
         Returns:
-            The range, and the response of the service or the exception that sending raised.
+            The range, and either the response of the service or the exception that sending raised.
         """
         outgoing, sent = self._ranges.pop(self._find_ready(RANGE_TIMEOUT_S) or 0)
         try:

@@ -25,8 +25,8 @@ from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.checkpoint.marks import next_marks, save_marks
 from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_per_file
 from hourmark_producer.cut.lines import RangeCut
-from hourmark_producer.cut.sources import range_extras
-from hourmark_producer.files.fingerprints import HEAD_BYTES, next_anchor
+from hourmark_producer.cut.sources import optional_range_fields
+from hourmark_producer.files.fingerprints import HEAD_BYTES, extend_anchor
 from hourmark_producer.files.tracked_file import (
     FilePosition,
     FileProgress,
@@ -42,7 +42,7 @@ _PATIENCE_S: Final = 1.0  # a file on a hanging file server must not block other
 
 
 class RangeCompressor(NamedTuple):
-    """A Zstandard compressor, and the buffer into which one range is read.
+    """A Zstandard compressor, and a buffer for the uncompressed bytes of one range.
 
     Attributes:
         zstd: Compresses the body of a range.
@@ -54,7 +54,10 @@ class RangeCompressor(NamedTuple):
 
 
 class RangeCompressorPool:
-    """A pool of compressors that limits the memory for uncompressed ranges. Thread-safe."""
+    """A pool of Zstandard compressors that limits the memory for uncompressed ranges.
+
+    Thread-safe.
+    """
 
     def __init__(
         self, buffer_bytes: int, count: int = COMPRESSORS, patience_s: float = _PATIENCE_S
@@ -76,10 +79,10 @@ class RangeCompressorPool:
 
     @contextmanager
     def acquire(self) -> Iterator[RangeCompressor]:
-        """Return a context manager that yields a compressor and returns it to the pool at the end.
+        """Return a context manager that yields a compressor, and returns it to the pool on exit.
 
-        If no compressor becomes free within `patience_s`, another one is created. A file whose
-        reads hang, for example on a file server, therefore does not block other files.
+        The caller waits up to `patience_s` for a free compressor; then another one is created. A
+        file whose reads hang, for example on a file server, therefore does not block other files.
         """
         try:
             taken = self._idle.get(timeout=self._patience_s)
@@ -98,14 +101,14 @@ class RangeCompressorPool:
         return RangeCompressor(compressor, memoryview(bytearray(self._buffer_bytes)))
 
 
-class SpoolRequest(NamedTuple):
-    """A range that is ready to be stored in the checkpoint and then sent.
+class PreparedRange(NamedTuple):
+    """A byte range that is ready to be stored in the checkpoint and then sent.
 
     Attributes:
-        changes: Changes of the checkpoint that store the range and move the position of the file.
+        changes: SQL statements that store the range and move the position of the file.
         progress: Progress of the file to set after the commit. Its last range in flight is the new
             range.
-        body: The compressed body.
+        body: The compressed bytes.
     """
 
     changes: list[Change]
@@ -114,16 +117,16 @@ class SpoolRequest(NamedTuple):
 
 
 class RangeSpooler:
-    """Creates numbered, compressed ranges from bytes that were cut from files.
+    """Creates numbered, compressed byte ranges from bytes that were cut from files.
 
     Thread-safe if each file is used by one thread at a time.
 
     Args:
         sources: Configured sources by name.
-        generations: Record of the generations of files (a truncation begins a new one).
-        host_id: Host id of the tailer.
+        generations: Record of the generations of files. A truncation begins a new generation.
+        host_id: Id of this tailer, which every range carries.
         host_name: Name of this host, which every range carries.
-        last_sequence: Highest sequence number in the checkpoint. New ranges get higher ones.
+        last_sequence: Highest sequence number in the checkpoint. New ranges get higher numbers.
     """
 
     def __init__(
@@ -142,20 +145,20 @@ class RangeSpooler:
     def spool(
         self,
         file: TrackedFile,
-        shipped: RangeCut,
+        cut: RangeCut,
         reading: ClockReading,
         compressor: RangeCompressor,
-    ) -> SpoolRequest:
-        """Create the next range of a file. Nothing is committed or sent.
+    ) -> PreparedRange:
+        """Create the next byte range of a file. The caller commits and sends it.
 
         Args:
             file: The file from which the bytes were cut.
-            shipped: The bytes.
+            cut: The bytes, and whether they are whole lines.
             reading: Clock and rules revision of a service, with which the range is stamped.
             compressor: Compresses the bytes.
 
         Returns:
-            The range, and the changes to commit before it is sent.
+            The range, and the SQL statements to commit before it is sent.
 
         Raises:
             RequestRefused: The clock or rules revision does not result in a valid range.
@@ -163,27 +166,23 @@ class RangeSpooler:
         """
         before = file.progress.position
         if before.offset == 0:
-            self._generations.note(
-                file.file_id, before.generation, bytes(shipped.body[:HEAD_BYTES])
-            )
-        outgoing = SpooledRange(
-            next(self._sequence), self._make_range(file, before, shipped, reading)
-        )
-        body: bytes = compressor.zstd.compress(shipped.body)
-        end, anchor = outgoing.range.end, next_anchor(before.anchor, shipped.body)
+            self._generations.note(file.file_id, before.generation, bytes(cut.body[:HEAD_BYTES]))
+        outgoing = SpooledRange(next(self._sequence), self._make_range(file, before, cut, reading))
+        body: bytes = compressor.zstd.compress(cut.body)
+        end, anchor = outgoing.range.end, extend_anchor(before.anchor, cut.body)
         position = FilePosition(
             generation=before.generation,
             offset=end,
-            in_line=shipped.part is Part.CHUNK,
+            in_line=cut.part is Part.CHUNK,
             anchor=anchor,
             size_seen=max(before.size_seen, end),
             head=before.head
             or (
-                b"" if before.offset else bytes(shipped.body[:HEAD_BYTES])
+                b"" if before.offset else bytes(cut.body[:HEAD_BYTES])
             ),  # archives are not examined, so they need no head
             settled=before.settled,
             doubted=before.doubted,
-            marks=next_marks(before, shipped.body, anchor),
+            marks=next_marks(before, cut.body, anchor),
         )
         others = file.progress.unacknowledged
         pending = [
@@ -196,10 +195,10 @@ class RangeSpooler:
         progress = dataclasses.replace(
             file.progress, position=position, in_flight=(*others, outgoing), quiet_to=end
         )
-        return SpoolRequest(pending, progress, body)
+        return PreparedRange(pending, progress, body)
 
     def _make_range(
-        self, file: TrackedFile, position: FilePosition, shipped: RangeCut, reading: ClockReading
+        self, file: TrackedFile, position: FilePosition, cut: RangeCut, reading: ClockReading
     ) -> ByteRange:
         assert reading.rules is not None, "a range is made only of a reading with rules"
         source = self._sources[file.place.source]
@@ -209,15 +208,15 @@ class RangeSpooler:
                 file_id=file.file_id,
                 generation=position.generation,
                 start=position.offset,
-                end=position.offset + len(shipped.body),
+                end=position.offset + len(cut.body),
                 observed_at_ms=reading.clock_ms,
                 rules=reading.rules,
                 zone=source.zone,
                 source=file.place.source,
                 path=file.place.path,
                 host_name=self._host_name,
-                part=shipped.part,
-                **range_extras(source, file.place.path),
+                part=cut.part,
+                **optional_range_fields(source, file.place.path),
             )
         except ValueError as error:
             raise RequestRefused(

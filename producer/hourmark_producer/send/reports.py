@@ -34,17 +34,17 @@ from hourmark_producer.send.client import DeliveryServiceClient
 
 @dataclasses.dataclass(kw_only=True)
 class HostReporter:
-    """Sends the host reports of one run of the tailer.
+    """Sends the host reports of one run of the tailer to the delivery services.
 
-    A host report states, for each source, the time up to which all lines of this host are
-    acknowledged.
+    A host report states, for each source, the time up to which services acknowledged all lines of
+    this host.
 
     Attributes:
         client: Client for the delivery services.
         source_reports: Function that returns the state of all sources. Its argument is the name of
             the service whose clock is used.
-        throttle: Log of the conditions that prevent delivery.
-        host_id: Host id of the tailer.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
+        host_id: Id of this tailer.
         host_name: Name of this host.
         on_delivered: Called by `run` after each delivered report.
         clock: Clock of this host.
@@ -65,7 +65,10 @@ class HostReporter:
         self.delivered_at_ms: int | None = None
 
     def run(self, every_s: float, stop: threading.Event) -> None:
-        """Wait until a service responds, then send reports until `stop` is set.
+        """Send reports at regular intervals until an event is set. This method blocks.
+
+        It first waits until a service responds. Failed deliveries are logged and do not end the
+        loop.
 
         Args:
             every_s: Seconds between two reports. The first report is sent at once.
@@ -104,12 +107,14 @@ class HostReporter:
                 self.throttle.resolve(key)
 
     def send(self, *, goodbye: bool = False) -> bool:
-        """Send one report and return whether it was delivered.
-
-        A failure is logged and not raised.
+        """Send one host report. A failure is logged and not raised.
 
         Args:
-            goodbye: Whether to state that this host sends nothing more.
+            goodbye: Whether to state that this host sends no more data, so that closing an hour
+                does not wait for it.
+
+        Returns:
+            Whether a service accepted the report.
         """
         sequence, self._sequence = self._sequence, self._sequence + 1
         try:
@@ -140,13 +145,13 @@ class HostReporter:
 
 
 class AcknowledgmentTarget(NamedTuple):
-    """The size up to which one file must be acknowledged before its source counts as caught up.
+    """The size up to which a file must be acknowledged before its source counts as caught up.
 
     Attributes:
         file: The tracked file.
         generation: Generation of the file when it was scanned. A truncation begins a new one.
         size: Content size that the scan observed, in bytes.
-        due: Number of the scan that last detected a change of the file.
+        due: Number of the latest scan that detected a change of the file.
     """
 
     file: TrackedFile
@@ -156,14 +161,18 @@ class AcknowledgmentTarget(NamedTuple):
 
     @classmethod
     def from_file(cls, file: TrackedFile) -> AcknowledgmentTarget:
-        """Return the target for a file with the content size that the latest scan observed."""
+        """Return a target with the content size that the latest scan of a file observed.
+
+        Args:
+            file: The tracked file.
+        """
         return cls(file, file.progress.position.generation, file.observed.size, file.due)
 
     def is_met(self) -> bool:
-        """Return whether all bytes up to the target are acknowledged.
+        """Return whether services acknowledged all bytes of the file up to the target size.
 
-        An unterminated last line does not count. A file that is gone counts as acknowledged once
-        none of its ranges is in flight, because its unread bytes are counted as lost.
+        An unterminated last line does not count. If the file no longer exists, the target is met
+        once none of its ranges is in flight, because its unread bytes are recorded as lost.
         """
         progress = self.file.progress  # one consistent moment
         sent = progress.in_flight
@@ -179,7 +188,7 @@ class AcknowledgmentTarget(NamedTuple):
         return progress.quiet_to >= self.size
 
     def is_unreachable(self) -> bool:
-        """Return whether the target cannot be met, as the file was truncated after the scan."""
+        """Return whether the target cannot be met because the file was truncated after the scan."""
         file = self.file
         return (
             file.progress.position.generation != self.generation
@@ -188,7 +197,7 @@ class AcknowledgmentTarget(NamedTuple):
 
 
 class CaughtUpClaim:
-    """The time up to which all lines of one source are acknowledged. Thread-safe.
+    """The time up to which services acknowledged all lines of one source. Thread-safe.
 
     Each full scan starts an attempt to move this time forward. The attempt succeeds once every file
     that the scan found is acknowledged up to its size. The time is then the start of that scan, by
@@ -207,10 +216,10 @@ class CaughtUpClaim:
         targets: Iterable[AcknowledgmentTarget],
         at_s: float = 0.0,
     ) -> None:
-        """Start an attempt to move the time forward, after a full scan.
+        """Start an attempt to move the acknowledged time forward. Call it after each full scan.
 
-        If an earlier attempt is pending, it continues and the new one is not started. A pending
-        attempt is replaced if one of its files was truncated, so that it cannot succeed.
+        If an earlier attempt is pending, it continues and the new one is ignored. However, a
+        pending attempt that cannot succeed, because one of its files was truncated, is replaced.
 
         Args:
             readings_ms: Clock of each service before the scan, in Unix milliseconds by service
@@ -231,8 +240,7 @@ class CaughtUpClaim:
             service: Name of the service.
 
         Returns:
-            Unix milliseconds; None if no attempt that has a clock of this service has succeeded
-            yet.
+            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet.
         """
         with self._lock:
             self._complete_attempt()
@@ -249,11 +257,11 @@ class CaughtUpClaim:
             return self._at_s
 
     def is_caught_up(self, *, since_s: float | None = None) -> bool:
-        """Return whether all lines up to a given time are acknowledged.
+        """Return whether services acknowledged all lines that existed at a given time.
 
         Args:
-            since_s: The time, in seconds of this host's monotonic clock. If None, return whether
-                the source was caught up at least once.
+            since_s: The time, in seconds of this host's monotonic clock. If None, any time: the
+                result is whether an attempt has ever succeeded.
         """
         with self._lock:
             self._complete_attempt()

@@ -29,12 +29,14 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 @dataclasses.dataclass(kw_only=True)
 class SenderPool:
-    """A fixed number of threads that ship scheduled files and repeat failed steps.
+    """A fixed number of threads that ship queued files and repeat failed steps after a delay.
+
+    Call `start`, then `allow_sending`, and finally `stop`.
 
     Attributes:
         shipper: Ships a file, one step at a time.
         schedule: Queue of files that have work to do.
-        throttle: Log of the conditions that delay files.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
         backoff_max_s: Maximum delay before a step is repeated, in seconds.
         on_error: Called with an unexpected exception, which ends the thread that raised it.
     """
@@ -54,24 +56,27 @@ class SenderPool:
         ]
 
     def start(self) -> None:
-        """Start the threads. They send nothing until `allow_sending` is called."""
+        """Start the threads. They wait and send nothing until `allow_sending` is called."""
         for thread in self._threads:
             thread.start()
 
     def allow_sending(self) -> None:
-        """Allow the threads to send. Call it once the first host report is delivered."""
+        """Allow the threads to send byte ranges.
+
+        Call it once the first host report is delivered.
+        """
         self._may_send.set()
 
     def stop(self, within_s: float) -> bool:
-        """Stop the threads after their current steps.
+        """Stop the threads after their current steps, and wait for them.
 
-        The schedule is closed, so the pool cannot be started again.
+        The queue is closed, so the pool cannot be started again.
 
         Args:
             within_s: Maximum time to wait for the threads, in seconds.
 
         Returns:
-            Whether all threads have ended.
+            True if all threads have ended, False if the time limit passed.
         """
         self.schedule.close()
         self._may_send.set()
@@ -97,7 +102,7 @@ class SenderPool:
     def _step(self, files: list[TrackedFile]) -> None:
         results: dict[TrackedFile, bool | Exception]
         if len(files) > 1:
-            results = self.shipper.step_together(files)
+            results = self.shipper.step_batch(files)
         else:
             try:
                 results = {files[0]: self.shipper.step(files[0])}
@@ -117,8 +122,8 @@ class SenderPool:
             return
         file.sender.failures = 0
         if file.sender.flush_at_s is not None:
-            self.schedule.wake(file, file.sender.flush_at_s)
-        self.schedule.done(file, more=result)
+            self.schedule.add_later(file, file.sender.flush_at_s)
+        self.schedule.finish_step(file, more=result)
 
     def _log(self, file: TrackedFile, error: Exception, pause: float) -> None:
         sent = next((sent for sent in file.progress.in_flight if not sent.acknowledged), None)
@@ -159,13 +164,16 @@ class SenderPool:
 
 
 def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.Random) -> float:
-    """Return the delay before a failed step is repeated, in seconds.
+    """Return the delay in seconds before a failed step of a file is repeated.
+
+    The delay grows exponentially with the number of failures. After `RequestRefused`, it is `max_s`
+    at once.
 
     Args:
         error: The error that the step raised.
         failures: Number of consecutive failures, including this one; at least 1.
         max_s: Maximum delay in seconds. Only the `Retry-After` header of a service can exceed it.
-        rng: Source of the jitter.
+        rng: Source of the random jitter.
     """
     if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help

@@ -32,7 +32,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 @dataclasses.dataclass(slots=True, eq=False, kw_only=True)
 class ServiceEndpoint:
-    """One address of a delivery service and its state. Only `ServiceSelector` modifies it.
+    """One address of a delivery service, and its current state. Only `ServiceSelector` modifies it.
 
     Attributes:
         url: Configured URL without a trailing slash.
@@ -63,7 +63,7 @@ class ServiceEndpoint:
 
     @property
     def name(self) -> str:
-        """Unique name of the service: its URL, followed by the IP address if it is known."""
+        """Unique name of the service: its URL, followed by the IP address if it was resolved."""
         return f"{self.url} at {self.address.ip}" if self.address.ip else self.url
 
 
@@ -100,7 +100,14 @@ def backoff_delay_s(failures: int, max_s: float, rng: random.Random) -> float:
 
 
 def resolve_host(host: str, port: int) -> list[str]:
-    """Return the IP addresses of a host name, without duplicates.
+    """Resolve a host name to its IP addresses.
+
+    Args:
+        host: Host name.
+        port: TCP port.
+
+    Returns:
+        The addresses as text, without duplicates.
 
     Raises:
         OSError: The name cannot be resolved.
@@ -146,27 +153,34 @@ class ServiceSelector:
 
     @property
     def first(self) -> ServiceEndpoint:
-        """The first service in the order of the configuration."""
+        """The first service in the order of the configuration.
+
+        If its host name resolves to several addresses, the first of them.
+        """
         return self._services[0]
 
     def endpoints(self) -> list[ServiceEndpoint]:
-        """Return all services, in the order of the configuration."""
+        """Return all services with their current state, in the order of the configuration.
+
+        A host name that resolves to several addresses results in one entry per address.
+        """
         with self._lock:
             return list(self._services)
 
     def select(
         self, tried: Collection[ServiceEndpoint], preferred: ServiceEndpoint | None = None
     ) -> ServiceEndpoint | None:
-        """Select the service for the next request.
+        """Select the delivery service for the next request.
+
+        A service that is not in backoff and has the fewest requests in flight is selected.
 
         Args:
-            tried: Services that already failed this request, which are left out.
-            preferred: Service to select if it is available and healthy. This does not count as its
-                turn.
+            tried: Services that already failed this request. They are not selected.
+            preferred: Service to select if it is available and its latest request did not fail.
 
         Returns:
-            The service, or None if every other service must not be used before its `Retry-After`
-            time.
+            The service. None if all services were tried or must not be used before their
+            `Retry-After` time.
         """
         with self._lock:
             now_s = self._clock.monotonic_s()
@@ -191,21 +205,27 @@ class ServiceSelector:
             return chosen
 
     def request_started(self, service: ServiceEndpoint) -> int:
-        """Record that a request was started. `request_succeeded` or `request_failed` must follow.
+        """Record that a request to a service was started.
+
+        The caller must call `request_succeeded` or `request_failed` once the outcome is known.
+
+        Args:
+            service: The service.
 
         Returns:
-            The service's number of consecutive failures before this request, for `request_failed`.
+            Number of consecutive failures of the service before this request. Pass it to
+            `request_failed`.
         """
         with self._lock:
             service.in_flight += 1
             return service.failures
 
     def request_succeeded(self, service: ServiceEndpoint, *, ranges: int = 0) -> None:
-        """Record that a service accepted a request.
+        """Record that a service accepted a request. Its failures and its backoff are reset.
 
         Args:
             service: The service.
-            ranges: Number of ranges that it acknowledged with the response.
+            ranges: Number of byte ranges that it acknowledged with the response.
         """
         with self._lock:
             service.in_flight -= 1
@@ -226,12 +246,13 @@ class ServiceSelector:
         failures_before: int,
         retry_after_s: float = 0.0,
     ) -> None:
-        """Record that a service did not accept a request.
+        """Record that a service did not accept a request, and start or extend its backoff.
 
         Args:
             service: The service.
-            error: Why the request failed.
-            failures_before: Result of `request_started`. It makes concurrent failures count as one.
+            error: Why the request failed, for status output.
+            failures_before: Result of `request_started`. Requests that fail concurrently count as
+                one failure.
             retry_after_s: Value of the `Retry-After` header in seconds; 0 if there was none.
         """
         with self._lock:
@@ -249,7 +270,11 @@ class ServiceSelector:
                 )
 
     def retry_after_s(self) -> float:
-        """Return the seconds until a service accepts requests again; 0 if one accepts them now."""
+        """Return how many seconds all services still refuse requests because of `Retry-After`.
+
+        Returns:
+            The shortest remaining time; 0 if at least one service accepts requests now.
+        """
         with self._lock:
             return max(
                 0.0,
@@ -257,9 +282,11 @@ class ServiceSelector:
             )
 
     def last_errors(self) -> str:
-        """Return the latest errors of all failing services, separated by semicolons.
+        """Return the latest error of each failing service, as text for a message.
 
-        Equal errors are included once.
+        Returns:
+            The errors, separated by semicolons and without duplicates; empty if no service is
+            failing.
         """
         with self._lock:
             return "; ".join(
@@ -267,10 +294,10 @@ class ServiceSelector:
             )
 
     def refresh_addresses(self, resolve: Resolve = resolve_host) -> None:
-        """Resolve the host names of the services again, at most every `RESOLVE_EVERY_S` seconds.
+        """Resolve the host names of all services again, at most every `RESOLVE_EVERY_S` seconds.
 
-        It may take several seconds, during which other threads are not blocked. A name that cannot
-        be resolved keeps its addresses.
+        The call may take several seconds, during which other threads are not blocked. A name that
+        cannot be resolved keeps its addresses; no exception is raised.
 
         Args:
             resolve: Function that returns the IP addresses of a host name and port.
@@ -300,7 +327,7 @@ class ServiceSelector:
                 return [one.address.ip for one in self._services if one.url == url]
 
     def statuses(self) -> list[ServiceStatus]:
-        """Return the state of all services for operators, in the order of the configuration."""
+        """Return the state of each service for operators, in the order of the configuration."""
         with self._lock:
             now_s = self._clock.monotonic_s()
             return [
@@ -316,11 +343,6 @@ class ServiceSelector:
 
 
 def _parse_service_url(url: str, token_file: Path | None) -> ServiceAddress:
-    """Parse a configured service URL and check that the token would be protected.
-
-    Raises:
-        ConfigError: The URL is invalid, or the token would be sent unencrypted to another machine.
-    """
     try:
         address = ServiceAddress.from_url(url)
     except ValueError as error:

@@ -28,13 +28,15 @@ _TURN_S: Final = 1.0
 
 
 def raise_open_file_limit() -> int:
-    """Raise the limit of open files of this process as far as the system permits.
+    """Raise the soft limit of open files of this process (RLIMIT_NOFILE) up to the hard limit.
 
     Returns:
-        The number of tracked files that may be open at the same time.
+        The number of log files that may be open at the same time. Some descriptors are reserved for
+        other purposes.
 
     Raises:
-        ConfigError: The system permits fewer than `RESERVE` + `FILES_MIN` open files.
+        ConfigError: The hard limit permits fewer than `RESERVE` + `FILES_MIN` open files. Increase
+            `LimitNOFILE` or `ulimit -n`.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, _FILES_MAX)
@@ -49,9 +51,9 @@ def raise_open_file_limit() -> int:
 
 @dataclasses.dataclass(kw_only=True)
 class DescriptorBudget:
-    """Limits the number of open tracked files and decides which ones stay open.
+    """Limits the number of open log files, and decides which files stay open.
 
-    Used only by the scanning thread.
+    Only the scanning thread uses it.
 
     Attributes:
         files: All tracked files.
@@ -70,14 +72,14 @@ class DescriptorBudget:
         self._spent = False
 
     def begin(self) -> None:
-        """Count the open files again, at the start of a scan."""
+        """Count the open files again. Call it before each series of calls that open files."""
         self._held = sum(file.descriptor is not None for file in self.files)
         self._spent = False
 
-    def room(self) -> bool:
+    def can_open_another(self) -> bool:
         """Return whether another file may be opened.
 
-        If the limit is reached, files that were read completely are closed first.
+        If the limit is reached, some files that were read completely are closed first.
         """
         if self._held >= self.limit and not self._spent:
             read = [
@@ -90,17 +92,20 @@ class DescriptorBudget:
             )
         return self._held < self.limit
 
-    def turns(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
-        """Return the waiting files that may be opened now, those that have waited longest first.
+    def select_to_open(self, waiting: list[TrackedFile]) -> list[TrackedFile]:
+        """Select the files that may be opened now, and close other files if the limit is reached.
 
-        If the limit is reached, the files that have been open longest are closed. Each file stays
-        open for at least one second.
+        The files that were opened longest ago are selected first. To make room, the files that have
+        been open longest are closed, but none that has been open for less than a second.
 
         Args:
-            waiting: Files that wait to be opened.
+            waiting: Closed files that have unread bytes.
+
+        Returns:
+            The files to open; empty if no other file could be closed.
         """
         wanted = min(len(waiting), self._some)
-        if wanted and not self.room():
+        if wanted and not self.can_open_another():
             before_s = self.clock.monotonic_s() - _TURN_S
             had_theirs = [file for file in self._held_files() if file.held_since_s <= before_s]
             self._close(sorted(had_theirs, key=lambda file: file.held_since_s)[:wanted])
@@ -108,13 +113,22 @@ class DescriptorBudget:
             : max(0, self.limit - self._held)
         ]
 
-    def hold(self, file: TrackedFile, descriptor: int) -> None:
-        """Assign an open file descriptor to a file and count it."""
+    def assign(self, file: TrackedFile, descriptor: int) -> None:
+        """Assign an open file descriptor to a tracked file, and count the file as open.
+
+        Args:
+            file: The file, which has no descriptor yet.
+            descriptor: File descriptor, open for reading. The file takes ownership.
+        """
         file.descriptor, file.held_since_s = descriptor, self.clock.monotonic_s()
         self._held += 1
 
-    def give_back(self, file: TrackedFile) -> None:
-        """Close a file that was opened beyond the limit in order to identify it."""
+    def close_excess(self, file: TrackedFile) -> None:
+        """Close a file that was opened beyond the limit only to identify it.
+
+        Args:
+            file: An open file.
+        """
         file.close()
         self._held -= 1
 
@@ -126,6 +140,6 @@ class DescriptorBudget:
         return [file for file in self.files if file.descriptor is not None and not file.deleted]
 
     def _close(self, files: list[TrackedFile]) -> int:
-        closed = sum(self.schedule.unless_busy(file, file.close) for file in files)
+        closed = sum(self.schedule.run_unless_busy(file, file.close) for file in files)
         self._held -= closed
         return closed

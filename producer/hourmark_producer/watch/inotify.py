@@ -40,12 +40,13 @@ _LOG = logging.getLogger(__name__)
 
 
 class FolderNotifications(NamedTuple):
-    """The events in watched folders since the previous call of `InotifyWatcher.take`.
+    """The inotify events in watched folders since the previous call of `InotifyWatcher.take_events`.
 
     Attributes:
         written: Paths of files that were written to. The folder is spelled as it was passed to
             `watch`.
-        moved: Whether names were created, removed or changed, or events were lost.
+        moved: Whether a file was created, deleted or renamed, or events were lost. Scan all folders
+            in this case.
     """
 
     written: set[str]
@@ -53,10 +54,10 @@ class FolderNotifications(NamedTuple):
 
 
 class InotifyWatcher:
-    """Watches folders with inotify. Used by one thread.
+    """Watches folders for changes with inotify(7). Used by one thread.
 
-    Folders are not watched if inotify is not available or its limits are reached. The first time
-    this happens is logged.
+    Folders are not watched if inotify is not available or its limits are reached. The first such
+    failure is logged, and no exception is raised.
     """
 
     def __init__(self) -> None:
@@ -76,20 +77,20 @@ class InotifyWatcher:
         return queue
 
     def close(self) -> None:
-        """Close inotify. No events are reported afterwards."""
+        """Stop watching all folders. Later calls of `take_events` return no events."""
         if self._queue is not None:
             os.close(self._queue)
             self._queue = None
 
     def watch(self, folders: Collection[str]) -> bool:
-        """Watch the given folders, and stop watching all others.
+        """Watch exactly the given folders, and stop watching all others.
 
         Args:
-            folders: Paths of the folders.
+            folders: Paths of the folders. Subfolders are not watched.
 
         Returns:
-            Whether the number of watched folders increased. Scan these folders, because earlier
-            events in them are not reported.
+            Whether the number of watched folders increased. If True, scan the folders once, because
+            earlier changes in them are not reported.
         """
         if self._queue is None:
             return False
@@ -113,8 +114,12 @@ class InotifyWatcher:
             self._complain(errno.ENOSPC)
         return len(self._watches) > before
 
-    def take(self) -> FolderNotifications:
-        """Return the events since the previous call, without waiting."""
+    def take_events(self) -> FolderNotifications:
+        """Return all events since the previous call, without waiting.
+
+        Returns:
+            The events. If there were none, `written` is empty and `moved` is False.
+        """
         written, moved = set[str](), False
         for watch, what, name in self._events():
             folders = self._folders.get(watch, ())

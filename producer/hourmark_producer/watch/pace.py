@@ -35,7 +35,8 @@ _EARLIER: Final = 0.2
 class ScanPace:
     """Decides when the next full scan is due, so that scans use a limited share of CPU time.
 
-    Used by the scanning thread, whose CPU time it measures.
+    A full scan checks all files of all sources. Only the scanning thread uses this class, because
+    the CPU time of the calling thread is measured.
 
     Args:
         clock: Clock of this host.
@@ -51,15 +52,18 @@ class ScanPace:
         self._wanted = True
 
     def begin(self) -> None:
-        """Record the start of a full scan."""
+        """Record the start of a full scan and measure its CPU time from now on."""
         self._began_s, self._cpu_s = self._clock.monotonic_s(), time.thread_time()
         self._wanted = False
 
     def end(self, *, is_urgent: bool) -> None:
-        """Record the end of a full scan and determine the interval until the next one.
+        """Record the end of a full scan, and determine the interval until the next one.
+
+        The interval is longer, the more CPU time the scan took.
 
         Args:
-            is_urgent: Whether scans may use `URGENT_SHARE` instead of `LOOK_SHARE` of a core.
+            is_urgent: Whether scans may use the share `URGENT_SHARE` (10 %) of a core instead of
+                `LOOK_SHARE` (0.3 %), for example while the tailer drains.
         """
         took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
         self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))
@@ -68,22 +72,29 @@ class ScanPace:
     def is_slow(self) -> bool:
         """Whether the interval between full scans is longer than `scan_seconds`.
 
-        Notifications of changes are useful only in that case.
+        Only then is it useful to watch folders for changes between scans.
         """
         return self._wait_s > self._scan_seconds
 
-    def want(self) -> None:
-        """Request that the next full scan begins earlier."""
+    def request_scan(self) -> None:
+        """Request that the next full scan begins earlier than the CPU limit requires.
+
+        Call it when a change was detected that only a full scan can examine. The request applies to
+        one scan.
+        """
         self._wanted = True
 
     def is_due(self) -> bool:
-        """Return whether a full scan is due. Call it every `scan_seconds`."""
+        """Return whether the next full scan should begin now. Call it every `scan_seconds`."""
         wait_s = max(self._scan_seconds, self._wait_s * _EARLIER) if self._wanted else self._wait_s
         return self._clock.monotonic_s() - self._began_s >= wait_s - self._scan_seconds / 2
 
 
 class PartialScans:
-    """Selects the files to check between two full scans: those that changed recently."""
+    """Selects the files to check between two full scans: those that changed recently.
+
+    Call `begin` after each full scan, and `select_files` before each partial scan.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -91,7 +102,9 @@ class PartialScans:
         self._recent: set[TrackedFile] = set()
 
     def begin(self, files: Iterable[TrackedFile]) -> None:
-        """Select the files that changed recently, after a full scan.
+        """Select the files that changed within the last `RECENT_S` (10) seconds, after a full scan.
+
+        At most `RECENT_MAX` (500) files are selected, the latest changes first.
 
         Args:
             files: All tracked files.
@@ -105,15 +118,21 @@ class PartialScans:
         self._recent = set(heapq.nlargest(RECENT_MAX, recent, key=lambda file: file.changed_at_s))
 
     def folders(self) -> set[str]:
-        """Return the folders that contain tracked files, in which changes should be watched."""
+        """Return the folders that contain tracked files, so that they can be watched for changes.
+
+        Returns:
+            Absolute paths.
+        """
         return {path.rpartition("/")[0] or "/" for path in self._by_path}
 
-    def next(self, written: Iterable[str]) -> set[TrackedFile]:
-        """Return the files to check now.
+    def select_files(self, written: Iterable[str]) -> set[TrackedFile]:
+        """Return the files to check in the next partial scan.
 
         Args:
-            written: Paths of files that were reported as written to. They are checked in addition
-                to the files that changed recently.
+            written: Paths of files that inotify reported as written to.
+
+        Returns:
+            Files that changed recently, and the tracked files among `written`.
         """
         since_s = self._clock.monotonic_s() - RECENT_S
         self._recent = {file for file in self._recent if file.changed_at_s >= since_s}
@@ -123,9 +142,9 @@ class PartialScans:
 
 
 class PendingBytes:
-    """Counts the unacknowledged bytes of all files without visiting every file.
+    """Counts the bytes of all files that no service has acknowledged, without visiting every file.
 
-    The scanning thread updates it; any thread may read it.
+    The scanning thread updates it. Any thread may read it.
     """
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:
@@ -133,18 +152,22 @@ class PendingBytes:
         self._schedule = schedule
         self._some = set(files)  # that have something pending, or may have
 
-    def count(self, active_files: Iterable[TrackedFile]) -> None:
-        """Update after a full scan.
+    def update(self, active_files: Iterable[TrackedFile]) -> None:
+        """Update the set of files that may have unacknowledged bytes, after a full scan.
 
         Args:
-            active_files: All files that are changed or not completely acknowledged.
+            active_files: All files that changed or that are not completely acknowledged.
         """
         with self._lock:
-            touched = self._schedule.touched(forget=True)
+            touched = self._schedule.scheduled_files(forget=True)
             self._some = touched | {file for file in active_files if file.pending_bytes}
 
     def by_source(self) -> Counter[str]:
-        """Return the number of unacknowledged bytes by source. Sources without any are absent."""
+        """Return the number of unacknowledged bytes of each source.
+
+        Returns:
+            Bytes by source name. Sources without unacknowledged bytes are absent or 0.
+        """
         found = Counter[str]()
         for file in self._asked():
             found[file.place.source] += file.pending_bytes
@@ -155,9 +178,9 @@ class PendingBytes:
         return self.by_source().total()
 
     def is_in_flight(self) -> bool:
-        """Return whether any range of any file is waiting for an acknowledgement."""
+        """Return whether a range of any file was stored for sending and is not acknowledged yet."""
         return any(file.progress.in_flight for file in self._asked())
 
     def _asked(self) -> set[TrackedFile]:
         with self._lock:
-            return self._some | self._schedule.touched()
+            return self._some | self._schedule.scheduled_files()

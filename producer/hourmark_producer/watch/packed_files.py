@@ -34,12 +34,12 @@ from hourmark_producer.files.compressed import (
 )
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED
-from hourmark_producer.files.remainder import Remainder, RemainderStage
+from hourmark_producer.files.remainder import RemainderSearch, RemainderStage
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import FileLocation, TrackedFile, TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.history.rotated_names import former_names
-from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.retirement import FileRetirement
 
 AT_ONCE_MAX: Final = 2  # fewer than files whose rest is looked for may be: these are waited for
 _EMPTY_MAX: Final = 256  # bytes of a packed file that holds nothing; its name may be in it
@@ -47,10 +47,10 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed files, which may hold unread lines, and has them examined.
+    """Detects new compressed files, which may contain unread lines, and has workers examine them.
 
-    For each scan, call `begin`, then `process_scan` for each source, then `end`. Used by the
-    scanning thread.
+    For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the scanning
+    thread uses it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class NewCompressedFiles:
         files: TrackedFiles,
         checkpoint: Checkpoint,
         schedule: Schedule,
-        retirement: Retirement,
+        retirement: FileRetirement,
         beginnings: StartPositions,
         clock: Clock,
         identify: Callable[[int], FileIdentity],
@@ -73,7 +73,7 @@ class NewCompressedFiles:
         self._known = checkpoint.read(archives.read_archives)
         reading = ((id_, stamp.inode) for stamp, id_ in self._known.items() if id_ is not None)
         self._inodes = {id_: inode for id_, inode in reading if files.has(id_)}
-        self.looked_ms = checkpoint.read(archives.read_scan_times)
+        self.scanned_ms = checkpoint.read(archives.read_scan_times)
         self._saved_s = clock.monotonic_s()
         self._began_ms = 0
         self._here: dict[ArchiveStamp, str] = {}  # found by this scan, with their paths
@@ -81,32 +81,39 @@ class NewCompressedFiles:
         self._changed = False
         self._stood = set[ArchiveStamp]()  # for files that were last seen empty
         self._holding = [
-            file for file in files if file.is_packed
+            file for file in files if file.is_compressed
         ]  # what files held that were last seen empty, perhaps
 
     def begin(self) -> int:
-        """Begin a scan and return its start time in Unix milliseconds."""
+        """Begin a scan of all sources.
+
+        Returns:
+            Start time of the scan in Unix milliseconds.
+        """
         self._began_ms, self._here, self._complete = self._clock.now_ms(), {}, True
         return self._began_ms
 
     def is_reading(self, source: str) -> bool:
-        """Return whether any compressed file of this source is being read or examined."""
-        return any(file.place.source == source for file in self._files.packed)
-
-    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
-        """Process the compressed files that a scan of a source found.
-
-        Each file is classified as already known, as new (it is examined by a worker) or as old (it
-        is ignored).
+        """Return whether a compressed file of a source is being read or examined.
 
         Args:
             source: Name of the source.
-            paths: Paths of its compressed files.
-            settled: Whether the scan of the source was complete. If not, new files are not
-                processed.
+        """
+        return any(file.place.source == source for file in self._files.packed)
+
+    def process_scan(self, source: str, paths: Iterable[str], *, settled: bool) -> bool:
+        """Process the compressed files that a scan of one source found.
+
+        A file that is already known or older than the previous scan is ignored. A new file is
+        examined by a worker in the following scans.
+
+        Args:
+            source: Name of the source.
+            paths: Paths of the compressed files.
+            settled: Whether the scan of the source was complete. If False, no file is processed.
 
         Returns:
-            Whether all files were classified.
+            Whether all files were processed. If False, the next scan tries again.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -116,25 +123,28 @@ class NewCompressedFiles:
         self._complete &= settled
         if not settled:
             return False
-        looked_ms = self.looked_ms.get(source)
-        if looked_ms is None:
+        scanned_ms = self.scanned_ms.get(source)
+        if scanned_ms is None:
             self._know([stamp for stamp in here if stamp not in self._known])
         reading = set(self._inodes.values())
         new = [stamp for stamp in here if stamp not in self._known and stamp.inode not in reading]
         told = True
         for stamp in new:
-            told &= self._appeared(source, stamp, here[stamp], looked_ms or 0)
-        self._changed |= looked_ms is None
+            told &= self._start_examination(source, stamp, here[stamp], scanned_ms or 0)
+        self._changed |= scanned_ms is None
         if told and not any(
             file.suspected and file.place.source == source for file in self._holding
         ):
-            self.looked_ms[source] = (
+            self.scanned_ms[source] = (
                 self._began_ms
             )  # not while one is looked into: a run that follows must find it new, too
         return told
 
     def end(self) -> None:
-        """End a scan and save which compressed files are known and when sources were scanned.
+        """End a scan of all sources, and save the result in the checkpoint.
+
+        Compressed files that no longer exist are forgotten. The times of the scans are saved at
+        intervals, and at once if a source was scanned for the first time.
 
         Raises:
             CheckpointFailed: The data cannot be saved.
@@ -143,17 +153,17 @@ class NewCompressedFiles:
             self._drop([stamp for stamp in self._known if stamp not in self._here])
         now_s = self._clock.monotonic_s()
         if self._changed or now_s - self._saved_s >= archives.EVERY_S:
-            self._checkpoint.commit(archives.save_scan_times(self.looked_ms))
+            self._checkpoint.commit(archives.save_scan_times(self.scanned_ms))
             self._saved_s, self._changed = now_s, False
 
-    def follow(self, file: TrackedFile) -> bool:
+    def continue_examination(self, file: TrackedFile) -> bool:
         """Continue the examination of a compressed file. Call it once per scan.
 
         Args:
             file: A compressed file that is being examined or read.
 
         Returns:
-            Whether the examination is finished, so that the source may be reported as caught up.
+            Whether the examination is finished. The source is not reported as caught up before.
 
         Raises:
             CheckpointFailed: The result cannot be saved.
@@ -172,7 +182,7 @@ class NewCompressedFiles:
                 and file.unfound >= waits.COMPRESSED_SCANS
                 and self._at_work() < AT_ONCE_MAX
             ):
-                file.rest = Remainder({file.place.seen_at: stamp.inode % (1 << 64)})
+                file.rest = RemainderSearch({file.place.seen_at: stamp.inode % (1 << 64)})
                 self._schedule.add(file)
             return False
         if rest.stage in (
@@ -184,29 +194,32 @@ class NewCompressedFiles:
         return True
 
     def may_be_under_examination(self, file: TrackedFile) -> bool:
-        """Return whether a compressed file that is being examined may be the given file.
+        """Return whether a file may be the original of a compressed file that is being examined.
 
-        The result is True only for a file whose content was never observed, because such a file can
-        be identified only by its name.
+        The result is True only for a file that was empty at every scan, because such a file can be
+        identified only by its name.
+
+        Args:
+            file: A file that is no longer at its path.
         """
-        return file.is_blank and any(
+        return file.never_had_content and any(
             other.suspected and other.place.source == file.place.source
             for other in self._files.packed
         )
 
     def find_compressed_form(self, file: TrackedFile) -> str | None:
-        """Return the path of the compressed file that an empty-looking file may have become.
+        """Find the compressed file that probably replaced a vanished file without content.
 
-        It is used for a file that vanished and was last seen empty. Each compressed file is
-        returned for one file only.
+        Only a file that was empty at every scan is considered. The name of the compressed file must
+        match. Each compressed file is returned at most once.
 
         Args:
             file: The file, which is no longer at its path.
 
         Returns:
-            None if there is no such compressed file, or if content of the file was observed.
+            Path of the compressed file. None if there is none, or if the vanished file had content.
         """
-        if not file.is_blank:
+        if not file.never_had_content:
             return None
         for other in self._holding:
             if not other.suspected and _is_akin(other.place.path, file):
@@ -226,20 +239,12 @@ class NewCompressedFiles:
                 return path
         return None
 
-    def _appeared(self, source: str, stamp: ArchiveStamp, path: str, looked_ms: int) -> bool:
-        """Begin to examine a new compressed file, unless it is old, excluded or unreadable.
-
-        Args:
-            source: Name of its source.
-            stamp: Its inode, size and modification time.
-            path: Its path.
-            looked_ms: When the source was last scanned, in Unix milliseconds.
-
-        Returns:
-            False if the file could not be opened, so that the next scan must try again.
-        """
-        was_set_back = looked_ms > self._began_ms  # the clock: then times tell nothing
-        is_old = stamp.mtime_ns // 1_000_000 < looked_ms - _LATER_MS and not was_set_back
+    def _start_examination(
+        self, source: str, stamp: ArchiveStamp, path: str, scanned_ms: int
+    ) -> bool:
+        # False if the file could not be opened, so that the next scan must try again
+        was_set_back = scanned_ms > self._began_ms  # the clock: then times tell nothing
+        is_old = stamp.mtime_ns // 1_000_000 < scanned_ms - _LATER_MS and not was_set_back
         if is_old:
             self._know([stamp])
             return True
@@ -273,9 +278,11 @@ class NewCompressedFiles:
             self._holding.append(file)
         return True
 
-    def _decided(self, file: TrackedFile, rest: Remainder, stamp: ArchiveStamp | None) -> None:
+    def _decided(
+        self, file: TrackedFile, rest: RemainderSearch, stamp: ArchiveStamp | None
+    ) -> None:
         if not file.suspected:
-            self._retirement.retire_packed(file, rest)
+            self._retirement.retire_compressed(file, rest)
             self._know([stamp] if stamp else [])
         else:
             self._let_go(file, rest.flaw, stamp)
@@ -283,7 +290,7 @@ class NewCompressedFiles:
 
     def _vanished(self, file: TrackedFile) -> bool:
         file.unfound += 1
-        if file.unfound < 2 * waits.COMPRESSED_SCANS or not self._schedule.unless_busy(
+        if file.unfound < 2 * waits.COMPRESSED_SCANS or not self._schedule.run_unless_busy(
             file, file.drop_remainder
         ):
             return False

@@ -15,7 +15,7 @@ from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.database import Change, Checkpoint
 from hourmark_producer.counters import Counters, Loss
 from hourmark_producer.files import waits
-from hourmark_producer.files.remainder import Remainder
+from hourmark_producer.files.remainder import RemainderSearch
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import (
     NEVER,
@@ -31,18 +31,18 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Retirement:
-    """Ends the tracking of files, and counts their unread bytes as lost.
+class FileRetirement:
+    """Ends the tracking of files, and records their unread bytes as lost.
 
-    Used by the scanning thread. Each method that changes a file saves the change first; it raises
-    CheckpointFailed and changes nothing if that fails.
+    Only the scanning thread uses it. Each method that changes a file first saves the change in the
+    checkpoint. If that fails, it raises `CheckpointFailed` and changes nothing.
 
     Attributes:
         files: All tracked files.
-        checkpoint: Where changes and losses are saved.
+        checkpoint: Database in which changes and losses are saved.
         schedule: Queue of files, which shows whether a file is idle.
         counters: Counters of this run, to which losses are added.
-        matcher: Counts the unread bytes that no other file holds.
+        matcher: Counts the unread bytes that no other file contains.
         clock: Clock of this host.
     """
 
@@ -54,34 +54,40 @@ class Retirement:
     clock: Clock
 
     def retire_deleted(self, file: TrackedFile) -> None:
-        """Stop tracking an open file that was deleted, once it is read, acknowledged and idle.
+        """Stop tracking an open file that was deleted, once it is read completely and acknowledged.
 
-        Call it at each scan; it does nothing until then.
+        Call it at each scan. It does nothing while the file has unread bytes or changed recently.
+
+        Args:
+            file: The open file, which has no name any more.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
-        if self._stays(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
+        if self._is_still_needed(file, file.progress.quiet_to, waits.DELETED_LINGER_S):
             return
         if file.identity.birth_ns:
             self._end(file, "was deleted")
         else:
-            self._deleted_unborn(file)
+            self._retire_without_birth_time(file)
 
     def retire_unmatched(self, file: TrackedFile) -> None:
-        """Stop following an open file that no pattern matches, once it has been idle for long.
+        """Close an open file that no pattern matches any more, once it stays unchanged.
 
-        Call it at each scan; it does nothing until then.
+        Call it at each scan. It does nothing while the file has unread bytes or changed within the
+        last `waits.UNMATCHED_LINGER_S` (600) seconds. Once closed, the file counts as missing.
+
+        Args:
+            file: The open file.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
-        if not self._stays(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
+        if not self._is_still_needed(file, file.progress.position.offset, waits.UNMATCHED_LINGER_S):
             self.mark_missing(file)
             file.close()
 
-    def _stays(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
-        """Return whether a file has unread or unacknowledged bytes, or changed recently.
-
-        Args:
-            file: The file.
-            read_to: Offset up to which it was read.
-            linger_s: Seconds without a change after which the file may be closed.
-        """
+    def _is_still_needed(self, file: TrackedFile, read_to: int, linger_s: float) -> bool:
         at_work = not (file.is_settled and self.schedule.is_idle(file))
         return (
             at_work
@@ -90,14 +96,28 @@ class Retirement:
         )
 
     def retire_replaced(self, file: TrackedFile) -> None:
-        """Stop tracking a file whose inode now belongs to another file."""
+        """Stop tracking a file that was deleted and whose inode now belongs to another file.
+
+        Unread bytes are recorded as lost.
+
+        Args:
+            file: The deleted file.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
+        """
         self._end(file, f"is gone, its inode is another file's now{_why_no_rest(file)}")
 
     def mark_missing(self, file: TrackedFile) -> None:
         """Mark a file as missing, because it was not found or no pattern matches it any more.
 
-        Its unread bytes are counted as lost. If the file returns, reading continues at its
-        position.
+        Unread bytes are recorded as lost. If the file returns, reading continues at its position.
+
+        Args:
+            file: The file.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         place = file.place._replace(missing=True)
         self._count(
@@ -106,37 +126,43 @@ class Retirement:
         file.place = place
 
     def retire_empty(self, file: TrackedFile, path: str) -> None:
-        """Stop tracking a file that was last seen empty and was replaced by a compressed file.
+        """Stop tracking a file that was empty at the last scan and was then compressed.
 
         Args:
-            file: The file.
-            path: Path of the compressed file.
+            file: The empty file.
+            path: Path of the compressed file that replaced it.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
         self._end(
             file, f"was empty when it was last seen, and was packed into {path}", known_to_end=True
         )
 
-    def retire_packed(self, file: TrackedFile, rest: Remainder) -> None:
+    def retire_compressed(self, file: TrackedFile, search: RemainderSearch) -> None:
         """Stop tracking a file whose unread content was read from a compressed file.
 
         Args:
-            file: The file.
-            rest: The finished search for its unread content.
+            file: The file, or the compressed file itself.
+            search: The finished search for its unread content.
+
+        Raises:
+            CheckpointFailed: The change cannot be saved.
         """
-        flaw = f", which is not whole: {rest.flaw}" if rest.flaw else ""
+        flaw = f", which is not whole: {search.flaw}" if search.flaw else ""
         what = (
             f"was read as it was packed{flaw}"
-            if file.is_packed
-            else f"was packed into {rest.found_in}{flaw}"
+            if file.is_compressed
+            else f"was packed into {search.found_in}{flaw}"
         )
         account = file.observed.account_since(file.progress)
         unread = account.head, account.high
-        if file.identity.birth_ns or file.is_packed:
-            self._end(file, what, known_to_end=not rest.flaw, unread=unread)
+        if file.identity.birth_ns or file.is_compressed:
+            self._end(file, what, known_to_end=not search.flaw, unread=unread)
         else:
-            self._deleted_unborn(file, what, known_to_end=not rest.flaw, unread=unread)
+            self._retire_without_birth_time(file, what, known_to_end=not search.flaw, unread=unread)
 
-    def _deleted_unborn(
+    def _retire_without_birth_time(
         self,
         file: TrackedFile,
         what: str = "was deleted",
@@ -144,17 +170,8 @@ class Retirement:
         known_to_end: bool = False,
         unread: tuple[bytes, int] = (b"", 0),
     ) -> None:
-        """Stop tracking a file on a file system without birth times.
-
-        A later file with the same inode has the same file id. Therefore the position is set to the
-        start of the next generation.
-
-        Args:
-            file: The file.
-            what: Description of what happened to the file, for the log and the recorded loss.
-            known_to_end: Whether the file is known not to have grown after the last scan.
-            unread: First bytes and size of the content, as for `archives.save_departed`.
-        """
+        # A later file with the same inode gets the same file id. Therefore the position is set to the
+        # start of the next generation.
         position = FilePosition(
             generation=file.progress.position.generation + 1,
             settled=file.progress.position.settled + 1,
@@ -172,13 +189,13 @@ class Retirement:
         )
 
     def report_unreadable(self, source: str, path: str, why: str, also: Iterable[Change]) -> None:
-        """Record a loss of unknown size for a compressed file that is not read.
+        """Record a loss of unknown size for a compressed file that is not read, and log a warning.
 
         Args:
             source: Name of the source.
             path: Path of the compressed file.
-            why: Why it cannot be read, or why it is unknown whether it was read before.
-            also: Changes to commit together with the loss.
+            why: Why the file cannot be read, or why it is unknown whether it was read before.
+            also: SQL statements to commit together with the loss.
 
         Raises:
             CheckpointFailed: The loss cannot be saved.
@@ -186,17 +203,17 @@ class Retirement:
         self._doubt(source, path, f"appeared packed, and is not read: {why}", also)
 
     def report_undecided(
-        self, source: str, paths: Sequence[str], looked_ms: Mapping[str, int]
+        self, source: str, paths: Sequence[str], scanned_ms: Mapping[str, int]
     ) -> None:
         """Record a loss of unknown size for files that may be new, after the clock was set back.
 
-        If the clock was set back, it is unknown whether a file was created after the latest scan.
-        Such files are not read.
+        In this case it is unknown whether a file was created after the latest scan. Such files are
+        not read, and a warning is logged.
 
         Args:
             source: Name of the source.
             paths: Paths of the files, at least one.
-            looked_ms: Times of the latest scans in Unix milliseconds by source, which are saved
+            scanned_ms: Times of the latest scans in Unix milliseconds by source. They are saved
                 together with the loss.
 
         Raises:
@@ -207,7 +224,7 @@ class Retirement:
             f"is not read{others}: the clock was set back, and whether it was made since the "
             "latest look cannot be told"
         )
-        self._doubt(source, paths[0], why, archives.save_scan_times(looked_ms), unknown=len(paths))
+        self._doubt(source, paths[0], why, archives.save_scan_times(scanned_ms), unknown=len(paths))
 
     def _doubt(
         self, source: str, path: str, what: str, also: Iterable[Change], *, unknown: int = 1
@@ -224,16 +241,28 @@ class Retirement:
         self.counters.add_loss(loss)
         _LOG.warning("%s %s; loss is unknown", path, what)
 
-    def release(self, file: TrackedFile) -> None:
-        """Remove a retired file from the tracked files once all of its ranges are acknowledged."""
+    def remove_if_acknowledged(self, file: TrackedFile) -> None:
+        """Remove a retired file from the tracked files once all of its ranges are acknowledged.
+
+        Does nothing before. Call it at each scan.
+
+        Args:
+            file: The file.
+        """
         if file.retired and not file.progress.in_flight and self.schedule.is_idle(file):
             self.files.remove(file)
 
     def forget(self, file: TrackedFile) -> None:
-        """Stop tracking a missing file that has left its folder, and save its position.
+        """Stop tracking a missing file that is no longer in its folder, and save its position.
 
-        If the file returns, reading continues there. Its unread bytes were counted as lost when it
-        went missing.
+        If the file returns, reading continues there. Its unread bytes were already recorded as lost
+        when it went missing.
+
+        Args:
+            file: A file for which `place.missing` is True.
+
+        Raises:
+            CheckpointFailed: The position cannot be saved.
         """
         assert file.place.missing, "what is not missing may be read"
         end = [
@@ -265,27 +294,15 @@ class Retirement:
         ]
         self._count(file, what, end, known_to_end=known_to_end)
         self.files.retire(file)
-        self.release(file)
+        self.remove_if_acknowledged(file)
 
     def _count(
         self, file: TrackedFile, what: str, end: list[Change], *, known_to_end: bool = False
     ) -> None:
-        """Save the end of a file together with the loss of its unread bytes, and log both.
-
-        If the file was not open, a loss of unknown size is recorded too, because the file may have
-        grown after the last scan.
-
-        Args:
-            file: The file.
-            what: Description of what happened to the file.
-            end: Changes that record the end of the file.
-            known_to_end: Whether the file is known not to have grown after the last scan.
-
-        Raises:
-            CheckpointFailed: Nothing was saved.
-        """
+        # If the file was not open, a loss of unknown size is recorded, too, because the file may have
+        # grown after the last scan.
         position = file.progress.position
-        lost = 0 if file.place.missing else self.matcher.count_lost_with(file)
+        lost = 0 if file.place.missing else self.matcher.count_lost_bytes(file)
         unseen = file.descriptor is None and not (file.place.missing or known_to_end)
         unknown = int(unseen) + len(self._account(file).shrinks)
         loss = Loss(

@@ -20,49 +20,53 @@ from hourmark.config.groups import TailedSource
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.patterns import PACKED, PatternFindings, list_folder, matches_any_glob
 from hourmark_producer.files.tracked_file import TrackedFile
-from hourmark_producer.history.rotated_names import DATE_DIGITS, without_numbers
+from hourmark_producer.history.rotated_names import DATE_DIGITS, strip_rotation_suffixes
 
 _COARSE_NS: Final = 20_000_000  # times of file systems are a tick of the kernel's behind
 
 
 class RotatedFileSearch:
-    """Searches for files that were created and rotated away between two scans.
+    """Searches for files that were created and rotated between two scans.
 
-    Such a file has a name that no pattern matches, such as `app.log.1` for `app.log`. Used by the
-    scanning thread.
+    Such a file has a name that no configured pattern matches, for example `app.log.1` for
+    `app.log`. Only the scanning thread uses it.
     """
 
     def __init__(
         self,
         sources: Sequence[TailedSource],
-        looked_ms: Mapping[str, int],
+        scanned_ms: Mapping[str, int],
         identify: Callable[[int], FileIdentity],
     ) -> None:
-        """Create the search state of all sources.
+        """Create the search for all sources.
 
         Args:
             sources: Configurations of the sources.
-            looked_ms: When each source was last scanned before this run, in Unix milliseconds by
-                source. A source without an entry is not searched until its first scan has
+            scanned_ms: Time at which an earlier run last scanned each source, in Unix milliseconds
+                by source. A source without an entry is not searched until its first scan has
                 completed.
             identify: Function that returns the identity of an open file.
         """
         self._sources = {source.name: source for source in sources}
         self._all_paths = [path for source in sources for path in source.paths]
-        self._since_ms = dict(looked_ms)
-        self._due = set(looked_ms)
+        self._since_ms = dict(scanned_ms)
+        self._due = set(scanned_ms)
         self._truncated = set[str]()  # these are due with the next look
         self._unfound = set[TrackedFile]()
         self._untold = dict[str, dict[str, os.stat_result]]()  # by source
         self._identify = identify
 
-    def add_to(self, source: str, findings: PatternFindings, now_ms: int) -> None:
-        """Add rotated files of a source to the findings of a scan, if a search is due.
+    def add_rotated_files(self, source: str, findings: PatternFindings, now_ms: int) -> None:
+        """Add the rotated files of a source to the findings of a scan, if a search is due.
+
+        A search is due if a file of the source is new, not found or truncated, and at the first
+        scan of a run.
 
         Args:
             source: Name of the source.
-            findings: Findings of the scan, which are extended.
-            now_ms: When the scan began, in Unix milliseconds.
+            findings: Findings of the scan, which are extended. Errors of the file system are added,
+                too.
+            now_ms: Time at which the scan began, in Unix milliseconds.
         """
         if source in self._truncated:
             self._truncated.discard(source)
@@ -74,7 +78,7 @@ class RotatedFileSearch:
         since_ns = self._since_ms[source] * 1_000_000 - _COARSE_NS
         for folder in list(findings.folders):
             for entry in list_folder(folder, findings):
-                if self._was_of(source, entry.path):
+                if self._is_rotated_name(source, entry.path):
                     try:
                         if not was_set_back:
                             self._add(entry, since_ns, findings)
@@ -86,7 +90,7 @@ class RotatedFileSearch:
                         findings.problems[entry.path] = error
 
     def search_for_new(self, added: Iterable[TrackedFile]) -> None:
-        """Request a search in the sources of new files, since earlier files may be rotated.
+        """Request a search in the sources of new files, since earlier files may have been rotated.
 
         Args:
             added: The new files.
@@ -94,17 +98,23 @@ class RotatedFileSearch:
         self._due.update(file.place.source for file in added)
 
     def search_for_truncated(self, file: TrackedFile) -> None:
-        """Request a search at the next scan in the source of a truncated file, for a copy of it."""
+        """Request a search for a copy of a truncated file. It takes place at the next scan.
+
+        Args:
+            file: The truncated file, whose source is searched.
+        """
         self._truncated.add(file.place.source)
 
     def search_for_unfound(self, files: set[TrackedFile]) -> set[str]:
-        """Request a search in the sources of files that a scan did not find.
+        """Request a search in the sources of files that the latest scan did not find.
+
+        Files that the previous scan did not find either cause no further search.
 
         Args:
             files: All files that the scan did not find.
 
         Returns:
-            Names of the sources of those files that the previous scan did find.
+            Names of the sources to search; possibly none.
         """
         sources = {file.place.source for file in files - self._unfound}
         self._due |= sources
@@ -114,16 +124,16 @@ class RotatedFileSearch:
     def complete_search(
         self, source: str, began_ms: int, *, again: bool
     ) -> dict[str, os.stat_result]:
-        """Record that the scan of a source, including a search that was due, is complete.
+        """Record that the scan of a source is complete, including a search that was due.
 
         Args:
             source: Name of the source.
-            began_ms: When the scan began, in Unix milliseconds.
+            began_ms: Time at which the scan began, in Unix milliseconds.
             again: Whether the next search must cover the same period again.
 
         Returns:
-            Files that may have been created since the previous search, with their status by path.
-            Empty unless the clock was set back.
+            Status of each file that may have been created since the previous search, by path. Empty
+            unless the clock was set back.
         """
         if again:
             self._due.add(source)
@@ -132,12 +142,11 @@ class RotatedFileSearch:
             self._due.discard(source)
         return self._untold.pop(source, {})
 
-    def _was_of(self, source: str, path: str) -> bool:
-        """Return whether a path is a rotated name of this source and matches no pattern."""
+    def _is_rotated_name(self, source: str, path: str) -> bool:
         settings = self._sources[source]
         formers = [
             name
-            for name in without_numbers(path, digits_min=DATE_DIGITS)
+            for name in strip_rotation_suffixes(path, digits_min=DATE_DIGITS)
             if matches_any_glob(name, settings.paths)
         ]
         return any(

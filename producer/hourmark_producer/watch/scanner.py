@@ -50,12 +50,19 @@ from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
 from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.packed_files import NewCompressedFiles
-from hourmark_producer.watch.retirement import Retirement
+from hourmark_producer.watch.retirement import FileRetirement
 from hourmark_producer.watch.rotated import RotatedFileSearch
 
 
 def resolve_links(path: str) -> str:
-    """Return the path to which symbolic links in `path` resolve; empty if there are none."""
+    """Resolve the symbolic links in a path.
+
+    Args:
+        path: Absolute path.
+
+    Returns:
+        The resolved path, or an empty string if `path` contains no symbolic links.
+    """
     real = os.path.realpath(path)
     return real if real != path else ""
 
@@ -63,10 +70,13 @@ def resolve_links(path: str) -> str:
 def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_result) -> bool:
     """Return whether a scan can skip a file, because it is unchanged and completely acknowledged.
 
+    The size, the modification time, the path and the source are compared with the latest
+    observation.
+
     Args:
         file: The tracked file.
         source: Name of the source whose pattern found the file.
-        path: Path at which it was found.
+        path: Path at which the file was found.
         status: Result of `os.stat` for this path.
     """
     is_unchanged = file.observed.stamp == (status.st_size, status.st_mtime_ns)
@@ -79,11 +89,14 @@ def is_unchanged(file: TrackedFile, source: str, path: str, status: os.stat_resu
 
 
 def is_still_at(file: TrackedFile, findings: PatternFindings) -> bool:
-    """Return whether a file was found again at its latest path.
+    """Return whether the current scan found a file at the same path as the scan before.
 
     Args:
         file: The tracked file.
         findings: Findings of the current scan.
+
+    Returns:
+        False if there is no file at the path, or one with another device or inode.
     """
     status = findings.files.get(file.place.seen_at)
     return status is not None and (status.st_dev, status.st_ino) == (
@@ -99,31 +112,32 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(kw_only=True)
 class FileScanner:
-    """Scans all sources and updates the tracked files: new, renamed, grown, deleted and missing.
+    """Scans all sources for new, renamed, grown, deleted and missing files.
 
-    Used by one thread.
+    The scanner updates the tracked files and adds changed files to the queue of the workers. Used
+    by one thread.
 
     Attributes:
         sources: Configurations of the sources.
         files: All tracked files, which scans modify.
-        checkpoint: Where new files and their places are saved.
+        checkpoint: Database in which new files and their paths are saved.
         schedule: Queue to which changed files are added.
         retirement: Ends the tracking of files.
         matcher: Decides which files must stay tracked because another file may be their copy.
         rests: Searches for the unread content of files that vanished.
         generations: Recorded generations of files that are not in the checkpoint.
-        throttle: Log of conditions.
+        throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
         descriptors: Limits the number of open files.
-        beginnings: Decides where reading of new files begins, and which are excluded.
+        beginnings: Decides where reading of new files begins, and which files are excluded.
     """
 
     sources: Sequence[TailedSource]
     files: TrackedFiles
     checkpoint: Checkpoint
     schedule: Schedule
-    retirement: Retirement
+    retirement: FileRetirement
     matcher: ContentMatcher
     rests: RemainderFinder
     generations: Generations
@@ -155,26 +169,28 @@ class FileScanner:
             self.clock,
             self.identify,
         )
-        self._rotated = RotatedFileSearch(self.sources, self._unseen.looked_ms, self.identify)
+        self._rotated = RotatedFileSearch(self.sources, self._unseen.scanned_ms, self.identify)
 
     def scan(self, number: int) -> ScanResult:
         """Scan every source once, then search for the tracked files that were not found.
+
+        Errors of the file system are part of the result and not raised.
 
         Args:
             number: Number of this scan, greater than that of the previous one.
 
         Returns:
-            What was found, and which sources were scanned completely. Errors of the file system are
-            part of the result.
+            The files that are not completely acknowledged, the sources that were scanned
+            completely, and the errors by source.
 
         Raises:
-            CheckpointFailed: The result cannot be saved. New files are not tracked.
+            CheckpointFailed: The result cannot be saved. New files are not tracked; scan again.
         """
         seen = ScanResult()
         self._number = number
         self._found, self._awaited = set(), None
         self.descriptors.begin()
-        self.beginnings.next_scan()
+        self.beginnings.begin_scan()
         began_ms = self._unseen.begin()
         for source in self._patterns:
             findings = self._look_until_settled(source, began_ms)
@@ -194,7 +210,7 @@ class FileScanner:
                     if self.files.at_inode(at.st_dev, at.st_ino) is None
                 ]
                 if untold:
-                    self.retirement.report_undecided(source, untold, self._unseen.looked_ms)
+                    self.retirement.report_undecided(source, untold, self._unseen.scanned_ms)
         seen.active_files = [
             file for file in self.files if file not in self._found or not file.is_up_to_date
         ]
@@ -206,17 +222,16 @@ class FileScanner:
         self.files.looks += 1
         return seen
 
-    def glance(self, number: int, files: Iterable[TrackedFile]) -> bool:
-        """Check some open files for changes, and open waiting files, between two full scans.
+    def check_files(self, number: int, files: Iterable[TrackedFile]) -> bool:
+        """Check some files for changes between two full scans, and open files that are waiting.
 
         Args:
             number: Number of this scan, greater than that of the previous one.
             files: The files to check.
 
         Returns:
-            Whether a full scan is needed, because one of the files is closed, deleted or
-            unreadable, or because the last waiting file was opened: others may have been closed for
-            it.
+            Whether a full scan is needed: one of the files is closed, deleted or unreadable, or the
+            last waiting file was opened and other files may have been closed for it.
 
         Raises:
             CheckpointFailed: The observations cannot be saved.
@@ -249,7 +264,7 @@ class FileScanner:
         for _ in range(LOOKS_MAX):
             at_s = self.clock.monotonic_s()
             findings = scan_patterns(self._patterns[source])
-            self._rotated.add_to(source, findings, began_ms)
+            self._rotated.add_rotated_files(source, findings, began_ms)
             self._name_packed(source, findings)
             self.beginnings.record_scan(source, findings)
             for path, status in findings.files.items():
@@ -309,20 +324,8 @@ class FileScanner:
     def _open(
         self, source: str, path: str, at_s: float
     ) -> tuple[TrackedFile, os.stat_result] | None:
-        """Open the file at a path, and start tracking it if it is new.
-
-        Args:
-            source: Name of the source whose pattern matches the path.
-            path: Path of the file.
-            at_s: When the scan began, in monotonic seconds.
-
-        Returns:
-            The tracked file and its status; None if it is not a regular file or is excluded.
-
-        Raises:
-            OSError: The file cannot be opened or read.
-        """
-        room = self.descriptors.room()
+        # None if it is not a regular file or is excluded
+        room = self.descriptors.can_open_another()
         descriptor = os.open(path, _OPEN_FLAGS)
         try:
             status = os.fstat(descriptor)
@@ -345,18 +348,14 @@ class FileScanner:
                 self._observe(
                     file, status, at_s
                 )  # while it is open: what it begins with tells it from others once it is packed
-                self.descriptors.give_back(file)
+                self.descriptors.close_excess(file)
             elif file not in self._added:
                 self.schedule.add(file)
         return file, status
 
     def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
-        """Return the tracked file to which an open file descriptor belongs, or None.
-
-        The identity decides. However, the birth time changes when overlayfs copies a file up, or
-        when a file is restored in place. In that case the inode, the first bytes and the bytes
-        before the position decide.
-        """
+        # The birth time changes when overlayfs copies a file up, or when a file is restored in place.
+        # Then the inode, the first bytes and the bytes before the position decide.
         if (file := self.files.match(identity)) is not None:
             return file
         here = self.files.at_inode(identity.device, identity.inode)
@@ -381,12 +380,12 @@ class FileScanner:
                 progress=FileProgress(position=position, quiet_to=position.offset),
             )
             file.target = resolve_links(path)
-            self.descriptors.hold(file, descriptor)
+            self.descriptors.assign(file, descriptor)
             self.files.add(file)
             self._added.add(file)
             return file
         if file.descriptor is None:
-            self.descriptors.hold(file, descriptor)
+            self.descriptors.assign(file, descriptor)
         else:
             os.close(descriptor)
         if file.identity != identity and identity.birth_ns:
@@ -397,17 +396,14 @@ class FileScanner:
     def _beginning(
         self, source: str, descriptor: int, identity: FileIdentity
     ) -> tuple[str, FilePosition]:
-        """Return the file id and the start position for a file that is not tracked.
-
-        If the file was tracked before, its earlier id and position are returned.
-        """
+        # a file that was tracked before gets its earlier id and position
         if (
             known := self.checkpoint.read(lambda db: forgotten.find_forgotten(db, identity))
         ) is not None:
             return known
         known_as = file_id(*identity)
         generation = self.generations.find_generation(known_as, read_at(descriptor, 0, HEAD_BYTES))
-        return known_as, self.beginnings.position(source, descriptor, generation)
+        return known_as, self.beginnings.start_position(source, descriptor, generation)
 
     def _move(self, file: TrackedFile, source: str, path: str) -> None:
         if file.place.seen_at != path:
@@ -424,7 +420,7 @@ class FileScanner:
         may_differ = before.ends_with_nuls or (status.st_size, status.st_mtime_ns) != before.stamp
         if file.descriptor is not None and may_differ:
             found, status, size = examine(file.descriptor, progress.position)
-        file.observed = before.next(status, at_s, progress, found, size)
+        file.observed = before.after_scan(status, at_s, progress, found, size)
         if len(file.observed.account.shrinks) > max(
             progress.position.offset > 0, len(before.account.shrinks)
         ):
@@ -438,7 +434,7 @@ class FileScanner:
                 self.schedule.add(file)
 
     def _commit(self) -> bool:
-        """Save what was found since the last call, and return whether there are new files."""
+        # whether there are new files
         added, self._added = self._added, set()
         pending = [
             *map(changes.insert_file, added),
@@ -459,7 +455,7 @@ class FileScanner:
                 self.files.remove(file)
             raise
         self._moved = set()
-        self.beginnings.committed(added)
+        self.beginnings.record_commit(added)
         self._rotated.search_for_new(added)
         for file in added:
             _LOG.info(
@@ -472,12 +468,6 @@ class FileScanner:
         return bool(added)
 
     def _follow_unfound(self, seen: ScanResult) -> None:
-        """Search for tracked files that no pattern found, because they were renamed or deleted.
-
-        Args:
-            seen: Result of the current scan. Sources whose files are still being searched for are
-                removed from `complete`.
-        """
         listings: dict[str, dict[int, str]] = {}
         unfound = list[TrackedFile]()
         for file in seen.active_files:
@@ -485,16 +475,16 @@ class FileScanner:
                 unfound.append(file)
                 continue
             file.unfound = 0
-            self.retirement.release(file)
+            self.retirement.remove_if_acknowledged(file)
             if file.rest is not None and file.rest.truncated_at is None:
-                self.schedule.unless_busy(file, file.drop_remainder)
+                self.schedule.run_unless_busy(file, file.drop_remainder)
         seen.complete -= self._rotated.search_for_unfound(set(unfound))
         for file in unfound:
             if file.descriptor is None and seen.problems.get(file.place.source):
                 continue  # the folder where it may be could not be scanned
             try:
-                if file.is_packed:
-                    known = self._unseen.follow(file)
+                if file.is_compressed:
+                    known = self._unseen.continue_examination(file)
                 else:
                     known = file.descriptor is not None or self._look_for(file, listings)
                 if file.descriptor is not None:
@@ -507,10 +497,7 @@ class FileScanner:
         self._commit()
 
     def _forget_departed(self) -> None:
-        """Stop tracking missing files whose inode is no longer in their folder.
-
-        Files without a birth time are kept.
-        """
+        # files without a birth time are kept
         now_s = self.clock.monotonic_s()
         if now_s - self._forgot_s < waits.FORGET_EVERY_S:
             return
@@ -518,7 +505,7 @@ class FileScanner:
         for file in [
             file
             for file in self.files
-            if file.place.missing and file.identity.birth_ns and not file.is_packed
+            if file.place.missing and file.identity.birth_ns and not file.is_compressed
         ]:
             folder = os.path.dirname(file.place.seen_at)  # noqa: PTH120
             if folder not in inodes:
@@ -536,7 +523,7 @@ class FileScanner:
                 self.retirement.forget(file)
 
     def _open_some(self, files: list[TrackedFile]) -> list[TrackedFile]:
-        """Open some of the files that wait to be opened. Return those that were waiting."""
+        # returns the files that were waiting
         waiting = [
             file
             for file in files
@@ -544,7 +531,7 @@ class FileScanner:
             and not (file.is_gone or file.is_read or file.rest)
             and file.place.source in self._patterns
         ]
-        for file in self.descriptors.turns(waiting):
+        for file in self.descriptors.select_to_open(waiting):
             try:
                 self._open_if(file, file.place.seen_at)
             except OSError as error:  # the next scan finds out what became of it
@@ -564,27 +551,12 @@ class FileScanner:
             self.retirement.retire_deleted(file)
 
     def _is_awaited(self, file: TrackedFile) -> bool:
-        """Return whether a file that was not examined yet may be a copy of this file."""
         if self._awaited is None:
             self._awaited = self.matcher.awaited_origins()
         return file in self._awaited
 
     def _look_for(self, file: TrackedFile, listings: dict[str, dict[int, str]]) -> bool:
-        """Search for a file in its latest folder and in that of its link target.
-
-        If the file is found, it is opened. If several scans have not found it, it is marked as
-        missing or no longer tracked.
-
-        Args:
-            file: The file.
-            listings: Listed folders of this scan: path by inode, by folder. It is extended.
-
-        Returns:
-            Whether the state of the file is known: it was found, or the search has ended.
-
-        Raises:
-            OSError: A folder cannot be listed or is not mounted.
-        """
+        # whether the state of the file is known: it was found, or the search has ended
         for folder in dict.fromkeys(
             os.path.dirname(path)  # noqa: PTH120
             for path in (file.place.seen_at, file.target)
@@ -617,7 +589,7 @@ class FileScanner:
         if (is_packed or self.files.is_displaced(file)) and self._is_awaited(file):
             return False  # it would be forgotten
         if file.rest is not None and is_packed:
-            self.retirement.retire_packed(file, file.rest)
+            self.retirement.retire_compressed(file, file.rest)
         elif holder := self._unseen.find_compressed_form(file):
             self.retirement.retire_empty(file, holder)
         elif self.files.is_displaced(file):
@@ -627,15 +599,11 @@ class FileScanner:
         return True
 
     def _open_if(self, file: TrackedFile, path: str) -> bool:
-        """Open a path if it leads to the given file, and return whether it does.
-
-        The path is identified without opening it for reading, because it may now lead to a socket
-        or an unreadable file. If too many files are open, the file is observed once and closed
-        again.
-        """
+        # The path is identified without opening it for reading, because it may now lead to a socket or
+        # an unreadable file.
         if (is_known := self._is_at(file, path)) is None:
             return False
-        room, at_s = self.descriptors.room(), self.clock.monotonic_s()
+        room, at_s = self.descriptors.can_open_another(), self.clock.monotonic_s()
         try:
             descriptor = os.open(path, _OPEN_FLAGS)
         except PermissionError:
@@ -654,25 +622,17 @@ class FileScanner:
         if file.identity != identity and identity.birth_ns:
             self.files.update_identity(file, identity)
             self._moved.add(file)
-        self.descriptors.hold(file, descriptor)
+        self.descriptors.assign(file, descriptor)
         if room:
             self.schedule.add(file)
         else:
             self._observe(file, status, at_s)
-            self.descriptors.give_back(file)
+            self.descriptors.close_excess(file)
         return True
 
     def _is_at(self, file: TrackedFile, path: str) -> bool | None:
-        """Compare the identity of the file at a path with a tracked file. Needs no read permission.
-
-        Returns:
-            True if it is the same file. False if it is a regular file with the same inode but
-            another birth time, so that its content must be compared. None if it is a different
-            file.
-
-        Raises:
-            OSError: The path cannot be opened with O_PATH.
-        """
+        # False if it has the same inode but another birth time, so that its content must be compared;
+        # None if it is a different file. O_PATH needs no read permission.
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -711,7 +671,6 @@ class FileScanner:
 
 
 def _inodes_in(folder: str) -> set[int] | None:
-    """Return the inode numbers in a folder, or None if the folder cannot be listed."""
     try:
         with os.scandir(folder) as entries:
             return {entry.inode() for entry in entries}

@@ -97,7 +97,7 @@ def takes_growth_for_growth() -> None:
     """
     account = _now("hourmark_producer.files.tracked_file.FileAccount")
     _put(
-        "hourmark_producer.files.tracked_file.FileAccount.next",
+        "hourmark_producer.files.tracked_file.FileAccount.after_scan",
         lambda now, size, *_: account(max(now.high, size), now.shrinks, now.head),
     )
     _put("hourmark_producer.files.examination.is_anchored", lambda *_: True)
@@ -193,7 +193,10 @@ def does_not_wait_when_it_is_asked_to() -> None:
 )
 def passes_over_what_is_packed() -> None:
     """A packed file that appears is nobody's."""
-    _put("hourmark_producer.watch.packed_files.NewCompressedFiles._appeared", lambda *_: True)
+    _put(
+        "hourmark_producer.watch.packed_files.NewCompressedFiles._start_examination",
+        lambda *_: True,
+    )
 
 
 @fault(
@@ -230,7 +233,9 @@ def cuts_between_a_partial_line_and_its_end() -> None:
     cut = _now("hourmark_producer.cut.lines.cut_lines")
     _put(
         "hourmark_producer.cut.sources.cut_cri",
-        lambda read, limits, *, in_piece, at_line, flush: cut(read, limits, in_line=in_piece),
+        lambda read, limits, *, in_record, after_line_end, flush: cut(
+            read, limits, in_line=in_record
+        ),
     )
 
 

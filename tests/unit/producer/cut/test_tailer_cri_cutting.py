@@ -43,7 +43,7 @@ GROW = st.lists(st.tuples(st.integers(0, 900), st.booleans()), max_size=6).map(s
 
 
 def cuts(content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]) -> Iterator[RangeCut]:
-    position, in_piece = 0, False
+    position, in_record = 0, False
     for size, flush in [*grow, (len(content), True)]:
         visible = content[:size]
         while True:
@@ -53,15 +53,17 @@ def cuts(content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]) -> I
             ) -> bytes:
                 return visible[position + skip : position + skip + count]
 
-            at_line = content[position - 1 : position] == b"\n"
-            found = cut_cri(read, limits, in_piece=in_piece, at_line=at_line, flush=flush)
+            after_line_end = content[position - 1 : position] == b"\n"
+            found = cut_cri(
+                read, limits, in_record=in_record, after_line_end=after_line_end, flush=flush
+            )
             if isinstance(found, NoCompleteLine):
                 rest = visible[position:]
                 assert found.searched == (0 if b"\n" in rest else len(rest))
                 assert not (flush and b"\n" in rest)
                 break
             yield found
-            position, in_piece = position + len(found.body), found.part is Part.CHUNK
+            position, in_record = position + len(found.body), found.part is Part.CHUNK
 
 
 def joined(body: bytes) -> list[tuple[bytes, bytes]]:
@@ -117,12 +119,12 @@ def test_however_a_file_grows_and_is_cut_its_records_are_the_same(
 def test_ranges_together_are_the_bytes_of_the_file_and_bounded(
     content: bytes, limits: RangeLimits, grow: list[tuple[int, bool]]
 ) -> None:
-    in_piece, whole = False, b""
+    in_record, whole = False, b""
     for one in cuts(content, limits, grow):
         assert 0 < len(bytes(one.body)) <= limits.line_bytes_max + (one.part is Part.LINES)
         assert one.part is Part.CHUNK or bytes(one.body).endswith(b"\n")
-        assert in_piece == (one.part is Part.LAST_CHUNK) or one.part is Part.CHUNK
-        in_piece, whole = one.part is Part.CHUNK, whole + bytes(one.body)
+        assert in_record == (one.part is Part.LAST_CHUNK) or one.part is Part.CHUNK
+        in_record, whole = one.part is Part.CHUNK, whole + bytes(one.body)
     assert content.startswith(whole) and b"\n" not in content[len(whole) :]
 
 

@@ -37,7 +37,11 @@ def cuts(
                 return memoryview(read(0, count))
 
             found = cut_lines(
-                read, limits, in_line=in_line, searched=searched, whole=whole if anywhere else None
+                read,
+                limits,
+                in_line=in_line,
+                searched=searched,
+                read_buffered=whole if anywhere else None,
             )
             if isinstance(found, NoCompleteLine):
                 searched = found.searched
@@ -158,5 +162,5 @@ def test_what_is_truncated_between_two_reads_is_not_cut() -> None:
         read,
         RangeLimits(10_000, 10_000),
         in_line=False,
-        whole=lambda count: memoryview(read(0, count)),
+        read_buffered=lambda count: memoryview(read(0, count)),
     ) == RangeCut(b"b\n", Part.LINES)

@@ -10,25 +10,25 @@ from tests.support.tailer.recorder import Received, Recorder
 from tests.support.waiting import wait_for
 
 from hourmark_producer.cut.lines import RangeLimits
-from hourmark_producer.cut.range_sizes import QUICK_S, SLOW_S, RangeSizes
+from hourmark_producer.cut.range_sizes import QUICK_S, SLOW_S, AdaptiveRangeLimits
 
 MOST = RangeLimits(800_000, 4_000_000)
 
 
 @pytest.fixture
-def sizes() -> RangeSizes:
-    return RangeSizes(MOST, 65_536)
+def sizes() -> AdaptiveRangeLimits:
+    return AdaptiveRangeLimits(MOST, 65_536)
 
 
 def test_they_begin_as_large_as_they_may_be_and_no_quick_answer_makes_them_larger(
-    sizes: RangeSizes,
+    sizes: AdaptiveRangeLimits,
 ) -> None:
     sizes.record_acknowledged(800_000, 0.01)
     assert sizes.limits == MOST
 
 
 def test_a_slow_answer_halves_what_it_was_for_and_those_of_one_moment_count_once(
-    sizes: RangeSizes,
+    sizes: AdaptiveRangeLimits,
 ) -> None:
     for _ in range(8):
         sizes.record_acknowledged(800_000, SLOW_S + 1)
@@ -37,7 +37,7 @@ def test_a_slow_answer_halves_what_it_was_for_and_those_of_one_moment_count_once
     assert sizes.limits.range_bytes == 200_000
 
 
-def test_a_failure_says_nothing_about_sizes_unless_it_took_long(sizes: RangeSizes) -> None:
+def test_a_failure_says_nothing_about_sizes_unless_it_took_long(sizes: AdaptiveRangeLimits) -> None:
     sizes.record_failure(800_000, 0.01)
     assert sizes.limits == MOST
     sizes.record_failure(800_000, SLOW_S + 1)
@@ -46,14 +46,16 @@ def test_a_failure_says_nothing_about_sizes_unless_it_took_long(sizes: RangeSize
     assert sizes.limits.range_bytes == 400_000
 
 
-def test_they_are_never_smaller_than_the_least(sizes: RangeSizes) -> None:
+def test_they_are_never_smaller_than_the_least(sizes: AdaptiveRangeLimits) -> None:
     for _ in range(20):
         sizes.record_too_large(sizes.limits.range_bytes)
     assert sizes.limits.range_bytes == 65_536
-    assert RangeSizes(RangeLimits(1024, 4096), 65_536).limits.range_bytes == 1024
+    assert AdaptiveRangeLimits(RangeLimits(1024, 4096), 65_536).limits.range_bytes == 1024
 
 
-def test_quick_answers_let_them_grow_again_but_not_those_of_small_ranges(sizes: RangeSizes) -> None:
+def test_quick_answers_let_them_grow_again_but_not_those_of_small_ranges(
+    sizes: AdaptiveRangeLimits,
+) -> None:
     sizes.record_acknowledged(800_000, SLOW_S + 1)
     sizes.record_acknowledged(100, 0.01)
     sizes.record_acknowledged(400_000, (SLOW_S + QUICK_S) / 2)
@@ -62,7 +64,9 @@ def test_quick_answers_let_them_grow_again_but_not_those_of_small_ranges(sizes: 
     assert sizes.limits == MOST
 
 
-def test_they_do_not_grow_to_what_was_too_large_until_that_is_taken(sizes: RangeSizes) -> None:
+def test_they_do_not_grow_to_what_was_too_large_until_that_is_taken(
+    sizes: AdaptiveRangeLimits,
+) -> None:
     sizes.record_too_large(700_000)
     for _ in range(5):
         sizes.record_acknowledged(sizes.limits.range_bytes, 0.01)

@@ -12,7 +12,7 @@ import pytest
 from tests.support.tailer.host import lines
 from tests.support.waiting import wait_for
 
-from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, Shrink
+from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES, Truncation
 from hourmark_producer.files.identity import identify
 from hourmark_producer.files.tracked_file import (
     FileAccount,
@@ -28,7 +28,7 @@ from hourmark_producer.history.copies import CopyCandidate, find_origin
 
 
 def followed(
-    path: Path, size: int, read_to: int, *, shrinks: tuple[Shrink, ...] = ()
+    path: Path, size: int, read_to: int, *, shrinks: tuple[Truncation, ...] = ()
 ) -> TrackedFile:
     """One that was last seen with so many bytes, and is read up to there; it begins with lines."""
     content, identity = lines(100), identify(descriptor := os.open(path, os.O_RDONLY))
@@ -60,13 +60,13 @@ def followed(
         (
             460,
             4000,
-            (Shrink(4000, 460, other=True),),
+            (Truncation(4000, 460, other=True),),
             True,
         ),  # it was truncated, and what it holds now is not read yet
     ],
 )
 def test_what_begins_as_a_log_of_which_too_little_is_known_waits(
-    tmp_path: Path, size: int, read_to: int, shrinks: tuple[Shrink, ...], waits: bool
+    tmp_path: Path, size: int, read_to: int, shrinks: tuple[Truncation, ...], waits: bool
 ) -> None:
     for name in ("app.log", "app.log.1"):
         (tmp_path / name).write_bytes(lines(40))

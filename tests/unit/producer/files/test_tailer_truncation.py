@@ -8,59 +8,63 @@ from hypothesis import strategies as st
 
 from hourmark_producer.files.fingerprints import (
     ANCHOR_BYTES,
-    Shrink,
-    ShrinkJudgement,
-    ShrinkVerdict,
+    Truncation,
+    TruncationEffect,
+    TruncationVerdict,
     are_lines_equal,
-    judge_shrinks,
-    next_anchor,
+    assess_truncations,
+    extend_anchor,
 )
 
 
 @pytest.mark.parametrize(
     ("shrinks", "verdict", "lost"),
     [
-        ([], ShrinkVerdict.SAME, 0),
+        ([], TruncationVerdict.SAME, 0),
         (
-            [Shrink(100, 49, False)],
-            ShrinkVerdict.REPLACED,
+            [Truncation(100, 49, False)],
+            TruncationVerdict.REPLACED,
             50,
         ),  # below the position: what was unread is lost
         (
-            [Shrink(100, 500, True)],
-            ShrinkVerdict.REPLACED,
+            [Truncation(100, 500, True)],
+            TruncationVerdict.REPLACED,
             50,
         ),  # other bytes before the position, whatever the size
         (
-            [Shrink(100, 60, False)],
-            ShrinkVerdict.SHORTENED,
+            [Truncation(100, 60, False)],
+            TruncationVerdict.SHORTENED,
             40,
         ),  # cut off behind the position: only the difference is lost
-        ([Shrink(50, 0, False)], ShrinkVerdict.REPLACED, 0),  # all was read
+        ([Truncation(50, 0, False)], TruncationVerdict.REPLACED, 0),  # all was read
         (
-            [Shrink(50, 0, False), Shrink(45, 0, False)],
-            ShrinkVerdict.REPLACED,
+            [Truncation(50, 0, False), Truncation(45, 0, False)],
+            TruncationVerdict.REPLACED,
             45,
         ),  # the second destroyed what nobody had read
-        ([Shrink(100, 60, False), Shrink(70, 0, False)], ShrinkVerdict.REPLACED, 40 + 20),
         (
-            [Shrink(100, 0, False), Shrink(30, 10, False), Shrink(20, 5, True)],
-            ShrinkVerdict.REPLACED,
+            [Truncation(100, 60, False), Truncation(70, 0, False)],
+            TruncationVerdict.REPLACED,
+            40 + 20,
+        ),
+        (
+            [Truncation(100, 0, False), Truncation(30, 10, False), Truncation(20, 5, True)],
+            TruncationVerdict.REPLACED,
             50 + 20 + 20,
         ),
     ],
 )
 def test_what_each_shrink_destroyed(
-    shrinks: list[Shrink], verdict: ShrinkVerdict, lost: int
+    shrinks: list[Truncation], verdict: TruncationVerdict, lost: int
 ) -> None:
-    assert judge_shrinks(50, shrinks) == ShrinkJudgement(verdict, lost)
+    assert assess_truncations(50, shrinks) == TruncationEffect(verdict, lost)
 
 
 @given(st.binary(max_size=ANCHOR_BYTES), st.lists(st.binary(max_size=600), max_size=5))
 def test_the_anchor_is_the_last_bytes_read(before: bytes, bodies: list[bytes]) -> None:
     anchor = before
     for body in bodies:
-        anchor = next_anchor(anchor, body)
+        anchor = extend_anchor(anchor, body)
     assert anchor == (before + b"".join(bodies))[-ANCHOR_BYTES:]
 
 

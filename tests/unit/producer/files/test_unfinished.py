@@ -7,13 +7,13 @@ from pathlib import Path
 
 from tests.support.clock import FakeClock
 
-from hourmark_producer.files.compressed import UnfinishedFiles
+from hourmark_producer.files.compressed import IncompleteFileTimer
 
 
 def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "app.log.1.gz"
     path.write_bytes(b"half")
-    known = UnfinishedFiles(clock)
+    known = IncompleteFileTimer(clock)
     assert known.unchanged_s(path.stat()) == 0
     clock.sleep(3)
     assert known.unchanged_s(path.stat()) == 3
@@ -26,7 +26,7 @@ def test_time_counts_from_its_last_change(tmp_path: Path) -> None:
 
 def test_few_are_remembered(tmp_path: Path) -> None:
     clock = FakeClock()
-    known = UnfinishedFiles(clock, files_max=3)
+    known = IncompleteFileTimer(clock, files_max=3)
     paths = [tmp_path / str(number) for number in range(4)]
     for path in paths:
         path.touch()

@@ -8,19 +8,19 @@ import pytest
 from tests.support.tailer.host import lines
 
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
-from hourmark_producer.history.read_state import KnownPast, ReadState, determine_read_state
+from hourmark_producer.history.read_state import ContentHistory, ReadState, determine_read_state
 
 HEADER = b"#Version: 1.0\n#Fields: " + b"date time c-ip " * 20 + b"\n"
 
 
-def past(content: bytes, offset: int | None = None, *, awaited: bool = False) -> KnownPast:
+def past(content: bytes, offset: int | None = None, *, awaited: bool = False) -> ContentHistory:
     offset = len(content) if offset is None else offset
-    return KnownPast(
+    return ContentHistory(
         content[:HEAD_BYTES], offset, content[max(0, offset - ANCHOR_BYTES) : offset], awaited
     )
 
 
-def answer(content: bytes, *pasts: KnownPast) -> ReadState:
+def answer(content: bytes, *pasts: ContentHistory) -> ReadState:
     return determine_read_state(io.BytesIO(content), pasts, lambda: None).answer
 
 

@@ -15,7 +15,7 @@ from hourmark_producer.checkpoint.archives import save_departed
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.files.fingerprints import ANCHOR_BYTES, HEAD_BYTES
 from hourmark_producer.files.identity import FileIdentity, identify
-from hourmark_producer.files.remainder import Remainder
+from hourmark_producer.files.remainder import RemainderSearch
 from hourmark_producer.files.tracked_file import (
     FileAccount,
     FileLocation,
@@ -31,10 +31,10 @@ from hourmark_producer.history.match import (
     AlreadyRead,
     ContentMatcher,
     CopyOf,
-    HeldBy,
+    FoundInFile,
     LostContent,
-    New,
     NewCompressedFile,
+    NewContent,
     ReadUpTo,
     Undecidable,
     UnreadFile,
@@ -86,7 +86,7 @@ def tracked(path: Path, content: bytes, read_to: int) -> TrackedFile:
     )
 
 
-def match_unread(matcher: ContentMatcher, file: TrackedFile) -> New | CopyOf:
+def match_unread(matcher: ContentMatcher, file: TrackedFile) -> NewContent | CopyOf:
     descriptor = os.open(file.place.seen_at, os.O_RDONLY)
     try:
         return matcher.match(UnreadFile(file, descriptor))
@@ -101,8 +101,8 @@ def test_an_unread_file_is_new_if_no_file_of_a_former_name_holds_its_content(
     other = tracked(tmp_path / "app.log.1", lines(200, 9000), 0)
     unrelated = tracked(tmp_path / "copied.log", CONTENT, 0)
     matcher = ContentMatcher(TrackedFiles([log, other, unrelated]), checkpoint, clock)
-    assert match_unread(matcher, other) == New()
-    assert match_unread(matcher, unrelated) == New(), "its name derives from no other"
+    assert match_unread(matcher, other) == NewContent()
+    assert match_unread(matcher, unrelated) == NewContent(), "its name derives from no other"
 
 
 def test_a_copy_is_skipped_up_to_its_last_line_while_its_log_reads_on(
@@ -112,7 +112,7 @@ def test_a_copy_is_skipped_up_to_its_last_line_while_its_log_reads_on(
     copy = tracked(tmp_path / "app.log.1", CONTENT, 0)
     match = match_unread(ContentMatcher(TrackedFiles([log, copy]), checkpoint, clock), copy)
     assert isinstance(match, CopyOf)
-    assert (match.origin.file, match.origin.reads_on, match.end) == (log, True, len(CONTENT))
+    assert (match.origin.file, match.origin.is_still_read, match.end) == (log, True, len(CONTENT))
 
 
 def test_a_copy_of_a_log_that_is_gone_is_skipped_up_to_where_the_log_was_read(
@@ -123,7 +123,7 @@ def test_a_copy_of_a_log_that_is_gone_is_skipped_up_to_where_the_log_was_read(
     copy = tracked(tmp_path / "app.log.1", CONTENT, 0)
     match = match_unread(ContentMatcher(TrackedFiles([log, copy]), checkpoint, clock), copy)
     assert isinstance(match, CopyOf)
-    assert (match.origin.reads_on, match.end) == (False, 1000)
+    assert (match.origin.is_still_read, match.end) == (False, 1000)
 
 
 def test_a_file_that_begins_like_an_unread_log_waits(
@@ -137,9 +137,11 @@ def test_a_file_that_begins_like_an_unread_log_waits(
         match_unread(ContentMatcher(TrackedFiles([log, copy]), checkpoint, clock), copy)
 
 
-def match_lost(matcher: ContentMatcher, file: TrackedFile, *paths: Path) -> HeldBy | Undecidable:
+def match_lost(
+    matcher: ContentMatcher, file: TrackedFile, *paths: Path
+) -> FoundInFile | Undecidable:
     candidates = {str(path): path.stat().st_ino for path in paths}
-    return matcher.match(LostContent(file, Remainder(candidates)))
+    return matcher.match(LostContent(file, RemainderSearch(candidates)))
 
 
 def test_lost_content_is_held_by_the_compressed_file_that_has_what_was_read(
@@ -149,7 +151,7 @@ def test_lost_content_is_held_by_the_compressed_file_that_has_what_was_read(
     (other := tmp_path / "app.log.1.gz").write_bytes(gzip.compress(lines(200, 9000)))
     (packed := tmp_path / "app.log.2.gz").write_bytes(gzip.compress(CONTENT + lines(5, 200)))
     match = match_lost(ContentMatcher(TrackedFiles([log]), checkpoint, clock), log, other, packed)
-    assert isinstance(match, HeldBy)
+    assert isinstance(match, FoundInFile)
     assert (match.holder.path, match.copy) == (str(packed), None)
     assert match.holder.content.readable == len(CONTENT + lines(5, 200))
 
@@ -161,9 +163,9 @@ def test_a_file_holds_the_lost_content_of_one_file_only(
     second = tracked(tmp_path / "app.log.old", CONTENT, 1000)
     (packed := tmp_path / "app.log.2.gz").write_bytes(gzip.compress(CONTENT))
     matcher = ContentMatcher(TrackedFiles([first, second]), checkpoint, clock)
-    matcher.claim(first, Remainder({str(packed): packed.stat().st_ino}), str(packed)).close()
+    matcher.claim(first, RemainderSearch({str(packed): packed.stat().st_ino}), str(packed)).close()
     assert match_lost(matcher, second, packed) == Undecidable()
-    assert isinstance(match_lost(matcher, first, packed), HeldBy)
+    assert isinstance(match_lost(matcher, first, packed), FoundInFile)
 
 
 def test_lost_content_whose_holder_is_cut_off_waits(
@@ -191,7 +193,7 @@ def match_compressed(
 ) -> ReadUpTo | AlreadyRead | Undecidable:
     path = Path(file.place.seen_at)
     matcher = ContentMatcher(TrackedFiles([*files, file]), checkpoint, clock)
-    search = Remainder({str(path): path.stat().st_ino})
+    search = RemainderSearch({str(path): path.stat().st_ino})
     return matcher.match(NewCompressedFile(file, search))
 
 

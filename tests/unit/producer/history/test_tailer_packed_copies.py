@@ -14,7 +14,7 @@ from tests.support.tailer.recorder import Recorder
 from tests.support.waiting import wait_for
 
 from hourmark_producer.cut.lines import RangeCut
-from hourmark_producer.files.remainder import Remainder
+from hourmark_producer.files.remainder import RemainderSearch
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.history.remainders import RemainderFinder
@@ -32,7 +32,9 @@ def let_the_copy_be_over_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before the log looks into what it was packed into."""
     next_cut = RemainderFinder.next_cut
 
-    def in_order(rests: RemainderFinder, file: TrackedFile, rest: Remainder) -> RangeCut | None:
+    def in_order(
+        rests: RemainderFinder, file: TrackedFile, rest: RemainderSearch
+    ) -> RangeCut | None:
         if rest.truncated_at is not None and any(
             other.place.path.endswith(".1") for other in rests.matcher.files
         ):

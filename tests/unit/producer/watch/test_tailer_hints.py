@@ -31,23 +31,23 @@ def test_a_write_names_its_file_and_nothing_moved(hints: InotifyWatcher, tmp_pat
     append(log)
     assert hints.watch({str(tmp_path)})
     assert not hints.watch({str(tmp_path)}), "it is watched already"
-    assert hints.take() == NOTHING
+    assert hints.take_events() == NOTHING
     append(log)
-    assert hints.take() == FolderNotifications({str(log)}, moved=False)
+    assert hints.take_events() == FolderNotifications({str(log)}, moved=False)
     os.truncate(log, 0)
-    assert hints.take() == FolderNotifications({str(log)}, moved=False)
-    assert hints.take() == NOTHING
+    assert hints.take_events() == FolderNotifications({str(log)}, moved=False)
+    assert hints.take_events() == NOTHING
 
 
 def test_names_that_come_go_and_change_are_hinted(hints: InotifyWatcher, tmp_path: Path) -> None:
     hints.watch({str(tmp_path)})
     log = tmp_path / "a.log"
     log.touch()
-    assert hints.take().moved
+    assert hints.take_events().moved
     log.rename(tmp_path / "b.log")
-    assert hints.take().moved
+    assert hints.take_events().moved
     (tmp_path / "b.log").unlink()
-    assert hints.take().moved
+    assert hints.take_events().moved
 
 
 def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_back(
@@ -58,13 +58,13 @@ def test_a_folder_that_is_moved_away_or_removed_is_watched_again_where_it_comes_
         folder.mkdir()
         assert hints.watch({str(folder)})
         leave()
-        assert hints.take().moved
-        hints.take()
+        assert hints.take_events().moved
+        hints.take_events()
         assert not hints.watch({str(folder)}), "it is not there"
     folder.mkdir()
     assert hints.watch({str(folder)})
     append(folder / "a.log")
-    assert str(folder / "a.log") in hints.take().written
+    assert str(folder / "a.log") in hints.take_events().written
 
 
 def test_a_folder_of_two_names_is_hinted_by_both_until_neither_is_wanted(
@@ -76,13 +76,13 @@ def test_a_folder_of_two_names_is_hinted_by_both_until_neither_is_wanted(
     assert hints.watch({str(folder), str(link)})
     assert not hints.watch({str(folder), str(link)})
     append(folder / "a.log")
-    assert hints.take().written == {str(folder / "a.log"), str(link / "a.log")}
+    assert hints.take_events().written == {str(folder / "a.log"), str(link / "a.log")}
     hints.watch({str(link)})
     append(folder / "a.log")
-    assert hints.take().written == {str(link / "a.log")}
+    assert hints.take_events().written == {str(link / "a.log")}
     hints.watch(set())
     append(folder / "a.log")
-    assert not hints.take().written
+    assert not hints.take_events().written
 
 
 def test_past_the_limit_the_rest_is_polled_and_that_is_said_once(
@@ -99,7 +99,7 @@ def test_past_the_limit_the_rest_is_polled_and_that_is_said_once(
     hints.watch({str(folder) for folder in folders})
     for folder in folders:
         append(folder / "x.log")
-    assert hints.take().written == {str(folders[0] / "x.log")}
+    assert hints.take_events().written == {str(folders[0] / "x.log")}
     assert caplog.text.count("max_user_watches") == 1
 
 
@@ -113,6 +113,6 @@ def test_events_that_were_lost_ask_for_a_full_look(hints: InotifyWatcher, tmp_pa
         os.write(
             files[number % 2], b"x"
         )  # in turn, so that no two that follow one another are the same
-    assert hints.take().moved
+    assert hints.take_events().moved
     for file in files:
         os.close(file)

@@ -85,7 +85,7 @@ def test_one_that_is_wanted_comes_after_a_fifth_of_that(
     monkeypatch: pytest.MonkeyPatch, cost_s: float, due_s: float
 ) -> None:
     made, clock = looks(monkeypatch, cost_s)
-    made.want()
+    made.request_scan()
     clock.advance(due_s - 0.3)
     assert not made.is_due()
     clock.advance(0.3)
