@@ -61,7 +61,7 @@ class World:
         self.journal_is_in_doubt = (
             False  # the entry that was read last may be gone, so losses may be unknown
         )
-        self.port = free_port(self.rng)
+        self.port = free_udp_port()
         self._has_listened = False  # for syslog, ever
         self._ahead_ms = 0  # of the machine's wall clock
         self.set_clock(0)
@@ -407,8 +407,13 @@ input = "syslog+udp://127.0.0.1:{self.port}"
                 file.body.looked_at |= bool(file.body.content)
 
 
-def free_port(rng: random.Random) -> int:
-    """For datagrams: none of those that the system gives to whoever asks for any."""
+def free_udp_port() -> int:
+    """Return an unused UDP port below the range of ephemeral ports.
+
+    It does not depend on the seed: two histories of one seed may run at the same time, and each
+    would receive the other's datagrams.
+    """
+    rng = random.SystemRandom()
     while True:
         with (
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as tried,
