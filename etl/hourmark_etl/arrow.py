@@ -191,7 +191,7 @@ def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
     return offsets, data
 
 
-def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
+def find_run_starts(*columns: npt.NDArray[Any]) -> Int64s:
     """Return the row indexes at which a new combination of values begins in sorted columns.
 
     Args:
@@ -207,7 +207,7 @@ def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
     return np.flatnonzero(changed)
 
 
-def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
+def distinct_schemas_by_run(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
     """Return the distinct schema ids of each run of rows, in ascending order.
 
     Args:
@@ -215,7 +215,7 @@ def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
         schemas: The schema id of each row.
     """
     run = np.repeat(np.arange(len(counts)), counts)
-    changes = run_starts(run, schemas)
+    changes = find_run_starts(run, schemas)
     pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
     found: list[list[int]] = [[] for _ in counts]
     for pair in pairs.tolist():

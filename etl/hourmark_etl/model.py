@@ -483,7 +483,7 @@ class StagedBatch:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sums:
+class EventTotals:
     """Totals of staged rows or of promised events; a proof compares the two.
 
     Attributes:
@@ -501,8 +501,8 @@ class Sums:
     values: int = 0
     unchecked: int = 0
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: EventTotals) -> EventTotals:
+        return EventTotals(
             self.records + other.records,
             self.events + other.events,
             to_unsigned(self.digest + other.digest),
@@ -510,8 +510,8 @@ class Sums:
             self.unchecked + other.unchecked,
         )
 
-    def __sub__(self, other: Sums) -> Sums:
-        return Sums(
+    def __sub__(self, other: EventTotals) -> EventTotals:
+        return EventTotals(
             self.records - other.records,
             self.events - other.events,
             to_unsigned(self.digest - other.digest),
@@ -600,8 +600,8 @@ class Seal:
     waived: tuple[str, ...]
     offsets: tuple[StagingPosition, ...]
     books: tuple[OriginHourSums, ...] = ()  # by origin hour
-    listed: Sums = dataclasses.field(
-        default_factory=Sums
+    listed: EventTotals = dataclasses.field(
+        default_factory=EventTotals
     )  # totals of listed rows with duplicates; exactly these are written
     lost: Mapping[str, int] = dataclasses.field(
         default_factory=dict

@@ -23,7 +23,7 @@ from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, StagingPosition
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralTopics:
+class CentralTopicNames:
     """The names of all topics that the ETL reads from the central cluster.
 
     Attributes:
@@ -35,7 +35,7 @@ class CentralTopics:
     types: Mapping[str, str]
 
     @classmethod
-    def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopics:
+    def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopicNames:
         """Create the topic names of all configured sites.
 
         Args:

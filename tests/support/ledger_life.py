@@ -46,7 +46,7 @@ from hourmark_etl.recovery.rebuild_result import RebuildSources
 from hourmark_etl.staging.consumer import build_batch
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import CentralCluster, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopicNames
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
@@ -102,7 +102,7 @@ class Life:
         self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
         self.sources = [Source(name="app", types=list(types))]
         self.kafka = KafkaSettings()
-        topics = CentralTopics.from_settings(self.kafka, types)
+        topics = CentralTopicNames.from_settings(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
         self._plan = stage_plan(types=dict(topics.types))
         put_rules(Config(etl=EtlSettings(ledger=url)), self.declared, self.sources, first)

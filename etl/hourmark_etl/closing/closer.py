@@ -6,7 +6,7 @@ every step may be interrupted at any point and repeated.
 
 The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
 cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
-which types are held and until when (`holds`). Servers are accessed through `Ports`.
+which types are held and until when (`holds`). Servers are accessed through `CloserDependencies`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
-from hourmark_etl.closing.cut.forced import overridden_frontiers, take_forced_cut
+from hourmark_etl.closing.cut.forced import select_overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.holds import RETRY_SECONDS, ClosingHolds, HoldReason
-from hourmark_etl.closing.ports import Ports
-from hourmark_etl.closing.proof.readings import conflicts_of
+from hourmark_etl.closing.ports import CloserDependencies
+from hourmark_etl.closing.proof.readings import build_conflicts
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
 from hourmark_etl.closing.publishing import (
     LedgerChanged,
@@ -36,7 +36,7 @@ from hourmark_etl.closing.publishing import (
     check_foreign_root,
     check_not_published,
 )
-from hourmark_etl.closing.reporting import BlockerWriter, closed_lines
+from hourmark_etl.closing.reporting import BlockerWriter, format_closed_buckets
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.ledger import frontiers as ledger
@@ -60,7 +60,7 @@ from hourmark_etl.ledger.staged.staged_files import (
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Closer:
         lease: The closer's lease. Cleanup uses it too.
     """
 
-    def __init__(self, ports: Ports, config: Config) -> None:
+    def __init__(self, ports: CloserDependencies, config: Config) -> None:
         self._ports, self._config, self._database, self._clock = (
             ports,
             config,
@@ -89,7 +89,7 @@ class Closer:
         )
         self.lease = ports.database.acquire(CLOSER)  # fences this closer; cleanup uses it too
         self._sites = ports.sites(self.lease)
-        self._audits = CentralTopics.from_settings(config.kafka).audits
+        self._audits = CentralTopicNames.from_settings(config.kafka).audits
         check_sites(ports.database, self.lease, self._audits)
         self._taker = CutTaker(
             self._sites, ports.progress, self._audits, ports.clock, config.etl.deadline_seconds
@@ -160,14 +160,14 @@ class Closer:
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        if self._apply_overrides(overridden_frontiers(frontiers, given), given):
+        if self._apply_overrides(select_overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
         for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._due_frontiers(frontiers, HourState.SEALED):
             return self._close_published(self._publisher.publish(sealed))
         opened = self._due_frontiers(frontiers, HourState.OPEN)
-        if forced := overridden_frontiers(opened, given):
+        if forced := select_overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
         conflicting = self._conflicts_by_type(frontiers)
@@ -229,7 +229,7 @@ class Closer:
             override = overrides_by_type[f.event_type]
             if held is None or held.phase not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
                 continue
-            self._holds.end_pause(f.event_type)
+            self._holds.allow_retry(f.event_type)
             if held.phase is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
@@ -248,7 +248,7 @@ class Closer:
             all types.
         """
         naming, of_type, for_all = (
-            CentralTopics.from_settings(self._config.kafka),
+            CentralTopicNames.from_settings(self._config.kafka),
             dict[str, tuple[str, ...]](),
             tuple[str, ...](),
         )
@@ -304,7 +304,7 @@ class Closer:
             found = [
                 c
                 for d in compared.differences
-                for c in conflicts_of(d, frontiers, length_s, now_ms)
+                for c in build_conflicts(d, frontiers, length_s, now_ms)
             ]
             record_compared_files(self._database, self.lease, compared.files, found)
             if compared.differences:
@@ -352,7 +352,7 @@ class Closer:
     def _hold_types(self, types: Collection[str], phase: ClosingPhase, reason: str) -> None:
         for f in self._frontiers():
             if f.event_type in types:
-                self._holds.hold_longer(
+                self._holds.hold_with_backoff(
                     f.event_type,
                     HoldReason(f.hour, phase, (reason,)),
                     self._clock.monotonic_s(),
@@ -369,7 +369,7 @@ class Closer:
             The types with an override, for which the loss is now accepted.
         """
         given, known = overrides(self._database), read_ledger_file(self._database, path)
-        chosen = overridden_frontiers(
+        chosen = select_overridden_frontiers(
             (f for f in self._frontiers() if f.event_type in types), given
         )
         for f in chosen:
@@ -603,7 +603,7 @@ class Closer:
             f, manifest = closing.frontier, closing.manifest
             self._holds.release(f.event_type)
             self._ports.metrics.count_closed_bucket(f.hour, manifest)
-        for line in closed_lines(closing.manifest for closing in published.closings):
+        for line in format_closed_buckets(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:
             self._hold(f, _phase_of_failure(error), (str(error),))
@@ -636,8 +636,8 @@ class Closer:
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)
 
-    def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
-        return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
+    def _topics(self, chosen: Collection[Frontier]) -> CentralTopicNames:
+        return CentralTopicNames.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
     def _due_frontiers(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
         now_s = self._clock.monotonic_s()

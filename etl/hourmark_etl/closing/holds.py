@@ -39,7 +39,7 @@ class Hold:
     Attributes:
         reason: Why the type cannot close; None if the reason no longer applies.
         not_before_s: Time of the next try, in seconds of the monotonic clock.
-        pause_s: Length of the last pause that `hold_longer` set, in seconds.
+        pause_s: Length of the last pause that `hold_with_backoff` set, in seconds.
     """
 
     reason: HoldReason | None = None
@@ -73,7 +73,7 @@ class ClosingHolds:
         """
         self._change(event_type, reason=reason, not_before_s=now_s + RETRY_SECONDS)
 
-    def hold_longer(self, event_type: str, reason: HoldReason, now_s: float) -> None:
+    def hold_with_backoff(self, event_type: str, reason: HoldReason, now_s: float) -> None:
         """Do not try to close a type for twice as long as after the last call of this method.
 
         The first pause takes 20 seconds, and the longest one `PAUSE_SECONDS_MAX` (600 seconds). Use
@@ -88,7 +88,7 @@ class ClosingHolds:
         pause_s = min(2 * self._of(event_type).pause_s, PAUSE_SECONDS_MAX)
         self._change(event_type, reason=reason, not_before_s=now_s + pause_s, pause_s=pause_s)
 
-    def end_pause(self, event_type: str) -> None:
+    def allow_retry(self, event_type: str) -> None:
         """End the pause of a type, so that the next poll tries to close it; its reason is kept."""
         if event_type in self._by_type:
             self._change(event_type, not_before_s=0.0)

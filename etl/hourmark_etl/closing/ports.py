@@ -28,7 +28,7 @@ class ClosingMetrics(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ports:
+class CloserDependencies:
     """The services that a closer needs: storage, ledger, Kafka clusters, metrics and clock.
 
     Attributes:

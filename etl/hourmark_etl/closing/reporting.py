@@ -75,7 +75,7 @@ class BlockerWriter:
 _EACH_MAX: Final = 3  # buckets of a type that get a line each
 
 
-def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
+def format_closed_buckets(manifests: Iterable[Manifest]) -> Iterator[str]:
     """Yield log lines that report closed buckets, grouped by event type.
 
     Up to three buckets of a type get one line each. More buckets are summarized in one line.

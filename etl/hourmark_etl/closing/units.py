@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from hourmark_etl.arrow import (
     Int64s,
     UInt64s,
+    distinct_schemas_by_run,
     low64_of_ids,
     range_ids_to_ints,
-    schemas_of_runs,
     value_hashes,
 )
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.lookups import id_array
-from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
+from hourmark_etl.ids.lookups import to_id_array
+from hourmark_etl.model import RANGE_WEIGHT, EventTotals, StagedGroup
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage
 
@@ -132,7 +132,7 @@ class UnitRows(NamedTuple):
     """
 
     table: pa.Table
-    read: Mapping[StagedGroup, Sums]
+    read: Mapping[StagedGroup, EventTotals]
 
 
 def read_unit(
@@ -158,7 +158,7 @@ def read_unit(
     datum_bytes = 0
     tables, read = (
         [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)],
-        dict[StagedGroup, Sums](),
+        dict[StagedGroup, EventTotals](),
     )
     for table, groups, counts in _read_files(
         unit, storage, {"event_id", "range_id", *columns, "value_hash"}
@@ -168,9 +168,11 @@ def read_unit(
             _sums_of_runs(tables[-1].column(name), counts) for name in ("digest", "value_hash")
         )
         for (_, g), *sums in zip(groups, counts.tolist(), digests, values, strict=True):
-            read[g] = Sums(0, *sums)
+            read[g] = EventTotals(0, *sums)
         if "schema_id" in columns:
-            _check_schemas(groups, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
+            _check_schemas(
+                groups, distinct_schemas_by_run(counts, table.column("schema_id").to_numpy())
+            )
         if unit.slot is not None and datum_bytes_max is not None:
             datum_bytes += pc.sum(pc.binary_length(table.column("datum"))).as_py() or 0
             if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
@@ -180,7 +182,9 @@ def read_unit(
     return UnitRows(pa.concat_tables(tables), read)
 
 
-def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
+def verify_read_rows(
+    groups: Iterable[StagedGroup], read: Mapping[StagedGroup, EventTotals]
+) -> None:
     """Verify that the rows that were read match the totals in the ledger.
 
     Args:
@@ -192,7 +196,7 @@ def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, S
             group's file, which must be staged again.
     """
     for g in groups:
-        found = read.get(g, Sums())
+        found = read.get(g, EventTotals())
         if (found.events, found.digest) == (g.rows, g.low64_sum) and g.value_sum not in (
             None,
             found.values,
@@ -213,7 +217,7 @@ def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, S
             )
 
 
-def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, Sums]:
+def totals_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, EventTotals]:
     """Return the number of rows, the sum of digests and the sum of value hashes for each hour.
 
     The three arrays have one element per row. Sums are modulo 2^64.
@@ -225,7 +229,7 @@ def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, 
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {
-        hour: Sums(
+        hour: EventTotals(
             0, int(rows.sum()), *(int(of[rows].sum(dtype=np.uint64)) for of in (digests, hashes))
         )
         for hour, rows in own.items()
@@ -317,7 +321,7 @@ def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
     # Split a unit at the median of the ids that were read; None if there is only one id.
-    ids = np.unique(np.concatenate([id_array(table.column("event_id")) for table in tables]))
+    ids = np.unique(np.concatenate([to_id_array(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
     cut = int.from_bytes(

@@ -44,15 +44,15 @@ class TaskFailure(NamedTuple):
 
     @classmethod
     def from_error(cls, error: Exception) -> TaskFailure:
-        """Create a failure from any exception, converted by `typed_error`.
+        """Create a failure from any exception, converted by `to_hourmark_error`.
 
         If the error cannot be pickled, it is replaced by an error of its nearest base class that
         can, with the same message.
         """
-        return cls(_picklable(typed_error(error)))
+        return cls(_picklable(to_hourmark_error(error)))
 
 
-def typed_error(error: BaseException) -> HourmarkError:
+def to_hourmark_error(error: BaseException) -> HourmarkError:
     """Convert any exception that staging raised to one of the project's own exceptions.
 
     The exception and the chain of its causes and contexts are searched.
@@ -67,11 +67,11 @@ def typed_error(error: BaseException) -> HourmarkError:
             return one
     for one in chain:
         if isinstance(one, _NETWORK_ERRORS) or getattr(one, "errno", None) in _NETWORK_CODES:
-            return unreachable_server(f"{type(one).__name__}: {one}")
-    return stopped_staging("".join(traceback.format_exception(error)))
+            return build_unreachable_error(f"{type(one).__name__}: {one}")
+    return build_staging_error("".join(traceback.format_exception(error)))
 
 
-def unreachable_server(reason: str) -> Unavailable:
+def build_unreachable_error(reason: str) -> Unavailable:
     """Create the error for a server that staging needs and cannot reach.
 
     Args:
@@ -80,7 +80,7 @@ def unreachable_server(reason: str) -> Unavailable:
     return Unavailable(f"a server that staging needs could not be reached: {reason}")
 
 
-def stopped_staging(cause: str) -> EtlStop:
+def build_staging_error(cause: str) -> EtlStop:
     """Create the error that ends the driver because staging has failed.
 
     Args:
@@ -93,7 +93,7 @@ def stopped_staging(cause: str) -> EtlStop:
     )
 
 
-def guard_task(
+def catch_task_failure(
     results: Callable[[], Iterator[_Result]], attempts_max: int
 ) -> Iterator[_Result | TaskFailure]:
     """Run a Spark task, and yield its results; a final exception is yielded as a `TaskFailure`.
@@ -125,7 +125,7 @@ def is_worth_retrying(typed: HourmarkError, raised: Exception) -> bool:
     own, such as an error due to a full disk. The project's other exceptions concern the data.
 
     Args:
-        typed: The exception, converted by `typed_error`.
+        typed: The exception, converted by `to_hourmark_error`.
         raised: The exception as it was raised.
     """
     return isinstance(typed, Unavailable) or not any(

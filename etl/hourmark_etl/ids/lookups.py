@@ -48,7 +48,7 @@ _LOG = logging.getLogger(__name__)
 Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
 
 
-def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
+def to_id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
     """Return a column of 16-byte event ids as a numpy array.
 
     The data is copied only if the column has several chunks.
@@ -157,7 +157,7 @@ class IndexWriter:
         self.digest = compute_digest(table).hex()
 
 
-class WrittenRun(NamedTuple):
+class IndexedBucketRows(NamedTuple):
     """Adjacent rows of an index file that belong to one bucket.
 
     Attributes:
@@ -171,7 +171,7 @@ class WrittenRun(NamedTuple):
     rows: int
 
 
-def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
+def read_index_runs(storage: Storage, path: str) -> list[IndexedBucketRows]:
     """Return which rows of an index file belong to which bucket, from the table at its end.
 
     Args:
@@ -194,7 +194,7 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
         for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)
     ]
     return [
-        WrittenRun(mark, own[0][1], sum(rows for _, _, rows in own))
+        IndexedBucketRows(mark, own[0][1], sum(rows for _, _, rows in own))
         for mark, own in (
             (mark, list(of)) for mark, of in itertools.groupby(written, lambda of: of[0])
         )
@@ -212,7 +212,7 @@ def bucket_key(event_type: str, hour_s: int) -> bytes:
 
 
 @dataclasses.dataclass
-class _Lookup:
+class _BucketSearch:
     """A search for event ids in one bucket.
 
     Attributes:
@@ -225,7 +225,7 @@ class _Lookup:
     ordered: Ids
     found: list[Ids] | None = None
 
-    def answer(self, storage: Storage) -> Ids:
+    def find_ids(self, storage: Storage) -> Ids:
         """Return the ids that the bucket contains.
 
         They come from the bucket's index. Without a usable index, the container files are read.
@@ -239,15 +239,16 @@ class _Lookup:
             [
                 part
                 for path, digest in self.bucket.files
-                for part in _in_container(storage, path, digest, self.ordered)
+                for part in _find_ids_in_container(storage, path, digest, self.ordered)
             ]
         )
 
 
-def _create_lookups(asked: IdQuery) -> list[_Lookup]:
+def _create_lookups(asked: IdQuery) -> list[_BucketSearch]:
     ordered = np.sort(asked.ids)
     lookups = (
-        _Lookup(bucket, _ids_of_hours(ordered, bucket.origin_hours)) for bucket in asked.buckets
+        _BucketSearch(bucket, _ids_of_hours(ordered, bucket.origin_hours))
+        for bucket in asked.buckets
     )
     return [lookup for lookup in lookups if len(lookup.ordered)]
 
@@ -263,15 +264,17 @@ def _ids_of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
     return _concatenate([ordered[start:end] for start, end in spans.tolist()])
 
 
-def _combine_answers(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
+def _combine_answers(
+    storage: Storage, ids: Ids, lookups: Sequence[_BucketSearch]
+) -> Bools | Finding:
     try:
-        return np.isin(ids, _concatenate([lookup.answer(storage) for lookup in lookups]))
+        return np.isin(ids, _concatenate([lookup.find_ids(storage) for lookup in lookups]))
     except Finding as error:
         return Finding(str(error))  # without the traceback, whose frames hold large arrays
 
 
-def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
-    by_path = defaultdict[str, list[tuple[IdIndexSegment, _Lookup]]](list)
+def _search_indexes(storage: Storage, lookups: Iterable[_BucketSearch]) -> None:
+    by_path = defaultdict[str, list[tuple[IdIndexSegment, _BucketSearch]]](list)
     for lookup in lookups:
         if lookup.bucket.is_indexed:
             lookup.found = []
@@ -285,14 +288,14 @@ def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
             _discard_index([lookup for _, lookup in asked], error)
 
 
-def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _Lookup]]) -> None:
+def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _BucketSearch]]) -> None:
     # Search one index in the order of its rows. A damaged block affects only the buckets that need
     # it. If storage becomes unavailable, all remaining buckets are read from their containers.
     ordered = sorted(asked, key=lambda of: of[0].first_row)
     for at, (run, lookup) in enumerate(ordered):
         if lookup.found is not None:
             try:
-                lookup.found += index.among(lookup.bucket, run, lookup.ordered)
+                lookup.found += index.find_in_rows(lookup.bucket, run, lookup.ordered)
             except (ContentLost, OSError, EOFError, ValueError) as error:
                 _discard_index([lookup], error)
             except StorageError as error:
@@ -300,7 +303,7 @@ def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _Lookup]]
     return None
 
 
-def _discard_index(lookups: Sequence[_Lookup], error: Exception) -> None:
+def _discard_index(lookups: Sequence[_BucketSearch], error: Exception) -> None:
     named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
     more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
     _LOG.warning(
@@ -337,7 +340,9 @@ class _Index:
         self._file, self._blocks = file, _blocks(file, path)
         self._ends = np.cumsum(self._blocks["rows"])
 
-    def among(self, bucket: ClosedBucket, run: IdIndexSegment, ordered: Ids) -> Iterator[Ids]:
+    def find_in_rows(
+        self, bucket: ClosedBucket, run: IdIndexSegment, ordered: Ids
+    ) -> Iterator[Ids]:
         """Yield the given ids that are in the index rows of a bucket.
 
         Args:
@@ -397,7 +402,7 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
     return found
 
 
-def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
+def _find_ids_in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
     """Return the ids that a bucket's container file contains.
 
     The whole file is read, and the result is used only if its digest matches. A block is decoded

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from hourmark_etl.closing.proof.evidence import (
-    PromisesItem,
+    AuditFilesItem,
     PromiseWindows,
-    RowsItem,
+    StagedRowsItem,
     plan_promise_items,
     read_item,
 )
@@ -65,8 +65,8 @@ def unmet_ranges(
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
     audits = find_promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets)
-    items: list[RowsItem | PromisesItem] = [
-        *(RowsItem(unit, (0,), ()) for unit in units),
+    items: list[StagedRowsItem | AuditFilesItem] = [
+        *(StagedRowsItem(unit, (0,), ()) for unit in units),
         *plan_promise_items(audits),
     ]
     windows = PromiseWindows(((0, event_type, hour_s, None),), below_offsets)

@@ -30,10 +30,10 @@ from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport
 from hourmark_etl.arrow import (
     Bools,
+    distinct_schemas_by_run,
+    find_run_starts,
     fixed_size_binary_array,
     hour_starts_s,
-    run_starts,
-    schemas_of_runs,
     to_single_array,
     value_hashes,
     value_lengths,
@@ -183,7 +183,7 @@ def _sorted_events(
         to_single_array(table.column("offset")).take(chosen),
         pa.array(hashes),
     ]
-    starts = run_starts(ranks, hours)
+    starts = find_run_starts(ranks, hours)
     ends = np.append(starts[1:], len(order))
     sizes = np.add.reduceat(value_lengths(values)[order] - FRAMING_SIZE, starts)
     # Digests wrap at 64 bits, as they must.
@@ -205,7 +205,7 @@ def _sorted_events(
         )
         for start, end, size, low64_sum, value_sum, of_group in zip(
             *(column.tolist() for column in (starts, ends, sizes, low64_sums, value_sums)),
-            schemas_of_runs(ends - starts, schemas),
+            distinct_schemas_by_run(ends - starts, schemas),
             strict=True,
         )
     )

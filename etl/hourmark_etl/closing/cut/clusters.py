@@ -16,7 +16,7 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
-from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topics
+from hourmark_etl.closing.cut.edge import EdgeSite, list_partitions, require_topics
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_topic_ids, record_truncated_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
@@ -239,11 +239,11 @@ class KafkaSiteClusters:
         audits = {
             name for edge in self._edges for name in edge.central_names([AUDIT])
         } & infos.keys()
-        asked = partitions_of([infos[name] for name in audits])
+        asked = list_partitions([infos[name] for name in audits])
         staged = [
             at for p in asked for at in batches.read_partition_positions(self._database, p)
         ]  # read before the ends, because staging continues
-        ends = self._central.ends(partitions_of(infos.values()), committed=False)
+        ends = self._central.ends(list_partitions(infos.values()), committed=False)
         return ends, [
             p
             for p in staged

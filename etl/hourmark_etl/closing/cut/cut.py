@@ -32,12 +32,12 @@ from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_etl.closing.cut.readiness import (
     LatestReports,
     Readiness,
+    adjust_for_new_sources,
     are_still_behind,
+    compute_readiness_by_type,
     describe_clock_difference,
     find_new_sources,
     may_deliver,
-    readiness_by_type,
-    waive_new_sources,
 )
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import (
@@ -295,7 +295,7 @@ class CutTaker:
             return Waiting(ClosingPhase.REPORTS)
         self._seen = self._progress.reporters()
         reports, gaps = LatestReports(self._seen), self._sites.gaps()
-        asked = readiness_by_type(frontiers, reports, now_ms, self._deadline_ms)
+        asked = compute_readiness_by_type(frontiers, reports, now_ms, self._deadline_ms)
         if for_all := [
             why
             for why in (describe_clock_difference(reports, now_ms), *map(gaps.get, CONTROL))
@@ -405,7 +405,9 @@ class CutTaker:
         for f in frontiers:
             if chosen := self._chosen.pop(f.event_type, None):
                 carried = [r for r in new if may_deliver(f, r)]
-                kept = waive_new_sources(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
+                kept = adjust_for_new_sources(
+                    f, chosen, carried, self._taken_at_ms, self._deadline_ms
+                )
                 if kept and are_still_behind(f, chosen.waived, later):
                     self._chosen[f.event_type] = kept
                 else:

@@ -93,7 +93,7 @@ class EdgeSite:
         changed: list[EdgeCheck] = []
         if self.mirror is not None:
             before, self._positions = self._last_checks(), self.mirror.refresh()
-            starts = self.edge.starts(partitions_of(infos.values()))
+            starts = self.edge.starts(list_partitions(infos.values()))
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
             copied = {
@@ -131,7 +131,7 @@ class EdgeSite:
         if self.mirror is None or not asked:
             return [], []
         infos = self.edge.topics(asked)
-        found = partitions_of(infos.values())
+        found = list_partitions(infos.values())
         positions, starts = self.mirror.refresh(), self.edge.starts(found)
         stale = {p.topic for p in partitions_ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
@@ -156,7 +156,7 @@ class EdgeSite:
         infos = require_topics(self.edge, topics)
         ends: dict[Partition, int] = {}
         for topic in topics:
-            ends |= self.edge.ends(partitions_of([infos[topic]]))
+            ends |= self.edge.ends(list_partitions([infos[topic]]))
         return ends
 
     def find_unmirrored_topics(self, cut: Mapping[Partition, int]) -> dict[str, str]:
@@ -263,6 +263,6 @@ def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, Top
     return infos
 
 
-def partitions_of(infos: Collection[TopicInfo]) -> list[Partition]:
+def list_partitions(infos: Collection[TopicInfo]) -> list[Partition]:
     """Return all partitions of the topics, in the order of `infos`."""
     return [Partition(info.name, number) for info in infos for number in info.partitions]

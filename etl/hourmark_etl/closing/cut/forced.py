@@ -29,7 +29,7 @@ from hourmark_etl.model import AuditOffsets, Frontier
 _NO_DEADLINE: Final = 0  # an override waives immediately
 
 
-def overridden_frontiers(
+def select_overridden_frontiers(
     frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
 ) -> list[Frontier]:
     """Return the frontiers (next hours to close) for whose hour an operator's override exists.
@@ -111,7 +111,7 @@ def take_forced_cut(
     )
 
 
-def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
+def list_accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
     """Return the topics whose lost records are accepted when an operator forces hours to close.
 
     Args:

@@ -244,7 +244,7 @@ def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None
     return None
 
 
-def waive_new_sources(
+def adjust_for_new_sources(
     frontier: Frontier,
     readiness_before: Readiness,
     new_sources: Sequence[ReportedSource],
@@ -304,7 +304,7 @@ def _is_new(before: ReportedSource | None, after: ReportedSource) -> bool:
     )
 
 
-def readiness_by_type(
+def compute_readiness_by_type(
     frontiers: Iterable[Frontier], reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
     """Return the readiness of each event type whose next hour has ended and is open.

@@ -28,10 +28,10 @@ import pyarrow.compute as pc
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import distinct_values, semi_join
-from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_item_rows
+from hourmark_etl.closing.proof.evidence import StagedRowsItem, plan_row_items, read_item_rows
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, id_array
+from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, to_id_array
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.staged.listings import read_assigned_groups
@@ -65,7 +65,7 @@ class LateRowsCheck(NamedTuple):
     unknown: tuple[str, ...] = ()
 
 
-class LookupItem(NamedTuple):
+class LateRowsItem(NamedTuple):
     """The input of one lookup task: late rows and the closed buckets that may contain them.
 
     Attributes:
@@ -73,7 +73,7 @@ class LookupItem(NamedTuple):
         closed: The closed buckets to search, for each entry of `rows.frontier_indexes`.
     """
 
-    rows: RowsItem
+    rows: StagedRowsItem
     closed: tuple[tuple[ClosedBucket, ...], ...]
 
 
@@ -134,7 +134,7 @@ def check_late_rows(
         for at, f in of.items()
     }
     items = [
-        LookupItem(i, tuple(closed[at] for at in i.frontier_indexes))
+        LateRowsItem(i, tuple(closed[at] for at in i.frontier_indexes))
         for i in plan_row_items(late, {}, unit_bytes_max)
     ]
     strays = runner.map(
@@ -153,7 +153,7 @@ def check_late_rows(
     }
 
 
-def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
+def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
     """Count the rows of some byte ranges whose event ids no closed bucket contains.
 
     Args:
@@ -176,7 +176,7 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     held = find_contained_ids(
         storage,
         [
-            IdQuery(of, id_array(own[at].column("event_id")))
+            IdQuery(of, to_id_array(own[at].column("event_id")))
             for at, of in zip(own, item.closed, strict=True)
         ],
     )

@@ -42,7 +42,7 @@ _FILES_IN_ITEM: Final = 16  # audit files are small
 _LOG = logging.getLogger(__name__)
 
 
-class RowsItem(NamedTuple):
+class StagedRowsItem(NamedTuple):
     """The input of a proof task that reads staged rows.
 
     Attributes:
@@ -70,7 +70,7 @@ class AuditPath(NamedTuple):
     site: str = FIRST_SITE
 
 
-class PromisesItem(NamedTuple):
+class AuditFilesItem(NamedTuple):
     """The input of a Spark task that reads what audit records promise for each byte range.
 
     An audit record states how many records a delivery service has sent for a byte range of a file.
@@ -185,7 +185,7 @@ def plan_row_items(
     groups: Mapping[int, tuple[Frontier, Sequence[StagedGroup]]],
     earlier_unaudited: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
-) -> list[RowsItem]:
+) -> list[StagedRowsItem]:
     """Split the staged rows of several hours into proof tasks of limited size.
 
     Each task also reads the unaudited rows (rows without an audit record) of earlier buckets,
@@ -209,7 +209,7 @@ def plan_row_items(
     for unit in units:
         frontier_indexes = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
         items.append(
-            RowsItem(
+            StagedRowsItem(
                 unit,
                 frontier_indexes,
                 tuple(
@@ -223,10 +223,10 @@ def plan_row_items(
         if not listed
         for path in earlier_unaudited.get(at, ())
     ]
-    return [*items, RowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
+    return [*items, StagedRowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
 
 
-def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
+def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
     """Create proof tasks that read the audit files of these groups, each file once.
 
     Returns:
@@ -235,17 +235,17 @@ def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
     return plan_file_items({AuditPath(g.path, g.site) for g in groups})
 
 
-def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
+def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
     """Create proof tasks of up to 16 audit files each, in the order of their paths."""
     ascending = sorted(files)
     return [
-        PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
+        AuditFilesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
         for at in range(0, len(ascending), _FILES_IN_ITEM)
     ]
 
 
 def read_item(
-    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows
+    item: StagedRowsItem | AuditFilesItem, storage: Storage, windows: PromiseWindows
 ) -> RangeEvidence:
     """Run one proof task: read its rows or audit records and aggregate them by byte range.
 
@@ -260,7 +260,7 @@ def read_item(
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
     """
-    if isinstance(item, RowsItem):
+    if isinstance(item, StagedRowsItem):
         return RangeEvidence(
             count_rows_by_range(read_item_rows(item, storage)), PROMISED.empty_table()
         )
@@ -271,7 +271,10 @@ def read_item(
 
 
 def read_item_by_part(
-    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, part_count: int
+    item: StagedRowsItem | AuditFilesItem,
+    storage: Storage,
+    windows: PromiseWindows,
+    part_count: int,
 ) -> dict[int, RangeEvidence]:
     """Run one proof task and split its result into parts, so that each byte range is in one part.
 
@@ -299,7 +302,7 @@ def read_item_by_part(
     }
 
 
-def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
+def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return the staged rows of some byte ranges that have no audit record.
 
     Rows that an earlier bucket has already stored as rows without an audit record are left out.
@@ -322,7 +325,7 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
 
 
 def read_settled_promises(
-    item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
+    item: AuditFilesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
 ) -> pa.Table:
     """Return the promises of some byte ranges that earlier seals have already counted.
 
@@ -349,7 +352,7 @@ def read_settled_promises(
 
 
 def read_matching_promises(
-    item: PromisesItem,
+    item: AuditFilesItem,
     storage: Storage,
     event_type: str,
     ranges: pa.Table,
@@ -399,7 +402,7 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
     return read_all(storage, path, AUDIT_SCHEMA.names)
 
 
-def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
+def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
     """Return the staged rows of a proof task, followed by its unaudited rows of earlier buckets.
 
     Unaudited rows are rows without an audit record.

@@ -70,11 +70,11 @@ from hourmark.records.hours import Hour
 from hourmark_etl.arrow import anti_join, distinct_values, semi_join
 from hourmark_etl.closing.proof.copies import LateRowsCheck, SecondReading, check_late_rows
 from hourmark_etl.closing.proof.evidence import (
+    AuditFilesItem,
     AuditPath,
-    PromisesItem,
     PromiseWindows,
     RangeEvidence,
-    RowsItem,
+    StagedRowsItem,
     origin_hours,
     plan_file_items,
     plan_promise_items,
@@ -109,10 +109,10 @@ from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
     RANGE_WEIGHT,
     AuditOffsets,
+    EventTotals,
     Frontier,
     IncompleteRanges,
     OriginHourSums,
-    Sums,
     to_unsigned,
 )
 from hourmark_etl.storage import Storage
@@ -155,7 +155,7 @@ class Proof:
     lacks: IncompleteRanges = dataclasses.field(default_factory=IncompleteRanges)
     books: tuple[OriginHourSums, ...] = ()
     unaudited_file: UnauditedFile | None = None
-    listed: Sums = dataclasses.field(default_factory=Sums)
+    listed: EventTotals = dataclasses.field(default_factory=EventTotals)
     second_readings: tuple[SecondReading, ...] = ()
     unknown: tuple[str, ...] = ()
 
@@ -199,7 +199,7 @@ class Prover:
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again first.
         """
-        sums = complete_sums(
+        sums = add_partial_groups(
             read_proof_totals(self.database, frontiers, cut_offsets),
             self.storage,
             frontiers,
@@ -209,7 +209,7 @@ class Prover:
         slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}
         joined = self._by_join(slow, cut_offsets) if slow else {}
         return [
-            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), Sums()))
+            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), EventTotals()))
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
         ]
 
@@ -230,7 +230,7 @@ class Prover:
             for at, f in frontiers.items()
         }
 
-    def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[RowsItem]:
+    def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[StagedRowsItem]:
         groups = read_assigned_groups(self.database, list(frontiers.values()))
         earlier = defaultdict[str, list[str]](list)
         for file in read_unaudited_files(self.database):
@@ -241,7 +241,7 @@ class Prover:
         )
 
     def _compare_all_ranges(
-        self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
+        self, rows: Sequence[StagedRowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
         # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
@@ -249,7 +249,7 @@ class Prover:
             for of in find_counted_promises(self.database, list(frontiers.values()), below)
             for g in of
         ]
-        items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
+        items: list[StagedRowsItem | AuditFilesItem] = [*rows, *plan_promise_items(groups)]
         windows = PromiseWindows.for_frontiers(frontiers, below)
         merge = functools.partial(
             _compare_parts,
@@ -315,7 +315,10 @@ class Prover:
         )
 
     def _keep_unaudited(
-        self, frontiers: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
+        self,
+        frontiers: Mapping[int, Frontier],
+        items: Sequence[StagedRowsItem],
+        unaudited: pa.Table,
     ) -> dict[int, UnauditedFile]:
         total = pc.sum(unaudited.column("rows")).as_py() or 0
         if total > UNAUDITED_ROWS_MAX:
@@ -368,7 +371,9 @@ class RangeComparison(NamedTuple):
     passed_over: Sequence[UnmetPromise]
 
 
-def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
+def prove_by_sums(
+    listed: Mapping[int, EventTotals], promised: Mapping[int, EventTotals]
+) -> Proof | None:
     """Prove an hour complete by comparing totals only, without reading rows.
 
     The number and digest of the rows must equal those of the promises, and the sums of values if
@@ -384,7 +389,7 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
     """
     if not listed and not promised:
         return Proof(method="empty", audit_records=0, promised=0, unaudited=0)
-    rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
+    rows, promises = sum(listed.values(), EventTotals()), sum(promised.values(), EventTotals())
     if (rows.events, rows.digest) != (promises.events, promises.digest):
         return None
     is_checked = promises.unchecked < promises.events  # without any checksum, only ids are compared
@@ -402,12 +407,12 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
     )
 
 
-def complete_sums(
+def add_partial_groups(
     sums: Sequence[ProofTotals],
     storage: Storage,
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
-) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
+) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
     """Add the audit records of partially counted groups to the totals of each hour.
 
     The ledger has totals by group of audit records. If only some records of a group count for an
@@ -431,7 +436,7 @@ def complete_sums(
     for at, of in enumerate(sums):
         for g in of.partially_counted:
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
-    promised = [defaultdict(Sums, of.promised) for of in sums]
+    promised = [defaultdict(EventTotals, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
         counting = PromiseWindows.for_frontiers(
             {at: frontiers[at] for at, _ in hours}, cut_offsets
@@ -440,7 +445,7 @@ def complete_sums(
             if (p["frontier_index"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
                 checksum, unchecked = p["checksum"] or 0, p["count"] if p["checksum"] is None else 0
-                promised[p["frontier_index"]][p["hour"]] += Sums(
+                promised[p["frontier_index"]][p["hour"]] += EventTotals(
                     1, p["count"], to_unsigned(digest), checksum, unchecked
                 )
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]

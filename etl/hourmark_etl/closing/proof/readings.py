@@ -19,7 +19,7 @@ anything is frozen:
   its content alone.
 - A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict blocks each type and hour that one of the records names (`conflicts_of`). Hours that are
+A conflict blocks each type and hour that one of the records names (`build_conflicts`). Hours that are
 closed and settled are not affected, because what was promised there is in the bucket; late rows
 block the hour that would list them. Other types and hours continue. No deadline waives a conflict,
 because nothing is missing: an override closes the hour as `forced`, and its manifest names the
@@ -44,7 +44,7 @@ import pyarrow.compute as pc
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import anti_join, distinct_values, semi_join
 from hourmark_etl.closing.cut.cut import limit_lines
-from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_file_items
+from hourmark_etl.closing.proof.evidence import AuditFilesItem, AuditPath, plan_file_items
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import (
     AuditFile,
@@ -201,7 +201,9 @@ class AuditComparer:
         return pa.concat_tables([schema.empty_table(), *runner.map(work, items)])
 
 
-def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None = None) -> pa.Table:
+def read_contents(
+    item: AuditFilesItem, storage: Storage, ranges: pa.Table | None = None
+) -> pa.Table:
     """Return the distinct contents of audit records in some files, with their byte ranges.
 
     Args:
@@ -220,7 +222,7 @@ def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None 
     return distinct_values(found if ranges is None else semi_join(found, ranges, RANGE), READING)
 
 
-def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
+def read_range_rows(item: AuditFilesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return all rows of some byte ranges in files of audit records, with the site of each row.
 
     Args:
@@ -303,7 +305,7 @@ def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
     )
 
 
-def conflicts_of(
+def build_conflicts(
     difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
     """Return the conflicts that a byte range with contradictory audit records causes.

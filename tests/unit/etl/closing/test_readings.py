@@ -14,7 +14,7 @@ from hourmark_etl.closing.proof.readings import (
     READINGS,
     AuditReading,
     DifferingReadings,
-    conflicts_of,
+    build_conflicts,
     find_differing_ranges,
 )
 from hourmark_etl.model import Frontier, HourState
@@ -118,6 +118,6 @@ def test_of_each_reading_the_hour_is_held_that_would_list_it(
         AuditReading(o, "web", (("click", HOUR.start_s + 3600 * h, 1),))
         for h, o in zip(hours, offsets, strict=True)
     ]
-    found = conflicts_of(DifferingReadings(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
+    found = build_conflicts(DifferingReadings(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
     assert {(c.hour_s - HOUR.start_s) // 3600 for c in found} == expected
     assert all(c.what.count("(web)") == 2 and c.found_at_ms == 7 for c in found)
