@@ -326,12 +326,16 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 class Unwritable(Finding):
     """Raised if a sealed hour has rows that cannot be written, or needs an unreadable older bucket.
 
-    An operator's override can close the hour anyway.
+    A sealed hour is one whose content is fixed in the ledger. An operator's override can close the
+    hour without these rows or checks.
     """
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that a sealed hour needs were changed or deleted after its sealing."""
+    """Raised if ledger rows that a sealed hour needs were changed or deleted after sealing.
+
+    A sealed hour is one whose content is fixed in the ledger.
+    """
 
 
 class PublishFailure(NamedTuple):

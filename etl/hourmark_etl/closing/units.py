@@ -40,9 +40,10 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its ow
 
 
 class Listing(NamedTuple):
-    """The staged rows that belong to one bucket, as groups of rows in staged files.
+    """The staged rows that one bucket is written from.
 
-    A group is the rows of one type and hour in one staged file.
+    The rows are stored in staged files, which contain Kafka records. A group consists of the rows
+    of one event type and hour in one staged file.
 
     Attributes:
         event_type: The bucket's event type.
@@ -56,14 +57,15 @@ class Listing(NamedTuple):
 
     @property
     def datum_bytes(self) -> int:
-        """Return the total size of the listing's encoded events in bytes."""
+        """Return the total size of all encoded events in the groups, in bytes."""
         return sum(g.datum_bytes for g in self.groups)
 
 
 class Unit(NamedTuple):
-    """The rows that one task reads: those of several small buckets, or an id range of a large one.
+    """A limited amount of staged rows that one task reads at once.
 
-    Instances can be pickled.
+    It contains the rows of several small buckets, or an id range of one large bucket. Instances can
+    be pickled.
 
     Attributes:
         listings: The rows of each bucket. With an id range there is exactly one listing.
@@ -218,14 +220,18 @@ def verify_read_rows(
 
 
 def totals_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, EventTotals]:
-    """Return the number of rows, the sum of digests and the sum of value hashes for each hour.
+    """Compute totals of rows for each hour of event time.
 
-    The three arrays have one element per row. Sums are modulo 2^64.
+    The three arrays have one element per row.
 
     Args:
         hours: Hour of each row in Unix seconds.
-        digests: Digest of each row.
-        hashes: Value hash of each row.
+        digests: Digest of each row, which depends on its event id and range id.
+        hashes: Hash of each row's value.
+
+    Returns:
+        By hour in Unix seconds, the number of rows and the sums of digests and hashes modulo 2^64.
+        The mapping is empty if there are no rows.
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {

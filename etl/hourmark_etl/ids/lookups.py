@@ -49,9 +49,15 @@ Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as id
 
 
 def to_id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
-    """Return a column of 16-byte event ids as a numpy array.
+    """Convert a column of 16-byte event ids to a numpy array.
 
     The data is copied only if the column has several chunks.
+
+    Args:
+        column: Arrow column of type `fixed_size_binary(16)` without nulls.
+
+    Returns:
+        An array with elements of 16 bytes; empty if the column is empty.
     """
     whole = to_single_array(column)
     if not len(whole):
@@ -60,7 +66,7 @@ def to_id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
 
 
 class IdQuery(NamedTuple):
-    """The question which of some event ids occur in any of several closed buckets.
+    """A query for the event ids that occur in at least one of several closed buckets.
 
     Attributes:
         buckets: The closed buckets to search.
@@ -72,19 +78,19 @@ class IdQuery(NamedTuple):
 
 
 def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
-    """Search closed buckets for event ids.
+    """Determine which event ids closed buckets already contain.
 
     Buckets with an index are searched in the index, the others in their container files. Each index
     file is opened once for all queries.
 
     Args:
         storage: The storage with buckets and indexes.
-        queries: The ids to find, and for each set of ids the buckets to search.
+        queries: Sets of ids to find, each with the buckets to search.
 
     Returns:
-        For each query an array with one boolean per id: whether at least one of the buckets
-        contains the id. If a bucket that is needed cannot be read, a `Finding` with the reason
-        instead.
+        One result per query: an array with one boolean per id, which is true if at least one of the
+        buckets contains the id. If a required bucket cannot be read, the result is a `Finding` with
+        the reason.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -148,7 +154,7 @@ class IndexWriter:
     def finish(self) -> None:
         """Write the table of contents at the end of the file, and set `digest`.
 
-        The caller closes the file.
+        Call it once, after the last `write`. The caller closes the file.
         """
         table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(
             _NUMBER_BYTES, "little"
@@ -158,7 +164,7 @@ class IndexWriter:
 
 
 class IndexedBucketRows(NamedTuple):
-    """Adjacent rows of an index file that belong to one bucket.
+    """The consecutive rows of an index file that contain the event ids of one bucket.
 
     Attributes:
         mark: The bucket's key in the index, from `bucket_key`.
@@ -172,11 +178,16 @@ class IndexedBucketRows(NamedTuple):
 
 
 def read_index_runs(storage: Storage, path: str) -> list[IndexedBucketRows]:
-    """Return which rows of an index file belong to which bucket, from the table at its end.
+    """Read from an index file of event ids which of its rows belong to which bucket.
+
+    Only the table of contents at the end of the file is read.
 
     Args:
         storage: The storage.
-        path: Path of the index file.
+        path: HDFS path of the index file.
+
+    Returns:
+        One entry per bucket, in the order of the rows.
 
     Raises:
         StorageError: The file is missing, or storage is unavailable.
@@ -202,37 +213,25 @@ def read_index_runs(storage: Storage, path: str) -> list[IndexedBucketRows]:
 
 
 def bucket_key(event_type: str, hour_s: int) -> bytes:
-    """Return the 16-byte key that identifies a bucket in an index file of event ids.
+    """Return the key that identifies a bucket in an index file of event ids.
 
     Args:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
+
+    Returns:
+        A digest of 16 bytes.
     """
     return compute_digest(f"{event_type} {hour_s}".encode())
 
 
 @dataclasses.dataclass
 class _BucketSearch:
-    """A search for event ids in one bucket.
-
-    Attributes:
-        bucket: The bucket to search.
-        ordered: The ids to find, ascending.
-        found: The ids that the bucket's index contains; None if there is no usable index.
-    """
-
     bucket: ClosedBucket
-    ordered: Ids
-    found: list[Ids] | None = None
+    ordered: Ids  # the ids to find, ascending
+    found: list[Ids] | None = None  # None if the bucket has no usable index
 
     def find_ids(self, storage: Storage) -> Ids:
-        """Return the ids that the bucket contains.
-
-        They come from the bucket's index. Without a usable index, the container files are read.
-
-        Raises:
-            Finding: A container file is missing or damaged.
-        """
         if self.found is not None:
             return _concatenate(self.found)
         return _concatenate(
@@ -330,12 +329,7 @@ def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
 
 
 class _Index:
-    """An open index file of event ids.
-
-    The constructor raises ValueError if the table at the end of the file does not match the digest
-    in its name, and EOFError if the file is truncated.
-    """
-
+    # raises ValueError if the table does not match the digest in the name, EOFError if truncated
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._blocks = file, _blocks(file, path)
         self._ends = np.cumsum(self._blocks["rows"])
@@ -343,17 +337,6 @@ class _Index:
     def find_in_rows(
         self, bucket: ClosedBucket, run: IdIndexSegment, ordered: Ids
     ) -> Iterator[Ids]:
-        """Yield the given ids that are in the index rows of a bucket.
-
-        Args:
-            bucket: The bucket.
-            run: The rows of the index that belong to the bucket.
-            ordered: The ids to find, ascending.
-
-        Raises:
-            ValueError: The rows do not belong to the bucket, or their content does not match its
-                digest.
-        """
         first, end = np.searchsorted(
             self._ends, [run.first_row, run.first_row + run.rows], "right"
         ).tolist()
@@ -403,21 +386,7 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
 
 
 def _find_ids_in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
-    """Return the ids that a bucket's container file contains.
-
-    The whole file is read, and the result is used only if its digest matches. A block is decoded
-    only if one of the ids lies between its first id and that of the next block.
-
-    Args:
-        storage: The storage.
-        path: Path of the container file.
-        digest: Digest of the file in hex, from the bucket's manifest.
-        ordered: The ids to find, ascending.
-
-    Raises:
-        Finding: The file is missing or damaged.
-        StorageError: Storage is unavailable.
-    """
+    # The whole file is read, and its ids count only if its digest matches the manifest's.
     try:
         with storage.open(path) as file:
             seen = DigestingReader(file)
