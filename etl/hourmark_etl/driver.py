@@ -200,15 +200,18 @@ class Driver:
 
 
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
-    """Run a driver until SIGTERM or SIGINT is received, then release its resources.
+    """Run an ETL driver until SIGTERM or SIGINT is received, then release its resources.
+
+    A driver stages Kafka records to files and closes hours.
 
     Args:
         config: The complete configuration.
         submitted: Whether spark-submit started this process.
-        shards: Names of the shards to stage; empty means all.
+        shards: Names of the shards (groups of event types) to stage; empty means all.
 
     Raises:
-        HourmarkError: The driver could not start, or must not continue.
+        HourmarkError: The driver could not start, or must not continue. The message states the next
+            step.
     """
     if native.WHY_NOT:
         _LOG.warning("%s", native.WHY_NOT)

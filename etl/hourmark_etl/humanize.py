@@ -9,9 +9,13 @@ _UNITS: Final = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"))
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in the largest unit of which it has at least two.
+    """Format a duration for people, for example `45 s`, `5 min`, `2.5 h` or `3 days`.
 
-    Examples: `45 s`, `5 min`, `2.5 h`, `3 days`.
+    Args:
+        seconds: The duration.
+
+    Returns:
+        The duration in the largest unit of which it has at least two, with at most one decimal.
     """
     for size, unit in _UNITS:
         if (count := seconds / size) >= 2:
@@ -24,7 +28,11 @@ def format_duration(seconds: float) -> str:
 
 
 def format_iso(time_ms: int) -> str:
-    """Format Unix milliseconds as ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000Z`."""
+    """Format a time as ISO 8601 in UTC, for example `2026-01-31T12:00:00.000Z`.
+
+    Args:
+        time_ms: Unix milliseconds.
+    """
     return (
         dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
         .isoformat(timespec="milliseconds")

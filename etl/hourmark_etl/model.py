@@ -41,6 +41,9 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
         kind: The class to instantiate; it must be a dataclass.
         values: One value per field, for example a query's row or a JSON list.
 
+    Returns:
+        The new instance.
+
     Raises:
         ValueError: The number of values differs from the number of fields.
     """
@@ -50,13 +53,22 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 
 
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
-    """Create a dataclass instance from a ledger row, mapping column names to field names.
+    """Create a dataclass instance from a ledger row.
+
+    Some fields have another name than their column, for example `event_type` and `type`.
 
     Args:
         kind: The dataclass.
-        row: A row with a column for each field, also for those in `converted`.
-        **converted: Values by field name that replace the column's, for fields that the ledger
-            stores in another form.
+        row: Values by column name. It must have a column for each field, including those in
+            `converted`.
+        **converted: Values by field name that replace the value of the column, for fields that the
+            ledger stores in another form.
+
+    Returns:
+        The new instance.
+
+    Raises:
+        KeyError: A column is missing.
     """
     # hashable, as all classes
     return kind(**{field: row[column] for field, column in _columns(kind)} | converted)  # type: ignore[arg-type]
@@ -65,9 +77,14 @@ def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: objec
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
     """Convert a dataclass instance to the column values of a ledger row.
 
+    This is the reverse of `from_columns`.
+
     Args:
         record: The dataclass instance.
         **converted: Values by column name that replace or extend the record's fields.
+
+    Returns:
+        Values by column name.
     """
     # as above
     return {column: getattr(record, field) for field, column in _columns(type(record))} | converted  # type: ignore[arg-type]
@@ -81,21 +98,38 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
 
 
 def replace_nul(text: str) -> str:
-    """Replace NUL characters by U+FFFD, because PostgreSQL cannot store NUL in text."""
+    """Replace NUL characters in a text by U+FFFD (the replacement character).
+
+    Use it for every text that is stored in the ledger, because PostgreSQL rejects NUL.
+    """
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def to_signed(value: int) -> int:
-    """Convert an unsigned sum modulo 2^64 to the signed 64-bit integer with the same bits.
+    """Convert an unsigned 64-bit integer to the signed integer with the same bits.
 
-    SQL and Arrow store such sums as signed integers.
+    SQL and Arrow store digests and checksums as signed integers. `to_unsigned` is the reverse
+    function.
+
+    Args:
+        value: An integer. Values outside 0 to 2^64 - 1 are first reduced modulo 2^64.
+
+    Returns:
+        An integer from -2^63 to 2^63 - 1.
     """
     value %= _MODULUS
     return value - _MODULUS if value >= _MODULUS >> 1 else value
 
 
 def to_unsigned(value: int) -> int:
-    """Convert a signed 64-bit integer to the unsigned integer with the same bits."""
+    """Convert a signed 64-bit integer to the unsigned integer with the same bits.
+
+    Args:
+        value: An integer, for example a checksum that SQL or Arrow stores.
+
+    Returns:
+        The value modulo 2^64, from 0 to 2^64 - 1.
+    """
     return value % _MODULUS
 
 
@@ -166,12 +200,18 @@ class StagingPosition:
     )
 
     def moved_to(self, offset: int) -> StagingPosition:
-        """Return a copy of this position at another offset, with an unknown leader epoch."""
+        """Return a copy of this position with another next offset.
+
+        The leader epoch of the copy is unknown (None).
+
+        Args:
+            offset: The next offset to stage.
+        """
         return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
 
     @property
     def topic_partition(self) -> Partition:
-        """Return the topic and partition that this position belongs to."""
+        """Return the Kafka topic-partition that this position belongs to."""
         return Partition(self.topic, self.partition)
 
 
@@ -201,14 +241,19 @@ class OffsetSpan:
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> OffsetSpan:
-        """Create a span from the output of `to_list`.
+        """Create a span from the JSON list that `to_list` returned.
 
-        Lists of version 0.3.0, which contain no epochs, are accepted.
+        Args:
+            values: Fields in order. Lists that version 0.3.0 wrote, without leader epochs, are
+                accepted.
+
+        Returns:
+            The span; its epochs are None if the list has none.
         """
         return cls(**dict(zip((f.name for f in dataclasses.fields(cls)), values, strict=False)))
 
     def to_list(self) -> list[Any]:
-        """Return the fields in order as a list for JSON.
+        """Convert the span to a JSON list of its fields, in their order.
 
         If the leader epoch is unknown, the list ends after `end`, as in version 0.3.0.
         """
@@ -286,11 +331,14 @@ class AuditOffsets:
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """Create an instance from offsets by site name.
+        """Create an instance from offsets by site name, as the ledger stores them.
 
         Args:
-            offsets: Offsets by site name; or a single offset, which is that of the first site.
+            offsets: Offsets (exclusive) by site name, or a single offset for the first site.
                 Ledgers of versions that supported only one site contain a single number.
+
+        Returns:
+            The limit that consists of these offsets.
         """
         known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
@@ -305,29 +353,52 @@ class AuditOffsets:
         return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
     def to_marker_json(self) -> dict[str, int]:
-        """Convert the offsets to the mapping that a bucket's manifest contains as `audit_next`.
+        """Convert the offsets to the JSON object that a bucket's manifest contains as `audit_next`.
 
-        The mapping always contains the first site.
+        Returns:
+            Offsets by site name. The first site is always present.
         """
         return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
     @property
     def further_sites(self) -> dict[str, int]:
-        """Return the offsets of all named sites except the first, by site name."""
+        """Return the offsets of all sites except the first.
+
+        Returns:
+            Offsets by site name; empty if no other site is named.
+        """
         return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
 
     def offset_of(self, site: str) -> int:
-        """Return the offset for a site; 0 if the site is not named."""
+        """Return the offset (exclusive) up to which a site's audit records are below this limit.
+
+        Args:
+            site: Name of the site.
+
+        Returns:
+            The offset; 0 if the limit does not name the site.
+        """
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
-        """Return whether every audit record below the limit `other` is also below this one."""
+        """Return whether this limit is at least as large as another one for every site.
+
+        Args:
+            other: The limit to compare with.
+
+        Returns:
+            True if every audit record below `other` is also below this limit.
+        """
         return all(self.offset_of(site) >= offset for site, offset in other.by_site)
 
     def maximum(self, other: AuditOffsets) -> AuditOffsets:
-        """Return the larger of the two offsets for each site that either limit names.
+        """Combine two limits by taking the larger offset of each site.
 
-        A site that is missing in one limit has the offset 0 in it.
+        Args:
+            other: The other limit. A site that is missing in one limit has the offset 0 in it.
+
+        Returns:
+            The smallest limit that reaches both.
         """
         return AuditOffsets.from_offsets(
             {
@@ -337,9 +408,13 @@ class AuditOffsets:
         )
 
     def minimum(self, other: AuditOffsets) -> AuditOffsets:
-        """Return the smaller of the two offsets for each site that either limit names.
+        """Combine two limits by taking the smaller offset of each site.
 
-        A site that is missing in one limit has the offset 0 in it.
+        Args:
+            other: The other limit. A site that is missing in one limit has the offset 0 in it.
+
+        Returns:
+            The largest limit that both reach.
         """
         return AuditOffsets.from_offsets(
             {
@@ -432,7 +507,7 @@ class ReportedSource:
 
     @property
     def name(self) -> str:
-        """Return a readable name of kind, host and source for messages."""
+        """Return a readable name for messages, which consists of kind, host and source."""
         return f"{self.kind} {self.host_name} source {self.source}"
 
 
@@ -484,7 +559,10 @@ class StagedBatch:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EventTotals:
-    """Totals of staged rows or of promised events; a proof compares the two.
+    """Number and checksums of staged rows, or of events that audit records promise.
+
+    Audit records state how many events were sent. An hour is proved complete if the totals of both
+    sides match. Instances support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -551,7 +629,10 @@ class IncompleteRanges:
     more: bool = False
 
     def __or__(self, other: IncompleteRanges) -> IncompleteRanges:
-        """Return the union of the two sets of ranges."""
+        """Return the union of both sets of byte ranges.
+
+        `more` is set if it is set in either of them.
+        """
         return IncompleteRanges(
             tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more
         )
@@ -621,7 +702,15 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Return the hour that begins `count` hours after the given hour."""
+    """Return the hour that begins a number of hours after a given hour.
+
+    Args:
+        hour: The hour to start from.
+        count: Number of hours to add; 0 returns an equal hour.
+
+    Returns:
+        An hour of the same length.
+    """
     return Hour(hour.start_s + count * hour.length_s, hour.length_s)
 
 
@@ -659,7 +748,14 @@ class Frontier:
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Return one frontier per sealed hour of the type, in order; empty if no hour is sealed."""
+        """Return one frontier for each sealed hour of the event type.
+
+        A sealed hour is one whose bucket content is fixed but not yet closed in the ledger.
+
+        Returns:
+            Frontiers in ascending order of hours, beginning with this one; empty if no hour is
+            sealed.
+        """
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(
             dataclasses.replace(
