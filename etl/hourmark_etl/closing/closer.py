@@ -165,7 +165,7 @@ class Closer:
         for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._due_frontiers(frontiers, HourState.SEALED):
-            return self._close_published(self._publisher.publish(sealed))
+            return self._record_published_hours(self._publisher.publish(sealed))
         opened = self._due_frontiers(frontiers, HourState.OPEN)
         if forced := select_overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
@@ -204,7 +204,7 @@ class Closer:
             return 0
         cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare_audit_files(cut)
-        return self._close_under(cut)
+        return self._close_hours_of_cut(cut)
 
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
@@ -334,7 +334,7 @@ class Closer:
             phase, reason = ClosingPhase.LEDGER, str(damaged)
         except (DataLoss, BadRecord) as lost:
             reason = str(lost)
-            types -= self._accept_loss(unreadable.path, types)
+            types -= self._accept_lost_file(unreadable.path, types)
         except Unavailable as error:
             if not types:
                 raise
@@ -358,7 +358,7 @@ class Closer:
                     self._clock.monotonic_s(),
                 )
 
-    def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
+    def _accept_lost_file(self, path: str, types: Collection[str]) -> set[str]:
         """Record that a staged file is lost, for each type whose hour has an operator's override.
 
         Args:
@@ -401,7 +401,7 @@ class Closer:
             self._sites.check(types)
             self._checked_at_s = now_s
 
-    def _close_under(self, cut: ClosingCut) -> int:
+    def _close_hours_of_cut(self, cut: ClosingCut) -> int:
         """Close all hours that a cut allows, in rounds of limited size.
 
         A type whose hour fails its proof takes no further part in this cut.
@@ -470,7 +470,7 @@ class Closer:
         Returns:
             The number of closed hours; 0 if none was proved.
         """
-        if not (chosen := self._without_bucket(chosen)):
+        if not (chosen := self._frontiers_without_bucket(chosen)):
             return 0
         last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
         offsets = ledger.freeze(
@@ -490,11 +490,11 @@ class Closer:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
             self._holds.resolve(event_type)
-        return self._close_published(
+        return self._record_published_hours(
             self._publisher.publish(self._due_frontiers(self._frontiers(), HourState.SEALED))
         )
 
-    def _without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
+    def _frontiers_without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
         """Check that storage has no bucket yet for these open hours.
 
         Types whose bucket folder denies access are put on hold and left out of the result.
@@ -575,7 +575,7 @@ class Closer:
             ledger.unfreeze_hours(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is HourState.SEALED]
         if (
-            recovered := self._close_published(self._publisher.find_published(sealed))
+            recovered := self._record_published_hours(self._publisher.find_published(sealed))
             if sealed
             else 0
         ):
@@ -588,7 +588,7 @@ class Closer:
             self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
         )  # attempts of interrupted closers
 
-    def _close_published(self, published: PublishResult) -> int:
+    def _record_published_hours(self, published: PublishResult) -> int:
         """Record published hours as closed in the ledger, and put types with failed hours on hold.
 
         Args:

@@ -163,7 +163,7 @@ class ClosingHolds:
         self._restaged.add(path)
 
     def is_restaged(self, path: str) -> bool:
-        """Return whether `add_restaged_file` was called with this path since the process started."""
+        """Return whether `add_restaged_file` has recorded this path since startup."""
         return path in self._restaged
 
     def add_unrestorable_file(self, path: str) -> None:
