@@ -120,7 +120,10 @@ class Closer:
         self._interrupted = True  # assume that the previous closer crashed
 
     def close(self) -> None:
-        """Close the connections to the Kafka clusters; the lease is kept."""
+        """Close the connections to the Kafka clusters.
+
+        The lease is not released, so a successor must acquire it.
+        """
         self._sites.close()
 
     def step(self) -> Waiting | int:
@@ -209,20 +212,9 @@ class Closer:
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
-        """Apply operators' overrides to hours with an unreadable file or unwritable rows.
-
-        An override is an operator's instruction to close an hour despite missing data. The pause of
-        each such type ends, so that closing tries the hour again. If the hour is sealed and has
-        rows that cannot be written, its seal is changed to leave them out. Checks against an
-        unreadable closed bucket are skipped only if the override is newer than the seal.
-
-        Args:
-            chosen: Frontiers (next hours to close) with an override.
-            overrides_by_type: The override of each event type.
-
-        Returns:
-            Whether a seal was changed, so that frontiers must be read from the ledger again.
-        """
+        # An override is an operator's instruction to close an hour despite missing data. Checks against
+        # an unreadable closed bucket are skipped only if the override is newer than the seal. Return
+        # whether a seal was changed, so that the frontiers must be read from the ledger again.
         changed = False
         for f in chosen:
             held, seal = self._holds.reason(f.event_type), f.seal
@@ -240,13 +232,7 @@ class Closer:
         return changed
 
     def _read_errors_by_type(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """Return the recorded errors of partitions that could not be read from Kafka.
-
-        Returns:
-            A pair: the error messages by event type, for partitions of event topics; and the error
-            messages for partitions of control topics (audit records and host reports), which block
-            all types.
-        """
+        # Return the messages by event type, and those of control topics, which block all types.
         naming, of_type, for_all = (
             CentralTopicNames.from_settings(self._config.kafka),
             dict[str, tuple[str, ...]](),
@@ -265,32 +251,14 @@ class Closer:
         return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
     def _conflicts_by_type(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
-        """Return the types whose next hour is blocked by contradictory audit records.
-
-        Only an operator's override can close such an hour.
-
-        Args:
-            frontiers: The next hour to close of each type.
-
-        Returns:
-            Descriptions of the contradictions by event type. Types without one are missing.
-        """
         found = conflicts(self._database)
         return {
             f.event_type: what for f in frontiers if (what := format_blocking_conflicts(found, f))
         }
 
     def _compare_audit_files(self, cut: ClosingCut) -> None:
-        """Search new audit records for byte ranges that other audit records describe differently.
-
-        This happens before hours are frozen. Each difference is stored in the ledger as a conflict,
-        which blocks the affected hours. An audit file that cannot be read is skipped as long as no
-        type in the cut needs it.
-
-        Args:
-            cut: The cut (the offsets up to which records count) under which hours are about to
-                freeze.
-        """
+        # Contradictory audit records are stored as conflicts, which block their hours, before anything is
+        # frozen. An unreadable audit file is skipped as long as no type in the cut needs it.
         if damaged := reset_damaged_conflicts(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
@@ -359,15 +327,7 @@ class Closer:
                 )
 
     def _accept_lost_file(self, path: str, types: Collection[str]) -> set[str]:
-        """Record that a staged file is lost, for each type whose hour has an operator's override.
-
-        Args:
-            path: Path of the staged file, relative to the storage root.
-            types: Event types that need the file.
-
-        Returns:
-            The types with an override, for which the loss is now accepted.
-        """
+        # Only types whose hour has an operator's override accept the loss. They are returned.
         given, known = overrides(self._database), read_ledger_file(self._database, path)
         chosen = select_overridden_frontiers(
             (f for f in self._frontiers() if f.event_type in types), given
@@ -402,16 +362,7 @@ class Closer:
             self._checked_at_s = now_s
 
     def _close_hours_of_cut(self, cut: ClosingCut) -> int:
-        """Close all hours that a cut allows, in rounds of limited size.
-
-        A type whose hour fails its proof takes no further part in this cut.
-
-        Args:
-            cut: The cut: the offsets up to which records count, and the hours that may close.
-
-        Returns:
-            The number of closed hours.
-        """
+        # A type whose hour fails its proof takes no further part in this cut.
         closed = 0
         while chosen := self._allowed_frontiers(cut):
             is_backlog = any(
@@ -456,20 +407,7 @@ class Closer:
         cut: ClosingCut,
         overrides_by_type: Mapping[str, Override],
     ) -> int:
-        """Freeze, prove, seal, write, publish and close one round of hours.
-
-        Hours that are not proved complete are unfrozen and stay open.
-
-        Args:
-            chosen: Frontiers (the next hour to close of each type) that take part; all are open.
-            last_hours: By type, the last hour to close in this round.
-            cut: The cut (the offsets up to which records count) that allows these hours.
-            overrides_by_type: Operators' instructions to close hours anyway; empty for a regular
-                round.
-
-        Returns:
-            The number of closed hours; 0 if none was proved.
-        """
+        # Hours that are not proved complete are unfrozen and stay open.
         if not (chosen := self._frontiers_without_bucket(chosen)):
             return 0
         last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
@@ -495,19 +433,7 @@ class Closer:
         )
 
     def _frontiers_without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
-        """Check that storage has no bucket yet for these open hours.
-
-        Types whose bucket folder denies access are put on hold and left out of the result.
-
-        Args:
-            chosen: Frontiers (the next hour to close of each type); all are open.
-
-        Returns:
-            The frontiers that were checked and have no bucket.
-
-        Raises:
-            ForeignLedger: A bucket of an open hour exists, so another ledger has published it.
-        """
+        # Types whose bucket folder denies access are put on hold and left out.
         try:
             storage = self._ports.storage
             unchecked = [f for f in chosen if f.event_type in self._holds.unchecked_types]
@@ -589,14 +515,6 @@ class Closer:
         )  # attempts of interrupted closers
 
     def _record_published_hours(self, published: PublishResult) -> int:
-        """Record published hours as closed in the ledger, and put types with failed hours on hold.
-
-        Args:
-            published: The result of publishing.
-
-        Returns:
-            The number of hours that were closed.
-        """
         if published.closings:
             ledger.record_closed_hours(self._database, self.lease, published.closings)
         for closing in published.closings:

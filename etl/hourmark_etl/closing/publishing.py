@@ -388,15 +388,17 @@ class Publisher:
     publishers: int
 
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Return those of the sealed hours whose buckets already exist on storage.
+        """Find sealed hours whose buckets already exist on storage.
 
-        Use it after a restart, because an interrupted closer may have published them.
+        Use it after a restart, because an interrupted closer may have published hours without
+        recording this in the ledger.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
 
         Returns:
-            The published hours with their manifests, and the hours that could not be checked.
+            The published hours with their manifests, and the hours that could not be checked. Hours
+            without a bucket are in neither list.
 
         Raises:
             ForeignLedger: A bucket was published with other contents than this ledger sealed.

@@ -287,7 +287,7 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of seal decisions that are the same for all hours of a round.
+    """The inputs for sealing that all hours of a round share.
 
     Attributes:
         cut: The cut: the offsets up to which records count.

@@ -24,13 +24,17 @@ from hourmark_etl.topics import SiteCluster
 
 
 class MirrorReader(Protocol):
-    """Reader of the positions that a mirror has committed.
+    """Reads the offsets up to which a mirror has copied an edge cluster.
 
     `hourmark.kafka.mirror.MirrorPositions` is the implementation.
     """
 
     def refresh(self) -> Mapping[Partition, int]:
-        """Return the next offset to copy by edge partition, as the mirror has committed it."""
+        """Read the mirror's committed positions and return them.
+
+        Returns:
+            The next offset to copy, by topic-partition of the edge cluster.
+        """
 
     def close(self) -> None:
         """Close the connection to the cluster that stores the mirror's positions."""
@@ -181,7 +185,14 @@ class EdgeSite:
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
     def central_names(self, topics: Collection[str]) -> list[str]:
-        """Return the names of these edge topics on the central cluster, in the same order."""
+        """Return the names that topics of this edge cluster have on the central cluster.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            The names in the same order. They have the site's prefix if the topics are mirrored.
+        """
         return [central_topic(t, self.alias) for t in topics]
 
     def _ledger_topic(self, topic: str) -> str:
@@ -250,7 +261,14 @@ class EdgeSite:
 
 
 def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
-    """Return the metadata of the topics by topic name.
+    """Return the metadata of topics that must exist.
+
+    Args:
+        cluster: The cluster to query.
+        topics: Names of the topics.
+
+    Returns:
+        Metadata by topic name.
 
     Raises:
         Unavailable: A topic does not exist, or the cluster does not answer.
@@ -264,5 +282,12 @@ def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, Top
 
 
 def list_partitions(infos: Collection[TopicInfo]) -> list[Partition]:
-    """Return all partitions of the topics, in the order of `infos`."""
+    """List the partitions of several Kafka topics.
+
+    Args:
+        infos: Metadata of the topics.
+
+    Returns:
+        All topic-partitions, in the order of `infos`.
+    """
     return [Partition(info.name, number) for info in infos for number in info.partitions]

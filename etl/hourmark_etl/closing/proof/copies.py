@@ -42,7 +42,8 @@ from hourmark_etl.storage import Storage
 class SecondReading(NamedTuple):
     """A byte range of a log file that was apparently parsed twice, with different results.
 
-    Its hours are already closed, and rows that arrived afterwards are not in the closed buckets.
+    The hours of the range are already closed. Rows that arrived afterwards are not in the closed
+    buckets, although an audit record had already proved the range complete.
 
     Attributes:
         range_id: The range id, 8 bytes.
@@ -66,10 +67,12 @@ class LateRowsCheck(NamedTuple):
 
 
 class LateRowsItem(NamedTuple):
-    """The input of one lookup task: late rows and the closed buckets that may contain them.
+    """The input of a task that searches closed buckets for late rows.
+
+    Late rows are rows of earlier hours, whose buckets are closed.
 
     Attributes:
-        rows: The late rows: rows of earlier, closed hours.
+        rows: The late rows.
         closed: The closed buckets to search, for each entry of `rows.frontier_indexes`.
     """
 

@@ -43,7 +43,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class StagedRowsItem(NamedTuple):
-    """The input of a proof task that reads staged rows.
+    """The input of a proof task that reads the staged rows of one or more hours.
+
+    Hours that are proved together form a round and have an index in it.
 
     Attributes:
         unit: The rows to read: those of several small buckets, or an id range of a large one.
@@ -71,12 +73,13 @@ class AuditPath(NamedTuple):
 
 
 class AuditFilesItem(NamedTuple):
-    """The input of a Spark task that reads what audit records promise for each byte range.
+    """The input of a task that reads some staged files of audit records.
 
-    An audit record states how many records a delivery service has sent for a byte range of a file.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
 
     Attributes:
-        files: Staged files of audit records.
+        files: HDFS paths of the files, with the site that each file comes from.
     """
 
     files: tuple[AuditPath, ...]
@@ -227,7 +230,13 @@ def plan_row_items(
 
 
 def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
-    """Create proof tasks that read the audit files of these groups, each file once.
+    """Plan the tasks that read the audit records of some groups.
+
+    A group consists of the audit records for one event type and hour in one file. Each file is read
+    only once, even if several groups are in it.
+
+    Args:
+        groups: The groups to read.
 
     Returns:
         Tasks of up to 16 files each; empty if there are no groups.
@@ -236,7 +245,14 @@ def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
 
 
 def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
-    """Create proof tasks of up to 16 audit files each, in the order of their paths."""
+    """Plan the tasks that read some staged files of audit records.
+
+    Args:
+        files: The files to read.
+
+    Returns:
+        Tasks of up to 16 files each, in the order of their paths; empty if there are no files.
+    """
     ascending = sorted(files)
     return [
         AuditFilesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
@@ -389,11 +405,16 @@ def read_matching_promises(
 
 
 def read_promises(storage: Storage, path: str) -> pa.Table:
-    """Return all rows and columns of a staged file of audit records.
+    """Read a staged file of audit records.
+
+    An audit record promises a number of events for each event type and hour of a byte range.
 
     Args:
         storage: The storage.
-        path: Path of the file, relative to the storage root.
+        path: HDFS path of the file, relative to the storage root.
+
+    Returns:
+        All rows and columns of the file.
 
     Raises:
         Unreadable: The file is missing or damaged and must be staged again first.
@@ -403,13 +424,17 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 
 
 def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
-    """Return the staged rows of a proof task, followed by its unaudited rows of earlier buckets.
+    """Read the staged rows of a proof task, and its unaudited rows of earlier buckets.
 
-    Unaudited rows are rows without an audit record.
+    Unaudited rows are rows that had no audit record when their bucket was sealed.
+
+    Args:
+        item: The task whose rows to read.
+        storage: The storage.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which
-        is true for the unaudited rows of earlier buckets.
+        is true for the unaudited rows of earlier buckets. These rows come last.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -473,6 +498,13 @@ def _as_rows(rows: pa.Table, frontier_indexes: Int32s, *, earlier: bool) -> pa.T
 
 
 def origin_hours(rows: pa.Table) -> Collection[int]:
-    """Return the distinct hours of event time that occur in the rows, in Unix seconds."""
+    """Return the distinct hours of event time that occur in a table.
+
+    Args:
+        rows: A table with a column `hour` (Unix seconds at the start of the hour).
+
+    Returns:
+        Unix seconds, in no particular order; empty if there are no rows.
+    """
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

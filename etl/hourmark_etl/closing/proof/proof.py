@@ -570,11 +570,15 @@ def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> Incompl
 
 
 def limit_findings(findings: Sequence[str], omitted_count: int) -> tuple[str, ...]:
-    """Return the first 20 findings, followed by "and N more ranges" if there are more.
+    """Limit readable findings of a proof to the first 20.
 
     Args:
-        findings: Readable findings.
+        findings: Readable findings, each about one byte range.
         omitted_count: Number of further ranges, which have no text in `findings`.
+
+    Returns:
+        The first 20 findings, followed by "and N more ranges" if any finding is left out or
+        `omitted_count` is not 0.
     """
     more = len(findings[FINDINGS_MAX:]) + omitted_count
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -19,8 +19,8 @@ anything is frozen:
   its content alone.
 - A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict blocks each type and hour that one of the records names (`build_conflicts`). Hours that are
-closed and settled are not affected, because what was promised there is in the bucket; late rows
+A conflict blocks each type and hour that one of the records names (`build_conflicts`). Hours that
+are closed and settled are not affected, because what was promised there is in the bucket; late rows
 block the hour that would list them. Other types and hours continue. No deadline waives a conflict,
 because nothing is missing: an override closes the hour as `forced`, and its manifest names the
 range and both records.
@@ -96,7 +96,7 @@ class DifferingReadings(NamedTuple):
     readings: tuple[AuditReading, ...]
 
     def text(self, length_s: int) -> str:
-        """Return a readable description of the range and its contradictory audit records.
+        """Describe the byte range and its contradictory audit records in one readable text.
 
         Args:
             length_s: Length of an hour (a bucket) in seconds.

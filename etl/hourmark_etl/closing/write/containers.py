@@ -127,7 +127,12 @@ class DatumRun:
     index_row: int  # of the first
 
     def part(self, start: int, end: int) -> DatumRun:
-        """Return the rows from index `start` up to, but excluding, index `end` as a new run."""
+        """Return some consecutive rows of this run as a new run.
+
+        Args:
+            start: Index of the first row.
+            end: Index after the last row.
+        """
         return dataclasses.replace(
             self,
             offsets=self.offsets[start : end + 1],

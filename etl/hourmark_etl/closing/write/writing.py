@@ -91,7 +91,11 @@ class SealedHour(NamedTuple):
 
     @property
     def late_hours_s(self) -> frozenset[int]:
-        """Return the earlier hours to which the late events belong, in Unix seconds."""
+        """Return the earlier hours that the bucket's late events belong to.
+
+        Returns:
+            Unix seconds at the start of each hour; empty if there are no late events.
+        """
         return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
 
 
@@ -153,7 +157,13 @@ class WriteResult:
     lookup_errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: WriteResult) -> None:
-        """Add the results of other tasks to this object, which is changed in place."""
+        """Add the results of other tasks to this object.
+
+        This object is changed in place.
+
+        Args:
+            other: Results of tasks that wrote other rows.
+        """
         self.files.extend(other.files)
         self.lookup_errors.update(other.lookup_errors)
         _add(self.read, other.read)
@@ -275,6 +285,9 @@ def plan_tasks(
         sealed: The hours. None may have late events of another hour of the same type in this call.
         closed_buckets: By type, the closed buckets that may already contain its late events.
         limits: Sizes and parallelism.
+
+    Returns:
+        The tasks; empty if no hour has rows.
     """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), (
