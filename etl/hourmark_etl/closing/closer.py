@@ -212,9 +212,9 @@ class Closer:
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
-        # An override is an operator's instruction to close an hour despite missing data. Checks against
-        # an unreadable closed bucket are skipped only if the override is newer than the seal. Return
-        # whether a seal was changed, so that the frontiers must be read from the ledger again.
+        # An override is an operator's instruction to close an hour despite missing data. Checks
+        # against an unreadable closed bucket are skipped only if the override is newer than the
+        # seal. Return whether a seal was changed, so that frontiers must be read again.
         changed = False
         for f in chosen:
             held, seal = self._holds.reason(f.event_type), f.seal
@@ -257,8 +257,8 @@ class Closer:
         }
 
     def _compare_audit_files(self, cut: ClosingCut) -> None:
-        # Contradictory audit records are stored as conflicts, which block their hours, before anything is
-        # frozen. An unreadable audit file is skipped as long as no type in the cut needs it.
+        # Contradictory audit records are stored as conflicts, which block their hours, before
+        # anything is frozen. An unreadable audit file is skipped as long as no type in the cut needs it.
         if damaged := reset_damaged_conflicts(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
