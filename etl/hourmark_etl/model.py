@@ -512,7 +512,7 @@ class ReportedSource:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside:
+class ExcludedRecords:
     """Records of one partition that cannot be part of a bucket, all for the same reason.
 
     Attributes:
@@ -554,7 +554,7 @@ class StagedBatch:
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
     reports: tuple[tuple[ReportedSource, ...], ...]  # each of one host, in the order of the topic
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[ExcludedRecords, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -599,7 +599,7 @@ class EventTotals:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OriginHourSums:
+class OriginHourCounts:
     """Counts of a bucket's events that belong to one hour, by the events' own timestamps.
 
     Attributes:
@@ -680,7 +680,7 @@ class Seal:
     unaudited: int
     waived: tuple[str, ...]
     offsets: tuple[StagingPosition, ...]
-    books: tuple[OriginHourSums, ...] = ()  # by origin hour
+    books: tuple[OriginHourCounts, ...] = ()  # by origin hour
     listed: EventTotals = dataclasses.field(
         default_factory=EventTotals
     )  # totals of listed rows with duplicates; exactly these are written

@@ -39,7 +39,13 @@ from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.closing.publishing import read_previous_marker
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBatch, StagingPosition
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    Frontier,
+    OriginHourCounts,
+    StagedBatch,
+    StagingPosition,
+)
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 from hourmark_etl.recovery.rebuild_result import RebuildSources
@@ -243,7 +249,7 @@ class Life:
             audit_next=audit.next_offset,
             unaudited=book.unaudited,
             offsets=offsets,
-            books=(OriginHourSums(opened.hour.start_s, book.promised, book.unaudited),),
+            books=(OriginHourCounts(opened.hour.start_s, book.promised, book.unaudited),),
         )
         frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [opened])
         version, (ledger, commit) = self._version(event_type), self.database.identity()

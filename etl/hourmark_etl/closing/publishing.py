@@ -58,7 +58,14 @@ from hourmark_etl.ledger.maintenance.overview import read_closed_marker
 from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
 from hourmark_etl.ledger.staged.listings import read_assigned_groups, sum_groups
 from hourmark_etl.ledger.staged.set_aside import find_set_aside_in_buckets
-from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
+from hourmark_etl.model import (
+    AuditOffsets,
+    ExcludedRecords,
+    Frontier,
+    OriginHourCounts,
+    Seal,
+    StagedGroup,
+)
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
@@ -75,7 +82,7 @@ def build_manifest(
     written_hour: WrittenHour,
     *,
     listed: Collection[StagedGroup],
-    set_aside: Collection[SetAside] = (),
+    set_aside: Collection[ExcludedRecords] = (),
     fingerprints: Mapping[int, str],
     previous: PreviousMarker | None,
     ledger: tuple[str, int],
@@ -183,7 +190,7 @@ def _lacks(seal: Seal, written: WrittenHour) -> MissingRanges | None:
     )
 
 
-def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
+def _set_aside(found: Collection[ExcludedRecords]) -> list[SetAsideRecords]:
     offsets = defaultdict[tuple[str, int, str], list[int]](list)
     for of in found:
         offsets[of.topic, of.partition, of.reason] += of.offsets
@@ -240,7 +247,7 @@ def _books(
     sealed = {b.hour_s: b for b in seal.books}
     books = {}
     for start_s in sorted(rows.keys() | sealed.keys()):
-        of = sealed.get(start_s, OriginHourSums(start_s, 0, 0))
+        of = sealed.get(start_s, OriginHourCounts(start_s, 0, 0))
         book = HourTotals(
             rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited
         )

@@ -12,7 +12,7 @@ from typing import Final
 
 from hourmark_etl.closing.proof.evidence import (
     AuditFilesItem,
-    PromiseWindows,
+    PromiseFilter,
     StagedRowsItem,
     plan_promise_items,
     read_item,
@@ -69,7 +69,7 @@ def unmet_ranges(
         *(StagedRowsItem(unit, (0,), ()) for unit in units),
         *plan_promise_items(audits),
     ]
-    windows = PromiseWindows(((0, event_type, hour_s, None),), below_offsets)
+    windows = PromiseFilter(((0, event_type, hour_s, None),), below_offsets)
     found = [read_item(item, storage, windows) for item in items]
     verdict = compare_ranges(
         [f.row_counts for f in found], [f.promised for f in found], [hour_s], NAMED_MAX

@@ -44,8 +44,8 @@ from hourmark_etl.model import (
     EVENTS,
     RANGE_WEIGHT,
     AuditGroup,
+    ExcludedRecords,
     OffsetSpan,
-    SetAside,
     StagedGroup,
     replace_nul,
     to_signed,
@@ -110,7 +110,7 @@ def stage_table(
         note = StagedNote(ledger=plan.ledger, kind=kind, rows=len(table), spans=spans_held, **held)
         files.append(write_rows(storage, f"{plan.folder}/{kind}-{uuid.uuid4().hex}", table, note))
 
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[ExcludedRecords, ...] = ()
     if len(events := _chosen(table, kinds == "event")):
         types = [plan.types.get(t, "") for t in names]
         checked = check_records(events, types, topic_codes[kinds == "event"], spans, plan)

@@ -39,7 +39,7 @@ from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
 
 
-class SecondReading(NamedTuple):
+class ReparsedRange(NamedTuple):
     """A byte range of a log file that was apparently parsed twice, with different results.
 
     The hours of the range are already closed. Rows that arrived afterwards are not in the closed
@@ -62,7 +62,7 @@ class LateRowsCheck(NamedTuple):
         unknown: Readable reasons why some rows could not be checked.
     """
 
-    second_readings: tuple[SecondReading, ...] = ()
+    second_readings: tuple[ReparsedRange, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -196,7 +196,7 @@ def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) 
 
 def _second_readings(
     database: Database, f: Frontier, strays: Collection[pa.Table]
-) -> tuple[SecondReading, ...]:
+) -> tuple[ReparsedRange, ...]:
     ranges = defaultdict[bytes, Counter[int]](Counter)
     for row in (row for part in strays for row in part.to_pylist()):
         ranges[row["range_id"]][row["hour"]] += row["rows"]
@@ -208,7 +208,7 @@ def _second_readings(
     if lacked.more:
         return ()
     return tuple(
-        SecondReading(range_id, _describe(range_id, hours, f.hour.length_s))
+        ReparsedRange(range_id, _describe(range_id, hours, f.hour.length_s))
         for range_id, hours in sorted(ranges.items())
         if range_id.hex() not in lacked.ranges
     )

@@ -97,7 +97,7 @@ class RangeEvidence(NamedTuple):
     promised: pa.Table
 
 
-class PromiseWindows(NamedTuple):
+class PromiseFilter(NamedTuple):
     """Selects the promises of audit records that count in the proof of each hour of a round.
 
     A promise states how many events a byte range has for one type and hour. In the proof of an
@@ -119,7 +119,7 @@ class PromiseWindows(NamedTuple):
     @classmethod
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
-    ) -> PromiseWindows:
+    ) -> PromiseFilter:
         """Create an instance for all hours that are proved together.
 
         Args:
@@ -261,7 +261,7 @@ def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
 
 
 def read_item(
-    item: StagedRowsItem | AuditFilesItem, storage: Storage, windows: PromiseWindows
+    item: StagedRowsItem | AuditFilesItem, storage: Storage, windows: PromiseFilter
 ) -> RangeEvidence:
     """Run one proof task: read its rows or audit records and aggregate them by byte range.
 
@@ -289,7 +289,7 @@ def read_item(
 def read_item_by_part(
     item: StagedRowsItem | AuditFilesItem,
     storage: Storage,
-    windows: PromiseWindows,
+    windows: PromiseFilter,
     part_count: int,
 ) -> dict[int, RangeEvidence]:
     """Run one proof task and split its result into parts, so that each byte range is in one part.
@@ -341,7 +341,7 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 
 
 def read_settled_promises(
-    item: AuditFilesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
+    item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
     """Return the promises of some byte ranges that earlier seals have already counted.
 
@@ -354,7 +354,7 @@ def read_settled_promises(
         ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
 
     Returns:
-        A table with the columns that `PromiseWindows.select_settled` returns; it has no rows if
+        A table with the columns that `PromiseFilter.select_settled` returns; it has no rows if
         nothing is found.
 
     Raises:

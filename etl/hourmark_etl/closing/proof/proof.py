@@ -68,11 +68,11 @@ import pyarrow.compute as pc
 
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import anti_join, distinct_values, semi_join
-from hourmark_etl.closing.proof.copies import LateRowsCheck, SecondReading, check_late_rows
+from hourmark_etl.closing.proof.copies import LateRowsCheck, ReparsedRange, check_late_rows
 from hourmark_etl.closing.proof.evidence import (
     AuditFilesItem,
     AuditPath,
-    PromiseWindows,
+    PromiseFilter,
     RangeEvidence,
     StagedRowsItem,
     origin_hours,
@@ -112,7 +112,7 @@ from hourmark_etl.model import (
     EventTotals,
     Frontier,
     IncompleteRanges,
-    OriginHourSums,
+    OriginHourCounts,
     to_unsigned,
 )
 from hourmark_etl.storage import Storage
@@ -153,10 +153,10 @@ class Proof:
     checked: int = 0
     findings: tuple[str, ...] = ()
     lacks: IncompleteRanges = dataclasses.field(default_factory=IncompleteRanges)
-    books: tuple[OriginHourSums, ...] = ()
+    books: tuple[OriginHourCounts, ...] = ()
     unaudited_file: UnauditedFile | None = None
     listed: EventTotals = dataclasses.field(default_factory=EventTotals)
-    second_readings: tuple[SecondReading, ...] = ()
+    second_readings: tuple[ReparsedRange, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -250,7 +250,7 @@ class Prover:
             for g in of
         ]
         items: list[StagedRowsItem | AuditFilesItem] = [*rows, *plan_promise_items(groups)]
-        windows = PromiseWindows.for_frontiers(frontiers, below)
+        windows = PromiseFilter.for_frontiers(frontiers, below)
         merge = functools.partial(
             _compare_parts,
             hours=[
@@ -299,7 +299,7 @@ class Prover:
         work = functools.partial(
             read_settled_promises,
             storage=self.storage,
-            windows=PromiseWindows.for_frontiers(frontiers, below),
+            windows=PromiseFilter.for_frontiers(frontiers, below),
             ranges=late,
         )
         try:
@@ -395,7 +395,7 @@ def prove_by_sums(
     is_checked = promises.unchecked < promises.events  # without any checksum, only ids are compared
     if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
         return None
-    books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))
+    books = tuple(OriginHourCounts(hour, of.events, 0) for hour, of in sorted(promised.items()))
     checked = promises.events if is_checked else 0
     return Proof(
         method="sums",
@@ -438,7 +438,7 @@ def add_partial_groups(
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
     promised = [defaultdict(EventTotals, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
-        counting = PromiseWindows.for_frontiers(
+        counting = PromiseFilter.for_frontiers(
             {at: frontiers[at] for at, _ in hours}, cut_offsets
         ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
@@ -496,7 +496,7 @@ def build_proof(
             [_describe_unmet(u, frontier.hour.length_s) for u in unmet], unnamed
         ),
         lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
-        books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
+        books=tuple(OriginHourCounts(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=unaudited_file,
         second_readings=late_rows.second_readings,
         unknown=late_rows.unknown,

@@ -68,7 +68,7 @@ _HERE_MAX: Final = (
 )
 
 
-class AuditReading(NamedTuple):
+class AuditVersion(NamedTuple):
     """One of several contradictory audit records of the same byte range.
 
     Attributes:
@@ -84,7 +84,7 @@ class AuditReading(NamedTuple):
     site: str = FIRST_SITE
 
 
-class DifferingReadings(NamedTuple):
+class ContradictoryRange(NamedTuple):
     """A byte range of a log file with at least two audit records that contradict each other.
 
     Attributes:
@@ -93,7 +93,7 @@ class DifferingReadings(NamedTuple):
     """
 
     range_id: bytes
-    readings: tuple[AuditReading, ...]
+    readings: tuple[AuditVersion, ...]
 
     def text(self, length_s: int) -> str:
         """Describe the byte range and its contradictory audit records in one readable text.
@@ -128,7 +128,7 @@ class AuditComparison(NamedTuple):
     """
 
     files: tuple[AuditFile, ...]
-    differences: tuple[DifferingReadings, ...]
+    differences: tuple[ContradictoryRange, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,7 +274,7 @@ def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Tabl
     return semi_join(several, anti_join(new, known, columns), RANGE)
 
 
-def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
+def group_differences(rows: pa.Table) -> tuple[ContradictoryRange, ...]:
     """Group the rows of contradictory audit records by byte range and content.
 
     The function performs no I/O.
@@ -293,20 +293,20 @@ def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
             (row["content"], row["values"]), []
         ).append(row)
     return tuple(
-        DifferingReadings(range_id, tuple(sorted(map(_create_reading, contents.values()))))
+        ContradictoryRange(range_id, tuple(sorted(map(_create_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())
     )
 
 
-def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
+def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditVersion:
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
-    return AuditReading(
+    return AuditVersion(
         rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"]
     )
 
 
 def build_conflicts(
-    difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
+    difference: ContradictoryRange, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
     """Return the conflicts that a byte range with contradictory audit records causes.
 
@@ -343,7 +343,7 @@ def build_conflicts(
     ]
 
 
-def _blocked_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
+def _blocked_hour(hour_s: int, reading: AuditVersion, frontier: Frontier | None) -> int | None:
     # Return the hour that a record's rows would be listed for; None if they are settled.
     if frontier is None:
         return hour_s
