@@ -599,7 +599,7 @@ class EventTotals:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OriginHourCounts:
+class OriginHourTotals:
     """Counts of a bucket's events that belong to one hour, by the events' own timestamps.
 
     Attributes:
@@ -680,7 +680,7 @@ class Seal:
     unaudited: int
     waived: tuple[str, ...]
     offsets: tuple[StagingPosition, ...]
-    books: tuple[OriginHourCounts, ...] = ()  # by origin hour
+    books: tuple[OriginHourTotals, ...] = ()  # by origin hour
     listed: EventTotals = dataclasses.field(
         default_factory=EventTotals
     )  # totals of listed rows with duplicates; exactly these are written

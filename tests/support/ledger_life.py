@@ -42,7 +42,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import (
     DEFAULT_SHARD,
     Frontier,
-    OriginHourCounts,
+    OriginHourTotals,
     StagedBatch,
     StagingPosition,
 )
@@ -249,7 +249,7 @@ class Life:
             audit_next=audit.next_offset,
             unaudited=book.unaudited,
             offsets=offsets,
-            books=(OriginHourCounts(opened.hour.start_s, book.promised, book.unaudited),),
+            books=(OriginHourTotals(opened.hour.start_s, book.promised, book.unaudited),),
         )
         frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [opened])
         version, (ledger, commit) = self._version(event_type), self.database.identity()

@@ -62,7 +62,7 @@ from hourmark_etl.model import (
     AuditOffsets,
     ExcludedRecords,
     Frontier,
-    OriginHourCounts,
+    OriginHourTotals,
     Seal,
     StagedGroup,
 )
@@ -247,7 +247,7 @@ def _books(
     sealed = {b.hour_s: b for b in seal.books}
     books = {}
     for start_s in sorted(rows.keys() | sealed.keys()):
-        of = sealed.get(start_s, OriginHourCounts(start_s, 0, 0))
+        of = sealed.get(start_s, OriginHourTotals(start_s, 0, 0))
         book = HourTotals(
             rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited
         )

@@ -112,7 +112,7 @@ from hourmark_etl.model import (
     EventTotals,
     Frontier,
     IncompleteRanges,
-    OriginHourCounts,
+    OriginHourTotals,
     to_unsigned,
 )
 from hourmark_etl.storage import Storage
@@ -153,7 +153,7 @@ class Proof:
     checked: int = 0
     findings: tuple[str, ...] = ()
     lacks: IncompleteRanges = dataclasses.field(default_factory=IncompleteRanges)
-    books: tuple[OriginHourCounts, ...] = ()
+    books: tuple[OriginHourTotals, ...] = ()
     unaudited_file: UnauditedFile | None = None
     listed: EventTotals = dataclasses.field(default_factory=EventTotals)
     second_readings: tuple[ReparsedRange, ...] = ()
@@ -395,7 +395,7 @@ def prove_by_sums(
     is_checked = promises.unchecked < promises.events  # without any checksum, only ids are compared
     if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
         return None
-    books = tuple(OriginHourCounts(hour, of.events, 0) for hour, of in sorted(promised.items()))
+    books = tuple(OriginHourTotals(hour, of.events, 0) for hour, of in sorted(promised.items()))
     checked = promises.events if is_checked else 0
     return Proof(
         method="sums",
@@ -496,7 +496,7 @@ def build_proof(
             [_describe_unmet(u, frontier.hour.length_s) for u in unmet], unnamed
         ),
         lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
-        books=tuple(OriginHourCounts(h, promised.get(h, 0), unaudited[h]) for h in hours),
+        books=tuple(OriginHourTotals(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=unaudited_file,
         second_readings=late_rows.second_readings,
         unknown=late_rows.unknown,
