@@ -28,10 +28,13 @@ def format_duration(seconds: float) -> str:
 
 
 def format_iso(time_ms: int) -> str:
-    """Format a time as ISO 8601 in UTC, for example `2026-01-31T12:00:00.000Z`.
+    """Format a time as ISO 8601 in UTC with milliseconds.
 
     Args:
         time_ms: Unix milliseconds.
+
+    Returns:
+        A text such as `2026-01-31T12:00:00.000Z`.
     """
     return (
         dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
@@ -41,11 +44,14 @@ def format_iso(time_ms: int) -> str:
 
 
 def format_count(count: float, noun: str, plural: str = "") -> str:
-    """Format a count with its noun in singular or plural: `1 file`, `1,200 files`.
+    """Format a count with its noun, for example `1 file` or `1,200 files`.
 
     Args:
         count: The number; it is rounded to an integer.
-        noun: The singular.
-        plural: The plural, if it is not the singular plus `s`.
+        noun: The noun in the singular.
+        plural: The noun in the plural, if it is not the singular plus `s`.
+
+    Returns:
+        The number with thousands separators, followed by the noun in the matching form.
     """
     return f"{count:,.0f} {noun if round(count) == 1 else plural or noun + 's'}"

@@ -100,7 +100,13 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
 def replace_nul(text: str) -> str:
     """Replace NUL characters in a text by U+FFFD (the replacement character).
 
-    Use it for every text that is stored in the ledger, because PostgreSQL rejects NUL.
+    Use it for texts that are stored in the ledger, because PostgreSQL rejects NUL.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text without NUL characters; it has the same length.
     """
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
@@ -134,10 +140,10 @@ def to_unsigned(value: int) -> int:
 
 
 class ClosingPhase(enum.StrEnum):
-    """The condition that the oldest open hour of an event type waits for before it can close.
+    """The condition that the next hour of an event type waits for before it can be closed.
 
-    The members up to `ARRIVAL` are the steps of closing, in order. The others are errors that
-    prevent the proof or the publication of the bucket.
+    The members from `REPORTS` to `ARRIVAL` are the regular steps of closing, in order. The other
+    members are problems that prevent the proof or the publication of the hour.
     """
 
     REPORTS = "reports"
@@ -157,10 +163,12 @@ class ClosingPhase(enum.StrEnum):
 
 
 class HourState(enum.Enum):
-    """The state of an event type's oldest open hour.
+    """The processing state of the oldest hour of an event type that is not closed.
 
-    An hour is frozen while its staged rows are proved, and sealed once the content of its bucket is
-    fixed. A damaged hour has a ledger row that does not match its digest.
+    - `OPEN`: the hour waits for records.
+    - `FROZEN`: its rows are fixed while they are compared with the audit records.
+    - `SEALED`: the content of its bucket is fixed permanently, but the bucket may not exist yet.
+    - `DAMAGED`: the hour's ledger row does not match its digest.
     """
 
     OPEN = "open"
@@ -513,7 +521,7 @@ class ReportedSource:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ExcludedRecords:
-    """Records of one partition that cannot be part of a bucket, all for the same reason.
+    """Kafka records of one topic-partition that are excluded from buckets for the same reason.
 
     Attributes:
         topic: Topic name in the central cluster.
@@ -600,7 +608,10 @@ class EventTotals:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OriginHourTotals:
-    """Counts of a bucket's events that belong to one hour, by the events' own timestamps.
+    """Numbers of events in a bucket whose own timestamps lie in one particular hour.
+
+    A bucket also contains late events, which belong to earlier hours. Audit records state
+    ("promise") how many events were sent.
 
     Attributes:
         hour_s: Unix seconds at the start of the hour.

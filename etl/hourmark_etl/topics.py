@@ -63,17 +63,31 @@ class CentralTopicNames:
 
     @property
     def audits(self) -> dict[str, str]:
-        """The site of each topic that contains audit records, by topic name."""
+        """Return the topics that contain audit records.
+
+        An audit record states how many events a byte range of a log file contains.
+
+        Returns:
+            Site name by topic name; there is one topic per site.
+        """
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
     @property
     def hosts(self) -> frozenset[str]:
-        """The names of the topics that contain reports of hosts and delivery services."""
+        """Return the topics that contain the progress reports of hosts and delivery services.
+
+        Returns:
+            Topic names; there is one topic per site.
+        """
         return frozenset(central_topic(HOSTS, alias) for alias in self.aliases.values())
 
     @property
     def all(self) -> list[str]:
-        """The names of all topics: first events, then audit records, then host reports."""
+        """Return the names of all topics that the ETL reads.
+
+        Returns:
+            Event topics, then topics of audit records, then topics of host reports.
+        """
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
     def for_shard(self, shard: str) -> list[str]:

@@ -142,15 +142,19 @@ def read_unit(
 ) -> UnitRows:
     """Read the rows of a unit from staged files and verify them against the ledger's totals.
 
-    The rows of each group (one type and hour in one staged file) are adjacent and sorted by id. The
-    order of groups is undefined. Totals of an id range are not verified here, because its groups
-    are spread over several units; call `verify_read_rows` after all units were read.
+    A group consists of the rows of one type and hour in one staged file. The rows of a group are
+    adjacent and sorted by id. The order of groups is undefined. Totals of an id range are not
+    verified here, because its groups are spread over several units; call `verify_read_rows` after
+    all units were read.
 
     Args:
-        unit: The unit.
+        unit: The rows to read.
         storage: Storage with the staged files.
         columns: Names of the staged columns to return.
         datum_bytes_max: Limit for an id range, in bytes of encoded events; None for no limit.
+
+    Returns:
+        The rows with the requested columns, and totals by group.
 
     Raises:
         Unreadable: A file is missing, damaged, or has other rows than the ledger states. It must be

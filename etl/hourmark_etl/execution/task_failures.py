@@ -152,14 +152,18 @@ def is_worth_retrying(typed: HourmarkError, raised: Exception) -> bool:
 
 
 def raise_failures(results: Iterable[_Result | TaskFailure]) -> list[_Result]:
-    """Return the results of Spark tasks, or raise the most severe failure among them.
+    """Raise the most severe failure among the results of Spark tasks, if there is one.
 
     Args:
-        results: Results of all tasks, in which failed tasks left a `TaskFailure`.
+        results: Results of all tasks. A failed task has a `TaskFailure` as its last result.
+
+    Returns:
+        All results in their order, if no task failed.
 
     Raises:
-        HourmarkError: The most severe failure: one that stops the driver, otherwise a loss of data,
-            otherwise an unavailable server. Among equally severe failures, the first one is raised.
+        HourmarkError: The most severe failure. An error that stops the driver comes first, then a
+            loss of data, then an unavailable server. Among equally severe failures, the first one
+            is raised.
     """
     found = [*results]
     if failures := [one.error for one in found if isinstance(one, TaskFailure)]:

@@ -165,13 +165,16 @@ def are_still_behind(
 ) -> bool:
     """Return whether all waived sources have still not delivered everything up to the hour's end.
 
-    A waived source is one that the hour is about to close without. If a source has caught up or
-    signed off in the meantime, the hour must not close without it, and the result is False.
+    A waived source is one that the hour is about to close without.
 
     Args:
         frontier: The next hour to close of the type that waived the sources.
         waived: The sources, as reported when they were waived.
         later: Later reports of all sources.
+
+    Returns:
+        False if a source has caught up or signed off in the meantime. The hour must then not close
+        without this source.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -267,9 +270,10 @@ def adjust_for_new_sources(
     now_ms: int,
     deadline_ms: int,
 ) -> Readiness | None:
-    """Adjust a type's readiness for sources that appeared while the cut was taken.
+    """Adjust the readiness of an event type for log sources that appeared while a cut was taken.
 
-    Past the hour's deadline the new sources are waived: the hour closes without them.
+    A cut is a set of end offsets; its offsets may not cover the events of new sources. Past the
+    hour's deadline the hour closes without the new sources, which are then called waived.
 
     Args:
         frontier: The next hour to close of the type.
@@ -279,9 +283,9 @@ def adjust_for_new_sources(
         deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
 
     Returns:
-        - `readiness_before` if there are no new sources
-        - a copy in which the new sources are waived, if the deadline has passed
-        - None otherwise: the type must wait for the next cut, which includes the new sources
+        `readiness_before` if there are no new sources. If the deadline has passed, a copy in which
+        the new sources are waived. Otherwise None: the type must wait for the next cut, which
+        includes the new sources.
     """
     if not new_sources:
         return readiness_before

@@ -42,8 +42,8 @@ from hourmark_etl.storage import Storage
 class ReparsedRange(NamedTuple):
     """A byte range of a log file that was apparently parsed twice, with different results.
 
-    The hours of the range are already closed. Rows that arrived afterwards are not in the closed
-    buckets, although an audit record had already proved the range complete.
+    An earlier hour has proved the range complete and is closed. Rows of the range that arrived
+    afterwards are not in the closed buckets.
 
     Attributes:
         range_id: The range id, 8 bytes.

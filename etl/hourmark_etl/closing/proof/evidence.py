@@ -120,11 +120,15 @@ class PromiseFilter(NamedTuple):
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseFilter:
-        """Create an instance for all hours that are proved together.
+        """Create the filter for all hours that are proved together.
 
         Args:
             frontiers: The hours, by their index in the round.
-            cut_offsets: Audit records below these offsets count.
+            cut_offsets: Offset (exclusive) of each site's audit topic up to which audit records
+                count.
+
+        Returns:
+            A filter that also counts late promises for earlier hours of each type.
         """
         return cls(
             tuple(

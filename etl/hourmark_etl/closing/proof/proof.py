@@ -466,6 +466,9 @@ def build_proof(
         comparison: The comparison for all hours of the round.
         unaudited_file: The file with the hour's rows without a promise; None if there are none.
         late_rows: The check of the hour's late rows (rows of earlier hours).
+
+    Returns:
+        The proof. If it has no findings, the hour is complete.
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)

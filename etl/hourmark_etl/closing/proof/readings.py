@@ -69,7 +69,7 @@ _HERE_MAX: Final = (
 
 
 class AuditVersion(NamedTuple):
-    """One of several contradictory audit records of the same byte range.
+    """One of several audit records that describe the same byte range differently.
 
     Attributes:
         offset: Offset of the first record with this content, on the central cluster.
@@ -96,10 +96,13 @@ class ContradictoryRange(NamedTuple):
     readings: tuple[AuditVersion, ...]
 
     def text(self, length_s: int) -> str:
-        """Describe the byte range and its contradictory audit records in one readable text.
+        """Describe the byte range and its contradictory audit records.
 
         Args:
             length_s: Length of an hour (a bucket) in seconds.
+
+        Returns:
+            One readable text, which names the content of each record.
         """
         lines = []
         for reading in self.readings:
