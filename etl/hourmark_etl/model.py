@@ -225,14 +225,14 @@ class StagingPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """The range of offsets [start, end) of a partition that a staged file was read from.
+    """A range of offsets of one topic-partition that a staged file was read from.
 
     Attributes:
         topic: Topic name in the central cluster.
         topic_id: Kafka topic id.
         partition: Partition number.
-        start: First offset.
-        end: Offset after the last one.
+        start: First offset (inclusive).
+        end: End offset (exclusive).
         leader_epoch: Leader epoch of the last record in the range; None if unknown or if the range
             has no record.
         epoch_next: Offset after the last record; transaction markers may lie between it and `end`.
@@ -271,10 +271,10 @@ class OffsetSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file with Kafka records, written by one task of a staging batch.
+    """A Parquet file with Kafka records that one staging task has written.
 
     Attributes:
-        path: Path relative to the storage root.
+        path: HDFS path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
         rows: Number of rows, one for each record of this kind in the offset ranges.
         spans: The offset ranges that the file was read from.
@@ -626,10 +626,10 @@ class OriginHourTotals:
 
 @dataclasses.dataclass(frozen=True)
 class IncompleteRanges:
-    """Byte ranges of log files whose events in closed buckets are missing or contradictory.
+    """Byte ranges of log files whose events are missing from closed buckets, or contradictory.
 
-    A range is contradictory if closed buckets may contain two different versions of its events.
-    See `hourmark.records.manifest.MissingRanges`.
+    A range is contradictory if closed buckets may contain two different versions of its events. See
+    `hourmark.records.manifest.MissingRanges`.
 
     Attributes:
         ranges: Range ids in hex.
@@ -713,31 +713,34 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Return the hour that begins a number of hours after a given hour.
+    """Add a number of hours to an hour.
 
     Args:
         hour: The hour to start from.
         count: Number of hours to add; 0 returns an equal hour.
 
     Returns:
-        An hour of the same length.
+        The later hour, which has the same length.
     """
     return Hour(hour.start_s + count * hour.length_s, hour.length_s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The oldest open hour of an event type, with its state; all earlier hours are closed.
+    """The oldest hour of an event type that is not closed, with its processing state.
+
+    The hours of a type are closed strictly in order, so all earlier hours are closed. Audit records
+    state how many events a byte range of a log file contains.
 
     Attributes:
         event_type: Name of the event type.
         first_hour: The first hour of the type that has a bucket.
-        hour: The oldest open hour.
+        hour: The oldest hour that is not closed.
         state: State of this hour.
-        sources: Names of the sources that may deliver the type.
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of earlier hours.
-        seal: Seal of this hour; None unless it is sealed.
+        sources: Names of the log sources that may deliver the type.
+        settled_next: For each site, the audit offset (exclusive) up to which closed buckets have
+            accounted for all audit records of earlier hours.
+        seal: The fixed evidence for this hour; None unless it is sealed.
         alarm: Readable findings of the last failed proof, or the error of a damaged row; empty if
             there is none.
         shard: Name of the shard that stages the type.

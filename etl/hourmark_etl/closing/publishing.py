@@ -346,11 +346,11 @@ class LedgerChanged(Finding):
 
 
 class PublishFailure(NamedTuple):
-    """An hour that could not be published or checked, and the reason.
+    """An hour that could not be published or checked, with the error.
 
     Attributes:
         frontier: The hour and its event type.
-        error: The error that prevented it.
+        error: The error that prevented publication or the check.
     """
 
     frontier: Frontier

@@ -212,12 +212,13 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """A description of what the closing of hours currently waits for.
+    """The reasons why no hour can be closed at present.
 
     Attributes:
-        phase: Phase of closing that is not finished.
-        what: Readable details.
-        by_type: Phase and details for each event type that waits although its hour has ended.
+        phase: The step of closing that is not finished.
+        what: Readable details of what the step waits for.
+        by_type: Step and details for each event type whose next hour has ended but cannot be
+            closed.
     """
 
     phase: ClosingPhase

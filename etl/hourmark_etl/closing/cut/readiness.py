@@ -30,7 +30,7 @@ WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
-    """The time up to which the sources of an event type have delivered everything.
+    """The time up to which the log sources of an event type have delivered all events.
 
     Attributes:
         watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
@@ -386,10 +386,10 @@ class DuplicateHostWatch:
         ] = {}  # by host id: the last report of the previous incarnation
 
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
-        """Compare the latest reports with earlier ones and return alarms about duplicate host ids.
+        """Compare the latest reports with earlier ones to detect duplicate host ids.
 
-        An incarnation is one run of a tailer or service, from start to end. An alarm is raised if
-        an incarnation that another one had replaced reports again within a minute.
+        An incarnation is one run of a tailer or service, from start to end. A host id is a
+        duplicate if an incarnation that another one had replaced reports again within a minute.
 
         Args:
             reporters: Latest report of each source.

@@ -81,7 +81,9 @@ class LateRowsItem(NamedTuple):
 
 
 class UnmatchedRows(NamedTuple):
-    """The late rows of one task whose event ids no closed bucket contains, counted by byte range.
+    """The late rows of one task that closed buckets do not contain, counted by byte range.
+
+    Late rows are rows of earlier hours, whose buckets are closed.
 
     Attributes:
         found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids

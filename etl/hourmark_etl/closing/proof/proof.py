@@ -354,10 +354,12 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of promises with rows, corrected by what earlier hours have already settled.
+    """The comparison of promised events with staged rows, without promises settled earlier.
+
+    A promise is the statement of an audit record about the number of events in a byte range.
 
     Attributes:
-        verdict: The comparison before the correction.
+        verdict: The comparison before settled promises were removed.
         unaudited: Byte ranges with rows but no promise, columns `frontier_index`, `hour`,
             `range_id` and `rows`.
         unmet: Promises that the rows do not meet.

@@ -71,7 +71,9 @@ _WRITERS: Final = (
 
 
 class SealedHour(NamedTuple):
-    """An hour of an event type that is to be written as a bucket.
+    """The input for writing one sealed hour of an event type as a bucket.
+
+    A sealed hour is one whose content is fixed in the ledger.
 
     Attributes:
         event_type: The event type.
@@ -115,7 +117,7 @@ class WriteLimits(NamedTuple):
 
 
 class WriteTask(NamedTuple):
-    """The input of one write task.
+    """The rows that one write task writes, and the buckets in which it searches for duplicates.
 
     Attributes:
         units: The rows to write: one unit, or units with adjacent id ranges of one bucket.
