@@ -61,9 +61,10 @@ class NoLedger(Unavailable):
 
 
 class OlderLedger(Unavailable):
-    """Raised by read-only commands if the ledger has an older schema version.
+    """Raised by read-only commands if the ledger's schema has an older version.
 
-    Such commands do not migrate the ledger.
+    Read-only commands do not migrate the ledger. `hourmark ledger upgrade` does, as does the ETL
+    driver at its start.
     """
 
 

@@ -201,7 +201,10 @@ def resolve_positions(
 
 
 class SiteCluster(Protocol):
-    """The Kafka metadata queries that the closing of hours needs; `Cluster` implements them."""
+    """A protocol for queries of Kafka metadata, which the closing of hours needs.
+
+    `hourmark.kafka.clients.Cluster` is the implementation.
+    """
 
     @property
     def name(self) -> str:
@@ -236,10 +239,13 @@ class SiteCluster(Protocol):
 
 
 class CentralCluster(SiteCluster, Protocol):
-    """The metadata queries on the central Kafka cluster that the closing of hours needs."""
+    """A protocol for queries of Kafka metadata of the central cluster.
+
+    It adds the queries that detect recreated topics and truncated logs.
+    """
 
     def cluster_id(self) -> str:
-        """Return the Kafka cluster id."""
+        """Return the id that Kafka assigned to the cluster when it was formatted."""
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
         """Return the topic-partitions whose log has lost records that were already read.

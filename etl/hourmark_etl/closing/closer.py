@@ -122,7 +122,7 @@ class Closer:
     def close(self) -> None:
         """Close the connections to the Kafka clusters.
 
-        The lease is not released, so a successor must acquire it.
+        The lease is not released. It ends when another closer acquires it.
         """
         self._sites.close()
 

@@ -163,7 +163,14 @@ class ClosingHolds:
         self._restaged.add(path)
 
     def is_restaged(self, path: str) -> bool:
-        """Return whether `add_restaged_file` has recorded this path since startup."""
+        """Return whether a staged file replaces one that was unreadable.
+
+        Args:
+            path: HDFS path of the file, relative to the storage root.
+
+        Returns:
+            True if `add_restaged_file` was called with this path since the process started.
+        """
         return path in self._restaged
 
     def add_unrestorable_file(self, path: str) -> None:
@@ -176,7 +183,11 @@ class ClosingHolds:
 
     @property
     def unrestorable_files(self) -> Collection[str]:
-        """The paths that `add_unrestorable_file` received since the process started."""
+        """The unreadable staged files that could not be created again from Kafka.
+
+        The collection contains all paths that `add_unrestorable_file` received since the process
+        started.
+        """
         return self._unrestorable
 
     def set_unchecked_types(self, event_types: Collection[str]) -> None:
@@ -197,7 +208,10 @@ class ClosingHolds:
 
     @property
     def unchecked_types(self) -> Collection[str]:
-        """The types whose buckets on storage must be checked before their next hour is closed."""
+        """The types whose buckets on storage must be checked before their next hour is closed.
+
+        The collection is empty if all types were checked at startup or since then.
+        """
         return self._unchecked
 
     def _of(self, event_type: str) -> Hold:

@@ -16,7 +16,10 @@ from hourmark_etl.storage import Storage
 
 
 class ClosingMetrics(Protocol):
-    """The interface to which the closer reports each closed bucket."""
+    """The interface to which the closer reports each closed bucket.
+
+    A bucket contains the events of one event type and hour.
+    """
 
     def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record that a bucket was closed.

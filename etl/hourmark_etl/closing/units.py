@@ -57,7 +57,11 @@ class Listing(NamedTuple):
 
     @property
     def datum_bytes(self) -> int:
-        """Return the total size of all encoded events in the groups, in bytes."""
+        """Return the total size of the bucket's staged events, including duplicates.
+
+        Returns:
+            Bytes of Avro datums; 0 if there are no groups.
+        """
         return sum(g.datum_bytes for g in self.groups)
 
 

@@ -85,7 +85,7 @@ class KafkaSiteClusters:
         return cls(edges, central, database, lease)
 
     def close(self) -> None:
-        """Close the connections to all Kafka clusters."""
+        """Close the connections to the clusters that store the positions of the mirrors."""
         for edge in self._edges:
             edge.close()
 

@@ -69,7 +69,7 @@ class EdgeSite:
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
     def close(self) -> None:
-        """Close the connection to the mirror's cluster."""
+        """Close the connection to the cluster that stores the mirror's positions, if there is one."""
         if self.mirror is not None:
             self.mirror.close()
 
