@@ -46,29 +46,45 @@ class KeyColumns(NamedTuple):
 
 
 def key_columns(keys: pa.Array) -> KeyColumns:
-    """Split a binary array of 24-byte record keys into a byte matrix and columns of 64-bit words."""
+    """Split 24-byte Kafka record keys into a byte matrix and columns of 64-bit words.
+
+    Args:
+        keys: Arrow binary array without nulls; each value must have 24 bytes.
+
+    Returns:
+        One row per key, in the order of `keys`.
+
+    Raises:
+        ValueError: The total length of the values is not 24 bytes per row.
+    """
     offsets, data = binary_buffers(keys)
     matrix = data[offsets[0] : offsets[-1]].reshape(len(keys), KEY_SIZE)
     return KeyColumns(matrix, *(word.astype(np.uint64) for word in matrix.view(">u8").T))
 
 
 def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
-    """Return the start of each event's hour in Unix seconds.
+    """Return the start of the hour that each event belongs to.
 
     Args:
         heads: The first 8 bytes of each event id; the upper 48 bits are Unix milliseconds.
         length_s: Length of an hour (a bucket) in seconds.
+
+    Returns:
+        Unix seconds, one element per event.
     """
     seconds = (heads >> np.uint64(16)).astype(np.int64) // 1000
     return seconds - seconds % length_s
 
 
 def schema_ids(values: pa.Array) -> Int32s:
-    """Return the schema id of each value of a binary array.
+    """Extract the schema ids from Kafka record values in the schema registry's wire format.
 
     Args:
-        values: Record values in the schema registry's wire format: a zero byte, the schema id as
-            a big-endian 32-bit integer, then the Avro datum.
+        values: Arrow binary array without nulls. Each value consists of a zero byte, the schema id
+            as a big-endian 32-bit integer, and the Avro datum.
+
+    Returns:
+        One schema id per value. The zero byte is not checked.
     """
     offsets, data = binary_buffers(values)
     starts = offsets[:-1]
@@ -79,7 +95,16 @@ def schema_ids(values: pa.Array) -> Int32s:
 
 
 def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """Return the column as one contiguous array; copies only if it has several chunks."""
+    """Combine the chunks of an Arrow column into one contiguous array.
+
+    The data is copied only if the column has several chunks.
+
+    Args:
+        column: The column. An array is returned unchanged.
+
+    Returns:
+        An array with all values of the column; empty if the column has no chunks.
+    """
     if not isinstance(column, pa.ChunkedArray):
         return column
     if column.num_chunks == 1:
@@ -88,22 +113,46 @@ def to_single_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
 
 
 def distinct_values(rows: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return each distinct combination of values of the given columns once.
+    """Return the distinct combinations of values in some columns of a table.
 
-    The result has no other columns, and its rows are in no particular order.
+    Args:
+        rows: The table.
+        columns: Names of the columns to compare.
+
+    Returns:
+        A table with only these columns and one row per combination, in no particular order.
     """
     return rows.group_by(list(columns), use_threads=False).aggregate([])
 
 
 def semi_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` occur together in `keys` (left semi join)."""
+    """Return the rows of a table whose values in some columns occur in another table.
+
+    This is a left semi join: the result has the columns of `rows` only, and no row is repeated.
+
+    Args:
+        rows: The table to filter.
+        keys: The table to search. Further columns are ignored.
+        columns: Names of the columns to compare, which both tables must have.
+
+    Returns:
+        The matching rows, in no particular order.
+    """
     return rows.join(keys.select(columns), list(columns), join_type="left semi", use_threads=False)
 
 
 def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows whose values in `columns` do not occur together in `keys`.
+    """Return the rows of a table whose values in some columns do not occur in another table.
 
-    This is a left anti join.
+    This is a left anti join, the complement of `semi_join`.
+
+    Args:
+        rows: The table to filter.
+        keys: The table to search. Further columns are ignored.
+        columns: Names of the columns to compare, which both tables must have.
+
+    Returns:
+        The rows without a match, in no particular order.
     """
     return rows.join(keys.select(columns), list(columns), join_type="left anti", use_threads=False)
 
@@ -111,13 +160,18 @@ def anti_join(rows: pa.Table, keys: pa.Table, columns: Sequence[str]) -> pa.Tabl
 def value_hashes(
     ids_low64: UInt64s, schemas: Int32s, values: pa.Array, skip_bytes: int = 0
 ) -> UInt64s:
-    """Return the value hash (`hourmark.avro.value_hash`) of each row.
+    """Compute a 64-bit hash of each event's Avro datum, as `hourmark.avro.value_hash` does.
+
+    The hash also depends on the event id and the schema id.
 
     Args:
         ids_low64: The last 8 bytes of each event id.
         schemas: The schema id of each row.
-        values: Binary or large_binary array without nulls.
+        values: Arrow binary or large_binary array without nulls that contains the datums.
         skip_bytes: Number of bytes that precede the datum in each value.
+
+    Returns:
+        One hash per row; empty if there are no rows.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, content = values.buffers()
@@ -135,9 +189,10 @@ def datum_hashes(
     data: memoryview,
     skip_bytes: int = 0,
 ) -> UInt64s:
-    """Return the value hash (`hourmark.avro.value_hash`) of each datum in a buffer.
+    """Compute a 64-bit hash of each Avro datum in a buffer, as `hourmark.avro.value_hash` does.
 
-    Datum i is `data[offsets[i] + skip_bytes:offsets[i + 1]]`.
+    The hash also depends on the event id and the schema id. Datum i is `data[offsets[i] +
+    skip_bytes:offsets[i + 1]]`.
 
     Args:
         ids_low64: The last 8 bytes of each event id.
@@ -145,6 +200,9 @@ def datum_hashes(
         offsets: int32 or int64 offsets into `data`, one more than there are datums.
         data: Buffer that contains all datums.
         skip_bytes: Number of bytes that precede the datum in each value.
+
+    Returns:
+        One hash per datum.
     """
     seeds = np.ascontiguousarray(ids_low64 + np.asarray(schemas).astype(np.uint64))
     if native.MODULE is not None:
@@ -160,12 +218,26 @@ def datum_hashes(
 
 
 def value_lengths(values: pa.Array) -> Int64s:
-    """Return the length of each value of a binary array in bytes."""
+    """Return the length of each value of an Arrow binary array.
+
+    Args:
+        values: Array of type binary or large_binary.
+
+    Returns:
+        Lengths in bytes, one element per value. A null has length 0.
+    """
     return np.diff(binary_buffers(values)[0])
 
 
 def fixed_size_binary_array(matrix: UInt8s) -> pa.Array:
-    """Convert a matrix of bytes into an Arrow array of fixed-size binary values, one per row."""
+    """Convert a numpy matrix of bytes to an Arrow array of fixed-size binary values.
+
+    Args:
+        matrix: One row per value. The number of columns becomes the size of the values.
+
+    Returns:
+        An array of type `fixed_size_binary` without nulls.
+    """
     rows, size = matrix.shape
     return pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(size), rows, [None, pa.py_buffer(np.ascontiguousarray(matrix))]
@@ -173,10 +245,15 @@ def fixed_size_binary_array(matrix: UInt8s) -> pa.Array:
 
 
 def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
-    """Return the offsets and the data of a binary array.
+    """Return the offsets and the data of an Arrow binary array as numpy arrays.
 
-    Value i is `data[offsets[i]:offsets[i + 1]]`. The offsets are int64 and have one entry more than
-    the array. A null has length 0.
+    Value i is `data[offsets[i]:offsets[i + 1]]`. The data is not copied.
+
+    Args:
+        values: Array of type binary or large_binary.
+
+    Returns:
+        A pair: int64 offsets, one more than there are values, and the bytes. A null has length 0.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, data_buffer = values.buffers()
@@ -191,14 +268,15 @@ def binary_buffers(values: pa.Array) -> tuple[Int64s, UInt8s]:
     return offsets, data
 
 
-def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
-    """Return the row indexes at which a new combination of values begins in sorted columns.
+def find_run_starts(*columns: npt.NDArray[Any]) -> Int64s:
+    """Return the row indexes at which the values of sorted columns change.
 
     Args:
-        *columns: Arrays of equal length, sorted so that equal combinations are adjacent.
+        *columns: Arrays of equal length. Equal combinations of values must be adjacent.
 
     Returns:
-        Ascending indexes that begin with 0; empty if there are no rows.
+        The index of the first row of each combination, ascending and beginning with 0. The array is
+        empty if there are no rows.
     """
     changed = np.zeros(len(columns[0]), bool)
     changed[:1] = True
@@ -207,15 +285,19 @@ def run_starts(*columns: npt.NDArray[Any]) -> Int64s:
     return np.flatnonzero(changed)
 
 
-def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
-    """Return the distinct schema ids of each run of rows, in ascending order.
+def distinct_schemas_by_run(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
+    """Return the distinct schema ids of each of several runs of consecutive rows.
 
     Args:
-        counts: Number of rows of each run; the runs are adjacent.
+        counts: Number of rows of each run. The first run begins at row 0, and each further run
+            directly after the one before it.
         schemas: The schema id of each row.
+
+    Returns:
+        One tuple of ascending schema ids per run; a run without rows has an empty tuple.
     """
     run = np.repeat(np.arange(len(counts)), counts)
-    changes = run_starts(run, schemas)
+    changes = find_run_starts(run, schemas)
     pairs = np.unique(run[changes] << 32 | schemas[changes].astype(np.int64))
     found: list[list[int]] = [[] for _ in counts]
     for pair in pairs.tolist():
@@ -224,12 +306,28 @@ def schemas_of_runs(counts: Int64s, schemas: Int32s) -> list[tuple[int, ...]]:
 
 
 def low64_of_ids(event_ids: pa.ChunkedArray) -> UInt64s:
-    """Return the last 8 bytes of each event id as an unsigned integer."""
+    """Return the last 8 bytes of each 16-byte event id as an unsigned integer.
+
+    Args:
+        event_ids: Column of type `fixed_size_binary(16)` without nulls.
+
+    Returns:
+        One integer per id, read in big-endian order; empty if the column is empty.
+    """
     return _words(event_ids, 2)[:, 1]
 
 
 def range_ids_to_ints(range_ids: pa.ChunkedArray) -> UInt64s:
-    """Return each 8-byte range id as an unsigned integer."""
+    """Convert 8-byte range ids to unsigned integers.
+
+    A range id identifies a byte range of a log file.
+
+    Args:
+        range_ids: Column of type `fixed_size_binary(8)` without nulls.
+
+    Returns:
+        One integer per id, read in big-endian order; empty if the column is empty.
+    """
     return _words(range_ids, 1)[:, 0]
 
 
@@ -244,11 +342,14 @@ def _words(column: pa.ChunkedArray, words: int) -> UInt64s:
 
 
 def describe_verdict(verdict: int, schema_id: int) -> str:
-    """Return a readable reason why a datum with this verdict cannot be part of a bucket.
+    """Return a readable reason why an invalid datum cannot be part of a bucket.
 
     Args:
-        verdict: A verdict of `datum_verdicts` other than `Verdict.VALID`.
+        verdict: A result of `datum_verdicts` other than `DatumVerdict.VALID`.
         schema_id: The datum's schema id, for the message.
+
+    Returns:
+        A clause that begins in lower case and has no final period.
     """
     if verdict == NO_PROGRAM:
         return f"its schema id {schema_id} stands for no schema of its type that the ledger knows"
@@ -262,7 +363,7 @@ def datum_verdicts(
     programs: Mapping[int, bytes],
     skip_bytes: int = 0,
 ) -> UInt8s:
-    """Return one verdict per row: a `Verdict`, or `NO_PROGRAM` if the row's schema is unknown.
+    """Check whether Avro datums are valid for their schemas and event ids.
 
     Args:
         ids: Matrix with one row per datum; each row starts with the event id.
@@ -270,6 +371,10 @@ def datum_verdicts(
         schemas: The schema id of each row.
         programs: Compiled checks by schema id; an empty program counts as missing.
         skip_bytes: Number of bytes that precede the datum in each value.
+
+    Returns:
+        One `DatumVerdict` value per row, or `NO_PROGRAM` if `programs` has no check for the row's
+        schema.
     """
     kind: Any = np.int64 if pa.types.is_large_binary(values.type) else np.int32
     _, offset_buffer, content = values.buffers()

@@ -32,7 +32,7 @@ from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import KafkaSiteClusters, LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.ports import Ports
+from hourmark_etl.closing.ports import CloserDependencies
 from hourmark_etl.closing.runner import SparkRunner
 from hourmark_etl.execution.session import spark_session, submitted_settings
 from hourmark_etl.ledger.batches import read_type_shards
@@ -48,7 +48,7 @@ from hourmark_etl.staging.restage import Restager
 from hourmark_etl.startup import PAUSE_S, open_startup_resources, wait_until_available
 from hourmark_etl.telemetry.metrics import EtlMetrics
 from hourmark_etl.telemetry.progress import BatchListener, DriverProgress
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 _LOG = logging.getLogger(__name__)
 
@@ -98,7 +98,7 @@ class Driver:
             exit_stack.callback(heartbeat.stop)
         central, topics = (
             Cluster(config.kafka.central_cluster, "central"),
-            CentralTopics.from_settings(config.kafka, found.types),
+            CentralTopicNames.from_settings(config.kafka, found.types),
         )
         self._lost_ends = LostEndDetector(self._storage, self._database, central, topics)
         self._recorder = OffsetBackupWriter(self._storage, self._database, self._clock)
@@ -156,9 +156,11 @@ class Driver:
             if waits is not None:
                 self._stopping.wait(self._config.etl.close_poll_seconds)
 
-    def _ports(self, spark: SparkSession, cluster_id: str, metrics: EtlMetrics) -> Ports:
+    def _ports(
+        self, spark: SparkSession, cluster_id: str, metrics: EtlMetrics
+    ) -> CloserDependencies:
         config, database, storage = self._config, self._database, self._storage
-        return Ports(
+        return CloserDependencies(
             engine=Engine(storage, database, config, SparkRunner(spark)),
             storage=storage,
             database=database,
@@ -198,15 +200,18 @@ class Driver:
 
 
 def run(config: Config, *, submitted: bool, shards: Collection[str] = ()) -> None:
-    """Run a driver until SIGTERM or SIGINT is received, then release its resources.
+    """Run an ETL driver until SIGTERM or SIGINT is received, then release its resources.
+
+    A driver stages Kafka records to files and closes hours.
 
     Args:
         config: The complete configuration.
         submitted: Whether spark-submit started this process.
-        shards: Names of the shards to stage; empty means all.
+        shards: Names of the shards (groups of event types) to stage; empty means all.
 
     Raises:
-        HourmarkError: The driver could not start, or must not continue.
+        HourmarkError: The driver could not start, or must not continue. The message states the next
+            step.
     """
     if native.WHY_NOT:
         _LOG.warning("%s", native.WHY_NOT)

@@ -18,11 +18,18 @@ from hourmark.errors import Finding, HourmarkError, Unavailable
 
 
 class EtlStop(HourmarkError):
-    """Base class of errors after which the driver must not continue."""
+    """Base class of errors that end the driver process.
+
+    A supervisor may start the driver again, which continues from the ledger, unless the message
+    forbids it.
+    """
 
 
 class StaleDriver(EtlStop):
-    """Raised if another driver has taken over; this driver must no longer change ledger or storage."""
+    """Raised if another driver process has taken over the lease of this one.
+
+    The process must no longer change the ledger or storage.
+    """
 
 
 class TopicReplaced(EtlStop):
@@ -54,14 +61,18 @@ class NoLedger(Unavailable):
 
 
 class OlderLedger(Unavailable):
-    """Raised by read-only commands if the ledger has an older schema version.
+    """Raised by read-only commands if the ledger's schema has an older version.
 
-    Such commands do not migrate the ledger.
+    Read-only commands do not migrate the ledger. `hourmark ledger upgrade` does, as does the ETL
+    driver at its start.
     """
 
 
 class BadRecord(EtlStop):
-    """Raised if a record of a control topic cannot be staged. Instances can be pickled.
+    """Raised if a record of a control topic is not one that a delivery service writes.
+
+    Control topics contain audit records and host reports. The record and all later ones in its
+    partition are not staged until an operator repairs the cause. Instances can be pickled.
 
     Attributes:
         topic: Name of the topic.
@@ -84,7 +95,9 @@ class BadRecord(EtlStop):
 
 
 class DamagedRow(Unavailable):
-    """Raised if the digest of a ledger row does not match its content.
+    """Raised if the digest of a ledger row does not match the row's content.
+
+    An operator must restore or rebuild the ledger.
 
     Attributes:
         table: Name of the table.
@@ -107,7 +120,9 @@ class DamagedRow(Unavailable):
 
 
 class Unreadable(Finding):
-    """Raised if a staged file that is recorded in the ledger is missing or damaged. Can be pickled.
+    """Raised if a staged file that is recorded in the ledger is missing or damaged.
+
+    The closer stages its records again from Kafka. Instances can be pickled.
 
     Attributes:
         path: Path of the file, relative to the storage root.

@@ -9,9 +9,13 @@ _UNITS: Final = ((86_400.0, "days"), (3600.0, "h"), (60.0, "min"))
 
 
 def format_duration(seconds: float) -> str:
-    """Format a duration in the largest unit of which it has at least two.
+    """Format a duration for people, for example `45 s`, `5 min`, `2.5 h` or `3 days`.
 
-    Examples: `45 s`, `5 min`, `2.5 h`, `3 days`.
+    Args:
+        seconds: The duration.
+
+    Returns:
+        The duration in the largest unit of which it has at least two, with at most one decimal.
     """
     for size, unit in _UNITS:
         if (count := seconds / size) >= 2:
@@ -24,7 +28,14 @@ def format_duration(seconds: float) -> str:
 
 
 def format_iso(time_ms: int) -> str:
-    """Format Unix milliseconds as ISO 8601 in UTC with milliseconds: `2026-01-31T12:00:00.000Z`."""
+    """Format a time as ISO 8601 in UTC with milliseconds.
+
+    Args:
+        time_ms: Unix milliseconds.
+
+    Returns:
+        A text such as `2026-01-31T12:00:00.000Z`.
+    """
     return (
         dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC)
         .isoformat(timespec="milliseconds")
@@ -33,11 +44,14 @@ def format_iso(time_ms: int) -> str:
 
 
 def format_count(count: float, noun: str, plural: str = "") -> str:
-    """Format a count with its noun in singular or plural: `1 file`, `1,200 files`.
+    """Format a count with its noun, for example `1 file` or `1,200 files`.
 
     Args:
         count: The number; it is rounded to an integer.
-        noun: The singular.
-        plural: The plural, if it is not the singular plus `s`.
+        noun: The noun in the singular.
+        plural: The noun in the plural, if it is not the singular plus `s`.
+
+    Returns:
+        The number with thousands separators, followed by the noun in the matching form.
     """
     return f"{count:,.0f} {noun if round(count) == 1 else plural or noun + 's'}"

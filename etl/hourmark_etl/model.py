@@ -41,6 +41,9 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
         kind: The class to instantiate; it must be a dataclass.
         values: One value per field, for example a query's row or a JSON list.
 
+    Returns:
+        The new instance.
+
     Raises:
         ValueError: The number of values differs from the number of fields.
     """
@@ -50,13 +53,22 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 
 
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
-    """Create a dataclass instance from a ledger row, mapping column names to field names.
+    """Create a dataclass instance from a ledger row.
+
+    Some fields have another name than their column, for example `event_type` and `type`.
 
     Args:
         kind: The dataclass.
-        row: A row with a column for each field, also for those in `converted`.
-        **converted: Values by field name that replace the column's, for fields that the ledger
-            stores in another form.
+        row: Values by column name. It must have a column for each field, including those in
+            `converted`.
+        **converted: Values by field name that replace the value of the column, for fields that the
+            ledger stores in another form.
+
+    Returns:
+        The new instance.
+
+    Raises:
+        KeyError: A column is missing.
     """
     # hashable, as all classes
     return kind(**{field: row[column] for field, column in _columns(kind)} | converted)  # type: ignore[arg-type]
@@ -65,9 +77,14 @@ def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: objec
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
     """Convert a dataclass instance to the column values of a ledger row.
 
+    This is the reverse of `from_columns`.
+
     Args:
         record: The dataclass instance.
         **converted: Values by column name that replace or extend the record's fields.
+
+    Returns:
+        Values by column name.
     """
     # as above
     return {column: getattr(record, field) for field, column in _columns(type(record))} | converted  # type: ignore[arg-type]
@@ -81,29 +98,52 @@ def _columns(kind: type) -> tuple[tuple[str, str], ...]:
 
 
 def replace_nul(text: str) -> str:
-    """Replace NUL characters by U+FFFD, because PostgreSQL cannot store NUL in text."""
+    """Replace NUL characters in a text by U+FFFD (the replacement character).
+
+    Use it for texts that are stored in the ledger, because PostgreSQL rejects NUL.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text without NUL characters; it has the same length.
+    """
     return text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def to_signed(value: int) -> int:
-    """Convert an unsigned sum modulo 2^64 to the signed 64-bit integer with the same bits.
+    """Convert an unsigned 64-bit integer to the signed integer with the same bits.
 
-    SQL and Arrow store such sums as signed integers.
+    SQL and Arrow store digests and checksums as signed integers. `to_unsigned` is the reverse
+    function.
+
+    Args:
+        value: An integer. Values outside 0 to 2^64 - 1 are first reduced modulo 2^64.
+
+    Returns:
+        An integer from -2^63 to 2^63 - 1.
     """
     value %= _MODULUS
     return value - _MODULUS if value >= _MODULUS >> 1 else value
 
 
 def to_unsigned(value: int) -> int:
-    """Convert a signed 64-bit integer to the unsigned integer with the same bits."""
+    """Convert a signed 64-bit integer to the unsigned integer with the same bits.
+
+    Args:
+        value: An integer, for example a checksum that SQL or Arrow stores.
+
+    Returns:
+        The value modulo 2^64, from 0 to 2^64 - 1.
+    """
     return value % _MODULUS
 
 
 class ClosingPhase(enum.StrEnum):
-    """The condition that the oldest open hour of an event type waits for before it can close.
+    """The condition that the next hour of an event type waits for before it can be closed.
 
-    The members up to `ARRIVAL` are the steps of closing, in order. The others are errors that
-    prevent the proof or the publication of the bucket.
+    The members from `REPORTS` to `ARRIVAL` are the regular steps of closing, in order. The other
+    members are problems that prevent the proof or the publication of the hour.
     """
 
     REPORTS = "reports"
@@ -123,10 +163,12 @@ class ClosingPhase(enum.StrEnum):
 
 
 class HourState(enum.Enum):
-    """The state of an event type's oldest open hour.
+    """The processing state of the oldest hour of an event type that is not closed.
 
-    An hour is frozen while its staged rows are proved, and sealed once the content of its bucket is
-    fixed. A damaged hour has a ledger row that does not match its digest.
+    - `OPEN`: the hour waits for records.
+    - `FROZEN`: its rows are fixed while they are compared with the audit records.
+    - `SEALED`: the content of its bucket is fixed permanently, but the bucket may not exist yet.
+    - `DAMAGED`: the hour's ledger row does not match its digest.
     """
 
     OPEN = "open"
@@ -166,25 +208,31 @@ class StagingPosition:
     )
 
     def moved_to(self, offset: int) -> StagingPosition:
-        """Return a copy of this position at another offset, with an unknown leader epoch."""
+        """Return a copy of this position with another next offset.
+
+        The leader epoch of the copy is unknown (None).
+
+        Args:
+            offset: The next offset to stage.
+        """
         return dataclasses.replace(self, next_offset=offset, leader_epoch=None, epoch_next=None)
 
     @property
     def topic_partition(self) -> Partition:
-        """Return the topic and partition that this position belongs to."""
+        """Return the Kafka topic-partition that this position belongs to."""
         return Partition(self.topic, self.partition)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """The range of offsets [start, end) of a partition that a staged file was read from.
+    """A range of offsets of one topic-partition that a staged file was read from.
 
     Attributes:
         topic: Topic name in the central cluster.
         topic_id: Kafka topic id.
         partition: Partition number.
-        start: First offset.
-        end: Offset after the last one.
+        start: First offset (inclusive).
+        end: End offset (exclusive).
         leader_epoch: Leader epoch of the last record in the range; None if unknown or if the range
             has no record.
         epoch_next: Offset after the last record; transaction markers may lie between it and `end`.
@@ -201,14 +249,19 @@ class OffsetSpan:
 
     @classmethod
     def from_list(cls, values: Sequence[Any]) -> OffsetSpan:
-        """Create a span from the output of `to_list`.
+        """Create a span from the JSON list that `to_list` returned.
 
-        Lists of version 0.3.0, which contain no epochs, are accepted.
+        Args:
+            values: Fields in order. Lists that version 0.3.0 wrote, without leader epochs, are
+                accepted.
+
+        Returns:
+            The span; its epochs are None if the list has none.
         """
         return cls(**dict(zip((f.name for f in dataclasses.fields(cls)), values, strict=False)))
 
     def to_list(self) -> list[Any]:
-        """Return the fields in order as a list for JSON.
+        """Convert the span to a JSON list of its fields, in their order.
 
         If the leader epoch is unknown, the list ends after `end`, as in version 0.3.0.
         """
@@ -218,10 +271,10 @@ class OffsetSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file with Kafka records, written by one task of a staging batch.
+    """A Parquet file with Kafka records that one staging task has written.
 
     Attributes:
-        path: Path relative to the storage root.
+        path: HDFS path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
         rows: Number of rows, one for each record of this kind in the offset ranges.
         spans: The offset ranges that the file was read from.
@@ -286,11 +339,14 @@ class AuditOffsets:
 
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
-        """Create an instance from offsets by site name.
+        """Create an instance from offsets by site name, as the ledger stores them.
 
         Args:
-            offsets: Offsets by site name; or a single offset, which is that of the first site.
+            offsets: Offsets (exclusive) by site name, or a single offset for the first site.
                 Ledgers of versions that supported only one site contain a single number.
+
+        Returns:
+            The limit that consists of these offsets.
         """
         known = {FIRST_SITE: offsets} if isinstance(offsets, int) else offsets
         return cls(tuple(sorted((site, int(offset)) for site, offset in known.items())))
@@ -305,29 +361,52 @@ class AuditOffsets:
         return self.offset_of(FIRST_SITE) if not self.further_sites else dict(self.by_site)
 
     def to_marker_json(self) -> dict[str, int]:
-        """Convert the offsets to the mapping that a bucket's manifest contains as `audit_next`.
+        """Convert the offsets to the JSON object that a bucket's manifest contains as `audit_next`.
 
-        The mapping always contains the first site.
+        Returns:
+            Offsets by site name. The first site is always present.
         """
         return {FIRST_SITE: self.offset_of(FIRST_SITE), **dict(self.by_site)}
 
     @property
     def further_sites(self) -> dict[str, int]:
-        """Return the offsets of all named sites except the first, by site name."""
+        """Return the offsets of all sites except the first.
+
+        Returns:
+            Offsets by site name; empty if no other site is named.
+        """
         return {site: offset for site, offset in self.by_site if site != FIRST_SITE}
 
     def offset_of(self, site: str) -> int:
-        """Return the offset for a site; 0 if the site is not named."""
+        """Return the offset (exclusive) up to which a site's audit records are below this limit.
+
+        Args:
+            site: Name of the site.
+
+        Returns:
+            The offset; 0 if the limit does not name the site.
+        """
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
-        """Return whether every audit record below the limit `other` is also below this one."""
+        """Return whether this limit is at least as large as another one for every site.
+
+        Args:
+            other: The limit to compare with.
+
+        Returns:
+            True if every audit record below `other` is also below this limit.
+        """
         return all(self.offset_of(site) >= offset for site, offset in other.by_site)
 
     def maximum(self, other: AuditOffsets) -> AuditOffsets:
-        """Return the larger of the two offsets for each site that either limit names.
+        """Combine two limits by taking the larger offset of each site.
 
-        A site that is missing in one limit has the offset 0 in it.
+        Args:
+            other: The other limit. A site that is missing in one limit has the offset 0 in it.
+
+        Returns:
+            The smallest limit that reaches both.
         """
         return AuditOffsets.from_offsets(
             {
@@ -337,9 +416,13 @@ class AuditOffsets:
         )
 
     def minimum(self, other: AuditOffsets) -> AuditOffsets:
-        """Return the smaller of the two offsets for each site that either limit names.
+        """Combine two limits by taking the smaller offset of each site.
 
-        A site that is missing in one limit has the offset 0 in it.
+        Args:
+            other: The other limit. A site that is missing in one limit has the offset 0 in it.
+
+        Returns:
+            The largest limit that both reach.
         """
         return AuditOffsets.from_offsets(
             {
@@ -432,13 +515,13 @@ class ReportedSource:
 
     @property
     def name(self) -> str:
-        """Return a readable name of kind, host and source for messages."""
+        """Return a readable name for messages, which consists of kind, host and source."""
         return f"{self.kind} {self.host_name} source {self.source}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside:
-    """Records of one partition that cannot be part of a bucket, all for the same reason.
+class ExcludedRecords:
+    """Kafka records of one topic-partition that are excluded from buckets for the same reason.
 
     Attributes:
         topic: Topic name in the central cluster.
@@ -479,12 +562,15 @@ class StagedBatch:
     groups: tuple[StagedGroup, ...]
     audit_groups: tuple[AuditGroup, ...]
     reports: tuple[tuple[ReportedSource, ...], ...]  # each of one host, in the order of the topic
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[ExcludedRecords, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Sums:
-    """Totals of staged rows or of promised events; a proof compares the two.
+class EventTotals:
+    """Number and checksums of staged rows, or of events that audit records promise.
+
+    Audit records state how many events were sent. An hour is proved complete if the totals of both
+    sides match. Instances support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -501,8 +587,8 @@ class Sums:
     values: int = 0
     unchecked: int = 0
 
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(
+    def __add__(self, other: EventTotals) -> EventTotals:
+        return EventTotals(
             self.records + other.records,
             self.events + other.events,
             to_unsigned(self.digest + other.digest),
@@ -510,8 +596,8 @@ class Sums:
             self.unchecked + other.unchecked,
         )
 
-    def __sub__(self, other: Sums) -> Sums:
-        return Sums(
+    def __sub__(self, other: EventTotals) -> EventTotals:
+        return EventTotals(
             self.records - other.records,
             self.events - other.events,
             to_unsigned(self.digest - other.digest),
@@ -521,8 +607,11 @@ class Sums:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class OriginHourSums:
-    """Counts of a bucket's events that belong to one hour, by the events' own timestamps.
+class OriginHourTotals:
+    """Numbers of events in a bucket whose own timestamps lie in one particular hour.
+
+    A bucket also contains late events, which belong to earlier hours. Audit records state
+    ("promise") how many events were sent.
 
     Attributes:
         hour_s: Unix seconds at the start of the hour.
@@ -537,10 +626,10 @@ class OriginHourSums:
 
 @dataclasses.dataclass(frozen=True)
 class IncompleteRanges:
-    """Byte ranges of log files whose events in closed buckets are missing or contradictory.
+    """Byte ranges of log files whose events are missing from closed buckets, or contradictory.
 
-    A range is contradictory if closed buckets may contain two different versions of its events.
-    See `hourmark.records.manifest.MissingRanges`.
+    A range is contradictory if closed buckets may contain two different versions of its events. See
+    `hourmark.records.manifest.MissingRanges`.
 
     Attributes:
         ranges: Range ids in hex.
@@ -551,7 +640,10 @@ class IncompleteRanges:
     more: bool = False
 
     def __or__(self, other: IncompleteRanges) -> IncompleteRanges:
-        """Return the union of the two sets of ranges."""
+        """Return the union of both sets of byte ranges.
+
+        `more` is set if it is set in either of them.
+        """
         return IncompleteRanges(
             tuple(dict.fromkeys((*self.ranges, *other.ranges))), self.more or other.more
         )
@@ -599,9 +691,9 @@ class Seal:
     unaudited: int
     waived: tuple[str, ...]
     offsets: tuple[StagingPosition, ...]
-    books: tuple[OriginHourSums, ...] = ()  # by origin hour
-    listed: Sums = dataclasses.field(
-        default_factory=Sums
+    books: tuple[OriginHourTotals, ...] = ()  # by origin hour
+    listed: EventTotals = dataclasses.field(
+        default_factory=EventTotals
     )  # totals of listed rows with duplicates; exactly these are written
     lost: Mapping[str, int] = dataclasses.field(
         default_factory=dict
@@ -621,23 +713,34 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Return the hour that begins `count` hours after the given hour."""
+    """Add a number of hours to an hour.
+
+    Args:
+        hour: The hour to start from.
+        count: Number of hours to add; 0 returns an equal hour.
+
+    Returns:
+        The later hour, which has the same length.
+    """
     return Hour(hour.start_s + count * hour.length_s, hour.length_s)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The oldest open hour of an event type, with its state; all earlier hours are closed.
+    """The oldest hour of an event type that is not closed, with its processing state.
+
+    The hours of a type are closed strictly in order, so all earlier hours are closed. Audit records
+    state how many events a byte range of a log file contains.
 
     Attributes:
         event_type: Name of the event type.
         first_hour: The first hour of the type that has a bucket.
-        hour: The oldest open hour.
+        hour: The oldest hour that is not closed.
         state: State of this hour.
-        sources: Names of the sources that may deliver the type.
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of earlier hours.
-        seal: Seal of this hour; None unless it is sealed.
+        sources: Names of the log sources that may deliver the type.
+        settled_next: For each site, the audit offset (exclusive) up to which closed buckets have
+            accounted for all audit records of earlier hours.
+        seal: The fixed evidence for this hour; None unless it is sealed.
         alarm: Readable findings of the last failed proof, or the error of a damaged row; empty if
             there is none.
         shard: Name of the shard that stages the type.
@@ -659,7 +762,14 @@ class Frontier:
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Return one frontier per sealed hour of the type, in order; empty if no hour is sealed."""
+        """Return one frontier for each sealed hour of the event type.
+
+        A sealed hour is one whose bucket content is fixed but not yet closed in the ledger.
+
+        Returns:
+            Frontiers in ascending order of hours, beginning with this one; empty if no hour is
+            sealed.
+        """
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(
             dataclasses.replace(

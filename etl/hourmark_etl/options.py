@@ -27,6 +27,9 @@ def parse_hour(label: str, config: Config) -> Hour:
         label: The hour as written on the command line, for example `2026-01-31T12`.
         config: Provides the bucket length, `parsing.bucket_seconds`.
 
+    Returns:
+        The bucket that starts at this time.
+
     Raises:
         UsageError: The text is not the start of a bucket of this length.
     """
@@ -39,6 +42,10 @@ def parse_hour(label: str, config: Config) -> Hour:
 
 
 def print_lines(lines: Iterable[object]) -> None:
-    """Print each item on a line of its own."""
+    """Print each item to standard output, on a line of its own.
+
+    Args:
+        lines: Objects to print, converted by `str`.
+    """
     for line in lines:
         click.echo(line)

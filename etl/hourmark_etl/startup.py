@@ -53,13 +53,16 @@ class StartupResources:
 
 
 def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
-    """Call a function every 5 seconds until it no longer raises `Unavailable`; return its result.
+    """Call a function repeatedly until the server that it needs is available.
 
-    Each error is logged.
+    The function is called every 5 seconds as long as it raises `Unavailable`. Each error is logged.
 
     Args:
         call: The function to call.
         clock: Clock for measuring and waiting.
+
+    Returns:
+        The result of the first successful call.
 
     Raises:
         Unavailable: The function still fails after one minute. `NoLedger` and `DamagedRow` are
@@ -79,11 +82,16 @@ def wait_until_available(call: Callable[[], _Result], clock: Clock) -> _Result:
 
 
 def open_startup_resources(config: Config, exit_stack: ExitStack) -> StartupResources:
-    """Open the ledger and the storage, check that they belong together, and migrate the ledger.
+    """Open the ledger and the storage of a driver, and check that they belong together.
+
+    A ledger of an older version is migrated.
 
     Args:
         config: The complete configuration.
-        exit_stack: Closes the ledger's connections at the end.
+        exit_stack: Receives the connections of the ledger and closes them at its exit.
+
+    Returns:
+        The opened resources.
 
     Raises:
         NoLedger: The ledger does not exist or contains no event types.

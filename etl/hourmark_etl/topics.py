@@ -23,24 +23,32 @@ from hourmark_etl.model import DEFAULT_SHARD, FIRST_SITE, StagingPosition
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralTopics:
-    """The names of all topics that the ETL reads from the central cluster.
+class CentralTopicNames:
+    """The names of all topics on the central Kafka cluster that the ETL reads.
+
+    A mirror copies the topics of each edge site to the central cluster and prefixes their names
+    with the site's alias. There are event topics (one per event type and site), and control topics,
+    which contain audit records and host reports.
 
     Attributes:
-        aliases: By site, the prefix of the site's topics; None if the site is not mirrored.
-        types: Event type of each event topic, by topic name.
+        aliases: Topic prefix by site name; None if the site is not mirrored.
+        types: Event type by name of the event topic.
     """
 
     aliases: Mapping[str, str | None]
     types: Mapping[str, str]
 
     @classmethod
-    def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopics:
+    def from_settings(cls, kafka: KafkaSettings, types: Collection[str] = ()) -> CentralTopicNames:
         """Create the topic names of all configured sites.
 
         Args:
             kafka: The Kafka settings with all sites.
-            types: Event types whose topics are included. The control topics are always included.
+            types: Event types whose topics are included. Control topics (audit records and host
+                reports) are always included.
+
+        Returns:
+            The names. The topics need not exist.
         """
         first = kafka.edge_alias if kafka.mirrored else None
         aliases = {FIRST_SITE: first, **{alias: alias for alias in kafka.further_edges}}
@@ -55,38 +63,65 @@ class CentralTopics:
 
     @property
     def audits(self) -> dict[str, str]:
-        """Return the names of the audit topics, each with the name of its site."""
+        """Return the topics that contain audit records.
+
+        An audit record states how many events a byte range of a log file contains.
+
+        Returns:
+            Site name by topic name; there is one topic per site.
+        """
         return {central_topic(AUDIT, alias): site for site, alias in self.aliases.items()}
 
     @property
     def hosts(self) -> frozenset[str]:
-        """Return the names of the topics that contain host reports."""
+        """Return the topics that contain the progress reports of hosts and delivery services.
+
+        Returns:
+            Topic names; there is one topic per site.
+        """
         return frozenset(central_topic(HOSTS, alias) for alias in self.aliases.values())
 
     @property
     def all(self) -> list[str]:
-        """Return the names of all topics: events, audit records and host reports."""
+        """Return the names of all topics that the ETL reads.
+
+        Returns:
+            Event topics, then topics of audit records, then topics of host reports.
+        """
         return [*self.types, *self.audits, *sorted(self.hosts)]
 
     def for_shard(self, shard: str) -> list[str]:
-        """Return the names of the topics that the consumer of a shard stages.
+        """Return the names of the topics that a shard stages.
 
-        The consumer of the default shard also stages the control topics, which are those of audit
-        records and host reports.
+        A shard is a group of event types with a Kafka consumer of its own.
+
+        Args:
+            shard: Name of the shard. The default shard also stages the control topics, which
+                contain audit records and host reports.
+
+        Returns:
+            All event topics of this object, and the control topics for the default shard.
         """
         return self.all if shard == DEFAULT_SHARD else [*self.types]
 
     def by_type(self) -> dict[str, list[str]]:
-        """Return the topic names of each event type."""
+        """Return the event topics of each event type.
+
+        Returns:
+            Topic names, one per site, by event type.
+        """
         found: dict[str, list[str]] = {}
         for topic, event_type in self.types.items():
             found.setdefault(event_type, []).append(topic)
         return found
 
     def at_edge(self, topic: str) -> str:
-        """Return the name that a topic of the central cluster has on its edge cluster.
+        """Return the name of a central topic on the edge cluster that it is mirrored from.
 
-        The mirror adds the site's prefix to topic names; this removes it.
+        The method removes the prefix that the mirror has added.
+
+        Args:
+            topic: Topic name on the central cluster.
 
         Raises:
             ValueError: The topic belongs to a site that is not configured.
@@ -97,7 +132,17 @@ class CentralTopics:
         )
 
     def type_of(self, topic: str) -> str | None:
-        """Return the event type of a central topic; None for a control topic."""
+        """Return the event type of a topic on the central cluster.
+
+        Args:
+            topic: Topic name on the central cluster.
+
+        Returns:
+            The event type; None for topics of audit records and host reports.
+
+        Raises:
+            ValueError: The topic belongs to a site that is not configured.
+        """
         return event_type_of_topic(self.at_edge(topic))
 
 
@@ -108,9 +153,11 @@ def resolve_positions(
     shard: str,
     required: Collection[str],
 ) -> tuple[list[StagingPosition], list[str]]:
-    """Return where staging of each partition starts, and which topics do not exist.
+    """Determine the offset at which staging of each topic-partition starts.
 
-    Staging continues at the known position of a partition, and starts at offset 0 if there is none.
+    Staging continues at the position in the ledger. A partition without one starts at offset 0, as
+    do all partitions of a topic that was recreated, because positions are matched by Kafka topic
+    id.
 
     Args:
         central: The central cluster.
@@ -120,7 +167,8 @@ def resolve_positions(
         required: Names of topics that must exist.
 
     Returns:
-        The positions of all partitions, and the sorted names of missing topics.
+        A pair: the positions of all partitions of existing topics, and the sorted names of missing
+        topics.
 
     Raises:
         EtlStop: A required topic does not exist.
@@ -153,39 +201,61 @@ def resolve_positions(
 
 
 class SiteCluster(Protocol):
-    """A protocol for the Kafka metadata queries that closing needs; implemented by `Cluster`."""
+    """A protocol for queries of Kafka metadata, which the closing of hours needs.
+
+    `hourmark.kafka.clients.Cluster` is the implementation.
+    """
 
     @property
     def name(self) -> str:
-        """Return the readable name of the cluster."""
+        """The readable name of the cluster, for messages."""
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Return the metadata of the given topics by name; topics that do not exist are omitted."""
+        """Return the metadata of topics.
+
+        Args:
+            names: Names of the topics.
+
+        Returns:
+            Metadata by topic name; topics that do not exist are missing.
+        """
 
     def starts(self, partitions: Sequence[Partition]) -> Mapping[Partition, int]:
-        """Return the log start offset of each partition."""
+        """Return the log start offset of each topic-partition.
+
+        Args:
+            partitions: The topic-partitions to query, all of which must exist.
+        """
 
     def ends(
         self, partitions: Sequence[Partition], *, committed: bool = True
     ) -> Mapping[Partition, int]:
-        """Return the end offset of each partition.
+        """Return the end offset (exclusive) of each topic-partition.
 
         Args:
-            partitions: The partitions to query.
+            partitions: The topic-partitions to query, all of which must exist.
             committed: True for last stable offsets, False for high watermarks.
         """
 
 
 class CentralCluster(SiteCluster, Protocol):
-    """A protocol for the metadata queries on the central Kafka cluster that closing needs."""
+    """A protocol for queries of Kafka metadata of the central cluster.
+
+    It adds the queries that detect recreated topics and truncated logs.
+    """
 
     def cluster_id(self) -> str:
-        """Return the Kafka cluster id."""
+        """Return the id that Kafka assigned to the cluster when it was formatted."""
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> Collection[Partition]:
-        """Return the partitions whose log lost records that had already been read.
+        """Return the topic-partitions whose log has lost records that were already read.
+
+        The broker compares leader epochs (KIP-320).
 
         Args:
-            begins: By partition, the offset after the last record read, and the leader epoch of
-                that record.
+            begins: By topic-partition, the offset after the last record read, and the leader epoch
+                of that record.
+
+        Returns:
+            The truncated topic-partitions; empty if no record was lost.
         """

@@ -34,7 +34,7 @@ from hourmark_etl.closing.write.containers import WrittenHour
 from hourmark_etl.ids.lookups import IdQuery
 from hourmark_etl.ledger import batches, tables
 from hourmark_etl.ledger.database import Database, Lease
-from hourmark_etl.model import Frontier, HourState, StagedBatch, Sums
+from hourmark_etl.model import EventTotals, Frontier, HourState, StagedBatch
 from hourmark_etl.staging import stage
 from hourmark_etl.storage import Storage
 
@@ -129,7 +129,7 @@ def count_only(patch: pytest.MonkeyPatch) -> None:
     digest.
     """
 
-    def by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof:
+    def by_sums(listed: Mapping[int, EventTotals], promised: Mapping[int, EventTotals]) -> Proof:
         rows, wanted = (sum(s.events for s in side.values()) for side in (listed, promised))
         return Proof(
             method="sums",

@@ -31,7 +31,7 @@ from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.storage import NotFound, Storage, open_storage
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 
 class EtlRun:
@@ -234,7 +234,7 @@ class EtlRun:
     def _skip_what_others_reported(self) -> None:
         """Reports and promises of other tests on the same stack are none of this ETL's business."""
         cluster = Cluster(self.config.kafka.central_cluster, "central")
-        topics = CentralTopics.from_settings(self.config.kafka, ())
+        topics = CentralTopicNames.from_settings(self.config.kafka, ())
         infos = cluster.topics([*topics.audits, *topics.hosts])
         ends = cluster.ends([Partition(t, 0) for t in infos])
         database = Database(self.config.etl.ledger)

@@ -39,14 +39,20 @@ from hourmark.rules.revision import Rules, RulesBook, TypeVersion
 from hourmark_etl.closing.publishing import read_previous_marker
 from hourmark_etl.ledger import batches, frontiers
 from hourmark_etl.ledger.database import Database
-from hourmark_etl.model import DEFAULT_SHARD, Frontier, OriginHourSums, StagedBatch, StagingPosition
+from hourmark_etl.model import (
+    DEFAULT_SHARD,
+    Frontier,
+    OriginHourTotals,
+    StagedBatch,
+    StagingPosition,
+)
 from hourmark_etl.recovery.first_hours import record_first_hours
 from hourmark_etl.recovery.offset_records import OffsetBackupWriter
 from hourmark_etl.recovery.rebuild_result import RebuildSources
 from hourmark_etl.staging.consumer import build_batch
 from hourmark_etl.staging.stage import TaskResult, stage_table
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import CentralCluster, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopicNames
 
 CLUSTER = "cluster"
 LENGTH_S = 3600
@@ -102,7 +108,7 @@ class Life:
         self.declared = [EventType(name=t, fields=[{"name": "n", "type": "long"}]) for t in types]
         self.sources = [Source(name="app", types=list(types))]
         self.kafka = KafkaSettings()
-        topics = CentralTopics.from_settings(self.kafka, types)
+        topics = CentralTopicNames.from_settings(self.kafka, types)
         self.topics = Topics({name: [] for name in topics.all})
         self._plan = stage_plan(types=dict(topics.types))
         put_rules(Config(etl=EtlSettings(ledger=url)), self.declared, self.sources, first)
@@ -243,7 +249,7 @@ class Life:
             audit_next=audit.next_offset,
             unaudited=book.unaudited,
             offsets=offsets,
-            books=(OriginHourSums(opened.hour.start_s, book.promised, book.unaudited),),
+            books=(OriginHourTotals(opened.hour.start_s, book.promised, book.unaudited),),
         )
         frontiers.seal(self.database, self.closer, {event_type: [sealed]}, [opened])
         version, (ledger, commit) = self._version(event_type), self.database.identity()

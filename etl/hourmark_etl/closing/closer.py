@@ -6,7 +6,7 @@ every step may be interrupted at any point and repeated.
 
 The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
 cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
-which types are held and until when (`holds`). Servers are accessed through `Ports`.
+which types are held and until when (`holds`). Servers are accessed through `CloserDependencies`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from hourmark.kafka.topic_names import AUDIT as AUDIT_TOPIC
 from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.cut.cut import ClosingCut, CutTaker, Waiting, limit_lines
-from hourmark_etl.closing.cut.forced import overridden_frontiers, take_forced_cut
+from hourmark_etl.closing.cut.forced import select_overridden_frontiers, take_forced_cut
 from hourmark_etl.closing.cut.readiness import DuplicateHostWatch
 from hourmark_etl.closing.holds import RETRY_SECONDS, ClosingHolds, HoldReason
-from hourmark_etl.closing.ports import Ports
-from hourmark_etl.closing.proof.readings import conflicts_of
+from hourmark_etl.closing.ports import CloserDependencies
+from hourmark_etl.closing.proof.readings import build_conflicts
 from hourmark_etl.closing.proof.unaudited import find_leftover_files
 from hourmark_etl.closing.publishing import (
     LedgerChanged,
@@ -36,7 +36,7 @@ from hourmark_etl.closing.publishing import (
     check_foreign_root,
     check_not_published,
 )
-from hourmark_etl.closing.reporting import BlockerWriter, closed_lines
+from hourmark_etl.closing.reporting import BlockerWriter, format_closed_buckets
 from hourmark_etl.closing.sealing import ClosingRound, RoundDecisions, Sealer, plan_round
 from hourmark_etl.errors import BadRecord, DamagedRow, DataLoss, ForeignLedger, Unreadable
 from hourmark_etl.ledger import frontiers as ledger
@@ -60,7 +60,7 @@ from hourmark_etl.ledger.staged.staged_files import (
 from hourmark_etl.model import AUDIT, ClosingPhase, Frontier, HourState
 from hourmark_etl.storage import StorageError, delete_all
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 CHECK_SECONDS: Final = 30.0  # between searches for gaps; retention takes days to overtake a mirror
 _LOG = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ class Closer:
         lease: The closer's lease. Cleanup uses it too.
     """
 
-    def __init__(self, ports: Ports, config: Config) -> None:
+    def __init__(self, ports: CloserDependencies, config: Config) -> None:
         self._ports, self._config, self._database, self._clock = (
             ports,
             config,
@@ -89,7 +89,7 @@ class Closer:
         )
         self.lease = ports.database.acquire(CLOSER)  # fences this closer; cleanup uses it too
         self._sites = ports.sites(self.lease)
-        self._audits = CentralTopics.from_settings(config.kafka).audits
+        self._audits = CentralTopicNames.from_settings(config.kafka).audits
         check_sites(ports.database, self.lease, self._audits)
         self._taker = CutTaker(
             self._sites, ports.progress, self._audits, ports.clock, config.etl.deadline_seconds
@@ -120,7 +120,10 @@ class Closer:
         self._interrupted = True  # assume that the previous closer crashed
 
     def close(self) -> None:
-        """Close the connections to the Kafka clusters; the lease is kept."""
+        """Close the connections to the Kafka clusters.
+
+        The lease is not released. It ends when another closer acquires it.
+        """
         self._sites.close()
 
     def step(self) -> Waiting | int:
@@ -160,14 +163,14 @@ class Closer:
 
     def _poll(self) -> Waiting | int:
         frontiers, given = self._frontiers(), overrides(self._database)
-        if self._apply_overrides(overridden_frontiers(frontiers, given), given):
+        if self._apply_overrides(select_overridden_frontiers(frontiers, given), given):
             frontiers = self._frontiers()
         for alarm in self._duplicate_hosts.observe(self._ports.progress.reporters()):
             _LOG.error("%s", alarm)
         if sealed := self._due_frontiers(frontiers, HourState.SEALED):
-            return self._close_published(self._publisher.publish(sealed))
+            return self._record_published_hours(self._publisher.publish(sealed))
         opened = self._due_frontiers(frontiers, HourState.OPEN)
-        if forced := overridden_frontiers(opened, given):
+        if forced := select_overridden_frontiers(opened, given):
             return self._close_forced(forced, given)
         self._check_if_due([f.event_type for f in frontiers])
         conflicting = self._conflicts_by_type(frontiers)
@@ -204,32 +207,21 @@ class Closer:
             return 0
         cut = cut.without_types({t for t in cut.watermarks_ms if events_topic(t) in gaps})
         self._compare_audit_files(cut)
-        return self._close_under(cut)
+        return self._close_hours_of_cut(cut)
 
     def _apply_overrides(
         self, chosen: Sequence[Frontier], overrides_by_type: Mapping[str, Override]
     ) -> bool:
-        """Apply operators' overrides to hours with an unreadable file or unwritable rows.
-
-        An override is an operator's instruction to close an hour despite missing data. The pause of
-        each such type ends, so that closing tries the hour again. If the hour is sealed and has
-        rows that cannot be written, its seal is changed to leave them out. Checks against an
-        unreadable closed bucket are skipped only if the override is newer than the seal.
-
-        Args:
-            chosen: Frontiers (next hours to close) with an override.
-            overrides_by_type: The override of each event type.
-
-        Returns:
-            Whether a seal was changed, so that frontiers must be read from the ledger again.
-        """
+        # An override is an operator's instruction to close an hour despite missing data. Checks
+        # against an unreadable closed bucket are skipped only if the override is newer than the
+        # seal. Return whether a seal was changed, so that frontiers must be read again.
         changed = False
         for f in chosen:
             held, seal = self._holds.reason(f.event_type), f.seal
             override = overrides_by_type[f.event_type]
             if held is None or held.phase not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
                 continue
-            self._holds.end_pause(f.event_type)
+            self._holds.allow_retry(f.event_type)
             if held.phase is ClosingPhase.UNWRITABLE and seal is not None:
                 gives_up = override.requested_at_ms > seal.cut_at_ms
                 if not seal.leaves_out or (gives_up and not seal.gives_up):
@@ -240,15 +232,9 @@ class Closer:
         return changed
 
     def _read_errors_by_type(self) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
-        """Return the recorded errors of partitions that could not be read from Kafka.
-
-        Returns:
-            A pair: the error messages by event type, for partitions of event topics; and the error
-            messages for partitions of control topics (audit records and host reports), which block
-            all types.
-        """
+        # Return the messages by event type, and those of control topics, which block all types.
         naming, of_type, for_all = (
-            CentralTopics.from_settings(self._config.kafka),
+            CentralTopicNames.from_settings(self._config.kafka),
             dict[str, tuple[str, ...]](),
             tuple[str, ...](),
         )
@@ -265,32 +251,14 @@ class Closer:
         return [f.event_type for f in frontiers if f.hour.end_ms <= now_ms]
 
     def _conflicts_by_type(self, frontiers: Collection[Frontier]) -> dict[str, tuple[str, ...]]:
-        """Return the types whose next hour is blocked by contradictory audit records.
-
-        Only an operator's override can close such an hour.
-
-        Args:
-            frontiers: The next hour to close of each type.
-
-        Returns:
-            Descriptions of the contradictions by event type. Types without one are missing.
-        """
         found = conflicts(self._database)
         return {
             f.event_type: what for f in frontiers if (what := format_blocking_conflicts(found, f))
         }
 
     def _compare_audit_files(self, cut: ClosingCut) -> None:
-        """Search new audit records for byte ranges that other audit records describe differently.
-
-        This happens before hours are frozen. Each difference is stored in the ledger as a conflict,
-        which blocks the affected hours. An audit file that cannot be read is skipped as long as no
-        type in the cut needs it.
-
-        Args:
-            cut: The cut (the offsets up to which records count) under which hours are about to
-                freeze.
-        """
+        # Contradictory audit records are stored as conflicts, which block their hours, before
+        # anything is frozen. An unreadable audit file is skipped as long as no type in the cut needs it.
         if damaged := reset_damaged_conflicts(self._database, self.lease):
             _LOG.error("%s. All audit files are compared again", damaged)
         lost = {
@@ -304,7 +272,7 @@ class Closer:
             found = [
                 c
                 for d in compared.differences
-                for c in conflicts_of(d, frontiers, length_s, now_ms)
+                for c in build_conflicts(d, frontiers, length_s, now_ms)
             ]
             record_compared_files(self._database, self.lease, compared.files, found)
             if compared.differences:
@@ -334,7 +302,7 @@ class Closer:
             phase, reason = ClosingPhase.LEDGER, str(damaged)
         except (DataLoss, BadRecord) as lost:
             reason = str(lost)
-            types -= self._accept_loss(unreadable.path, types)
+            types -= self._accept_lost_file(unreadable.path, types)
         except Unavailable as error:
             if not types:
                 raise
@@ -352,24 +320,16 @@ class Closer:
     def _hold_types(self, types: Collection[str], phase: ClosingPhase, reason: str) -> None:
         for f in self._frontiers():
             if f.event_type in types:
-                self._holds.hold_longer(
+                self._holds.hold_with_backoff(
                     f.event_type,
                     HoldReason(f.hour, phase, (reason,)),
                     self._clock.monotonic_s(),
                 )
 
-    def _accept_loss(self, path: str, types: Collection[str]) -> set[str]:
-        """Record that a staged file is lost, for each type whose hour has an operator's override.
-
-        Args:
-            path: Path of the staged file, relative to the storage root.
-            types: Event types that need the file.
-
-        Returns:
-            The types with an override, for which the loss is now accepted.
-        """
+    def _accept_lost_file(self, path: str, types: Collection[str]) -> set[str]:
+        # Only types whose hour has an operator's override accept the loss. They are returned.
         given, known = overrides(self._database), read_ledger_file(self._database, path)
-        chosen = overridden_frontiers(
+        chosen = select_overridden_frontiers(
             (f for f in self._frontiers() if f.event_type in types), given
         )
         for f in chosen:
@@ -401,17 +361,8 @@ class Closer:
             self._sites.check(types)
             self._checked_at_s = now_s
 
-    def _close_under(self, cut: ClosingCut) -> int:
-        """Close all hours that a cut allows, in rounds of limited size.
-
-        A type whose hour fails its proof takes no further part in this cut.
-
-        Args:
-            cut: The cut: the offsets up to which records count, and the hours that may close.
-
-        Returns:
-            The number of closed hours.
-        """
+    def _close_hours_of_cut(self, cut: ClosingCut) -> int:
+        # A type whose hour fails its proof takes no further part in this cut.
         closed = 0
         while chosen := self._allowed_frontiers(cut):
             is_backlog = any(
@@ -456,21 +407,8 @@ class Closer:
         cut: ClosingCut,
         overrides_by_type: Mapping[str, Override],
     ) -> int:
-        """Freeze, prove, seal, write, publish and close one round of hours.
-
-        Hours that are not proved complete are unfrozen and stay open.
-
-        Args:
-            chosen: Frontiers (the next hour to close of each type) that take part; all are open.
-            last_hours: By type, the last hour to close in this round.
-            cut: The cut (the offsets up to which records count) that allows these hours.
-            overrides_by_type: Operators' instructions to close hours anyway; empty for a regular
-                round.
-
-        Returns:
-            The number of closed hours; 0 if none was proved.
-        """
-        if not (chosen := self._without_bucket(chosen)):
+        # Hours that are not proved complete are unfrozen and stay open.
+        if not (chosen := self._frontiers_without_bucket(chosen)):
             return 0
         last_hours = {f.event_type: last_hours[f.event_type] for f in chosen}
         offsets = ledger.freeze(
@@ -490,24 +428,12 @@ class Closer:
             self._checked_at_s = None  # gaps may have been accepted
         for event_type in verdict.chains:
             self._holds.resolve(event_type)
-        return self._close_published(
+        return self._record_published_hours(
             self._publisher.publish(self._due_frontiers(self._frontiers(), HourState.SEALED))
         )
 
-    def _without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
-        """Check that storage has no bucket yet for these open hours.
-
-        Types whose bucket folder denies access are put on hold and left out of the result.
-
-        Args:
-            chosen: Frontiers (the next hour to close of each type); all are open.
-
-        Returns:
-            The frontiers that were checked and have no bucket.
-
-        Raises:
-            ForeignLedger: A bucket of an open hour exists, so another ledger has published it.
-        """
+    def _frontiers_without_bucket(self, chosen: Sequence[Frontier]) -> list[Frontier]:
+        # Types whose bucket folder denies access are put on hold and left out.
         try:
             storage = self._ports.storage
             unchecked = [f for f in chosen if f.event_type in self._holds.unchecked_types]
@@ -575,7 +501,7 @@ class Closer:
             ledger.unfreeze_hours(self._database, self.lease, [(f, ()) for f in frozen])
         sealed = [f for f in frontiers if f.state is HourState.SEALED]
         if (
-            recovered := self._close_published(self._publisher.find_published(sealed))
+            recovered := self._record_published_hours(self._publisher.find_published(sealed))
             if sealed
             else 0
         ):
@@ -588,22 +514,14 @@ class Closer:
             self._ports.storage, [ATTEMPTS_FOLDER, *left_over]
         )  # attempts of interrupted closers
 
-    def _close_published(self, published: PublishResult) -> int:
-        """Record published hours as closed in the ledger, and put types with failed hours on hold.
-
-        Args:
-            published: The result of publishing.
-
-        Returns:
-            The number of hours that were closed.
-        """
+    def _record_published_hours(self, published: PublishResult) -> int:
         if published.closings:
             ledger.record_closed_hours(self._database, self.lease, published.closings)
         for closing in published.closings:
             f, manifest = closing.frontier, closing.manifest
             self._holds.release(f.event_type)
             self._ports.metrics.count_closed_bucket(f.hour, manifest)
-        for line in closed_lines(closing.manifest for closing in published.closings):
+        for line in format_closed_buckets(closing.manifest for closing in published.closings):
             _LOG.info("%s", line)
         for f, error in published.failures:
             self._hold(f, _phase_of_failure(error), (str(error),))
@@ -636,8 +554,8 @@ class Closer:
     def _frontiers(self) -> list[Frontier]:
         return ledger.frontiers(self._database, self._config.parsing.bucket_seconds)
 
-    def _topics(self, chosen: Collection[Frontier]) -> CentralTopics:
-        return CentralTopics.from_settings(self._config.kafka, [f.event_type for f in chosen])
+    def _topics(self, chosen: Collection[Frontier]) -> CentralTopicNames:
+        return CentralTopicNames.from_settings(self._config.kafka, [f.event_type for f in chosen])
 
     def _due_frontiers(self, frontiers: Collection[Frontier], state: HourState) -> list[Frontier]:
         now_s = self._clock.monotonic_s()

@@ -19,12 +19,12 @@ PAUSE_SECONDS_MAX: Final = 600.0  # after a staged file that cannot be restored 
 
 
 class HoldReason(NamedTuple):
-    """The reason why the next hour of an event type cannot close now.
+    """The reason why the next hour of an event type cannot be closed at present.
 
     Attributes:
-        hour: The hour.
-        phase: Phase of closing that is blocked.
-        what: Readable causes.
+        hour: The hour that cannot be closed.
+        phase: The step of closing that failed or still waits.
+        what: Readable causes, each a separate text.
     """
 
     hour: Hour
@@ -39,7 +39,7 @@ class Hold:
     Attributes:
         reason: Why the type cannot close; None if the reason no longer applies.
         not_before_s: Time of the next try, in seconds of the monotonic clock.
-        pause_s: Length of the last pause that `hold_longer` set, in seconds.
+        pause_s: Length of the last pause that `hold_with_backoff` set, in seconds.
     """
 
     reason: HoldReason | None = None
@@ -51,10 +51,12 @@ _NO_HOLD: Final = Hold()
 
 
 class ClosingHolds:
-    """The event types that closing does not try for a while after a failure, and why.
+    """Remembers, for each event type, why closing failed and when to try it again.
 
-    It also stores which staged files could not be restored, and which types have buckets that could
-    not be checked. Everything is kept in memory only. An instance is not thread-safe.
+    A hold consists of a pause, during which the type is skipped, and a reason, which is shown to
+    operators. The object also stores which staged files could not be restored, and which types have
+    buckets that could not be checked. Its state is kept in memory only. An instance is not
+    thread-safe.
     """
 
     def __init__(self) -> None:
@@ -64,88 +66,152 @@ class ClosingHolds:
         self._unchecked: frozenset[str] = frozenset()
 
     def hold(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Do not try to close a type for `RETRY_SECONDS` (10 seconds).
+        """Pause a type for 10 seconds (`RETRY_SECONDS`) after a failure that may resolve itself.
 
         Args:
-            event_type: Event type.
-            reason: Why the type cannot close. It replaces an earlier reason.
+            event_type: Event type to pause.
+            reason: Why the type cannot be closed. It replaces an earlier reason.
             now_s: Current time of the monotonic clock, in seconds.
         """
         self._change(event_type, reason=reason, not_before_s=now_s + RETRY_SECONDS)
 
-    def hold_longer(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Do not try to close a type for twice as long as after the last call of this method.
+    def hold_with_backoff(self, event_type: str, reason: HoldReason, now_s: float) -> None:
+        """Pause a type after a failure that an operator must repair, with exponential backoff.
 
-        The first pause takes 20 seconds, and the longest one `PAUSE_SECONDS_MAX` (600 seconds). Use
-        this method for failures that an operator must repair, because every further try repeats
-        expensive work.
+        The first pause takes 20 seconds. Each further call doubles the pause, up to 600 seconds
+        (`PAUSE_SECONDS_MAX`), because every retry repeats expensive work. `release` resets the
+        length.
 
         Args:
-            event_type: Event type.
-            reason: Why the type cannot close. It replaces an earlier reason.
+            event_type: Event type to pause.
+            reason: Why the type cannot be closed. It replaces an earlier reason.
             now_s: Current time of the monotonic clock, in seconds.
         """
         pause_s = min(2 * self._of(event_type).pause_s, PAUSE_SECONDS_MAX)
         self._change(event_type, reason=reason, not_before_s=now_s + pause_s, pause_s=pause_s)
 
-    def end_pause(self, event_type: str) -> None:
-        """End the pause of a type, so that the next poll tries to close it; its reason is kept."""
+    def allow_retry(self, event_type: str) -> None:
+        """End the pause of a type, so that the next poll tries to close it again.
+
+        The reason and the length of the next pause are kept. The call has no effect if the type is
+        not paused.
+
+        Args:
+            event_type: Event type to try again.
+        """
         if event_type in self._by_type:
             self._change(event_type, not_before_s=0.0)
 
     def resolve(self, event_type: str) -> None:
-        """Remove the reason why a type cannot close; a running pause continues."""
+        """Remove the reason why a type cannot be closed.
+
+        A running pause continues. The call has no effect if the type has no reason.
+
+        Args:
+            event_type: Event type whose failure is resolved.
+        """
         if event_type in self._by_type:
             self._change(event_type, reason=None)
 
     def release(self, event_type: str) -> None:
-        """Remove the pause and the reason of a type, and reset the length of its next pause.
+        """Remove the pause and the reason of a type, and reset its backoff.
 
         Call it after an hour of the type was closed.
+
+        Args:
+            event_type: Event type that was closed.
         """
         self._by_type.pop(event_type, None)
 
     def is_due(self, event_type: str, now_s: float) -> bool:
-        """Return whether closing may try the type now: it has no pause, or the pause has ended."""
+        """Return whether closing may try a type now.
+
+        Args:
+            event_type: Event type to check.
+            now_s: Current time of the monotonic clock, in seconds.
+
+        Returns:
+            True if the type is not paused, or if its pause has ended.
+        """
         return now_s >= self._of(event_type).not_before_s
 
     def reason(self, event_type: str) -> HoldReason | None:
-        """Return why a type cannot close; None if there is no reason."""
+        """Return why a type cannot be closed.
+
+        Args:
+            event_type: Event type to look up.
+
+        Returns:
+            The reason of the last failure, even if its pause has ended; None if there is none.
+        """
         return self._of(event_type).reason
 
     @property
     def reasons(self) -> Mapping[str, HoldReason]:
-        """The reason of each type that cannot close, by event type, even if its pause has ended."""
+        """The reasons of all types that cannot be closed, by event type.
+
+        Types whose pause has ended are included until their reason is removed.
+        """
         return {t: hold.reason for t, hold in self._by_type.items() if hold.reason is not None}
 
     def add_restaged_file(self, path: str) -> None:
-        """Record the path of a new staged file that replaces an unreadable one."""
+        """Record a staged file that was created from Kafka to replace an unreadable one.
+
+        Args:
+            path: HDFS path of the new file, relative to the storage root.
+        """
         self._restaged.add(path)
 
     def is_restaged(self, path: str) -> bool:
-        """Return whether the path was recorded by `add_restaged_file`."""
+        """Return whether a staged file replaces one that was unreadable.
+
+        Args:
+            path: HDFS path of the file, relative to the storage root.
+
+        Returns:
+            True if `add_restaged_file` was called with this path since the process started.
+        """
         return path in self._restaged
 
     def add_unrestorable_file(self, path: str) -> None:
-        """Record the path of an unreadable staged file that could not be restored from Kafka."""
+        """Record an unreadable staged file that could not be created again from Kafka.
+
+        Args:
+            path: HDFS path of the file, relative to the storage root.
+        """
         self._unrestorable.add(path)
 
     @property
     def unrestorable_files(self) -> Collection[str]:
-        """The paths of unreadable staged files that could not be restored from Kafka."""
+        """The unreadable staged files that could not be created again from Kafka.
+
+        The collection contains all paths that `add_unrestorable_file` received since the process
+        started.
+        """
         return self._unrestorable
 
     def set_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Replace the set of types whose buckets on storage could not be checked after a start."""
+        """Store which types have buckets on storage that could not be checked at startup.
+
+        Args:
+            event_types: These event types. They replace the stored ones.
+        """
         self._unchecked = frozenset(event_types)
 
     def remove_unchecked_types(self, event_types: Collection[str]) -> None:
-        """Remove types whose buckets on storage have been checked in the meantime."""
+        """Remove types whose buckets on storage have been checked since startup.
+
+        Args:
+            event_types: Event types to remove. Types that are not stored are ignored.
+        """
         self._unchecked -= frozenset(event_types)
 
     @property
     def unchecked_types(self) -> Collection[str]:
-        """The types whose buckets on storage must be checked before their next hour is closed."""
+        """The types whose buckets on storage must be checked before their next hour is closed.
+
+        The collection is empty if all types were checked at startup or since then.
+        """
         return self._unchecked
 
     def _of(self, event_type: str) -> Hold:

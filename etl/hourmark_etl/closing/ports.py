@@ -16,29 +16,33 @@ from hourmark_etl.storage import Storage
 
 
 class ClosingMetrics(Protocol):
-    """Interface to the metrics that report closed buckets."""
+    """The interface to which the closer reports each closed bucket.
+
+    A bucket contains the events of one event type and hour.
+    """
 
     def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Record that a bucket was closed.
 
         Args:
             hour: The bucket's hour.
-            manifest: The bucket's manifest.
+            manifest: The bucket's manifest, which contains the event type and the event counts.
         """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Ports:
-    """The services that a closer needs: storage, ledger, Kafka clusters, metrics and clock.
+class CloserDependencies:
+    """The services that a closer uses: storage, ledger, Kafka clusters, metrics and clock.
 
     Attributes:
         engine: Proves and writes hours.
         storage: Storage with staged files and buckets.
         database: Database of the ledger.
-        sites: Creates the queries of all Kafka clusters, given the closer's lease.
-        progress: Progress of staging, as recorded in the ledger.
-        restage: Stages the records of an unreadable file again. It receives a lease and the file's
-            path, returns the new path, and raises DataLoss if Kafka no longer has the records.
+        sites: Function that creates the queries of all Kafka clusters from the closer's lease.
+        progress: Progress of staging, which copies Kafka records to files.
+        restage: Function that stages the records of an unreadable file again. It receives a lease
+            and the file's path, and returns the new path. It raises `DataLoss` if Kafka no longer
+            has the records.
         metrics: Receives each closed bucket.
         clock: The closer's clock.
         publishers: Number of event types that are published in parallel.

@@ -58,7 +58,14 @@ from hourmark_etl.ledger.maintenance.overview import read_closed_marker
 from hourmark_etl.ledger.schemas import find_schema_error, read_schemas_by_id
 from hourmark_etl.ledger.staged.listings import read_assigned_groups, sum_groups
 from hourmark_etl.ledger.staged.set_aside import find_set_aside_in_buckets
-from hourmark_etl.model import AuditOffsets, Frontier, OriginHourSums, Seal, SetAside, StagedGroup
+from hourmark_etl.model import (
+    AuditOffsets,
+    ExcludedRecords,
+    Frontier,
+    OriginHourTotals,
+    Seal,
+    StagedGroup,
+)
 from hourmark_etl.storage import AccessDenied, AlreadyExists, Storage, StorageError
 from hourmark_etl.storage.folders import ATTEMPTS_FOLDER
 
@@ -75,7 +82,7 @@ def build_manifest(
     written_hour: WrittenHour,
     *,
     listed: Collection[StagedGroup],
-    set_aside: Collection[SetAside] = (),
+    set_aside: Collection[ExcludedRecords] = (),
     fingerprints: Mapping[int, str],
     previous: PreviousMarker | None,
     ledger: tuple[str, int],
@@ -183,7 +190,7 @@ def _lacks(seal: Seal, written: WrittenHour) -> MissingRanges | None:
     )
 
 
-def _set_aside(found: Collection[SetAside]) -> list[SetAsideRecords]:
+def _set_aside(found: Collection[ExcludedRecords]) -> list[SetAsideRecords]:
     offsets = defaultdict[tuple[str, int, str], list[int]](list)
     for of in found:
         offsets[of.topic, of.partition, of.reason] += of.offsets
@@ -240,7 +247,7 @@ def _books(
     sealed = {b.hour_s: b for b in seal.books}
     books = {}
     for start_s in sorted(rows.keys() | sealed.keys()):
-        of = sealed.get(start_s, OriginHourSums(start_s, 0, 0))
+        of = sealed.get(start_s, OriginHourTotals(start_s, 0, 0))
         book = HourTotals(
             rows=rows[start_s], events=events[start_s], promised=of.promised, unaudited=of.unaudited
         )
@@ -326,20 +333,24 @@ def _read_back(storage: Storage, attempt: str, manifest: Manifest) -> None:
 class Unwritable(Finding):
     """Raised if a sealed hour has rows that cannot be written, or needs an unreadable older bucket.
 
-    An operator's override can close the hour anyway.
+    A sealed hour is one whose content is fixed in the ledger. An operator's override can close the
+    hour without these rows or checks.
     """
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that a sealed hour needs were changed or deleted after its sealing."""
+    """Raised if ledger rows that a sealed hour needs were changed or deleted after sealing.
+
+    A sealed hour is one whose content is fixed in the ledger.
+    """
 
 
 class PublishFailure(NamedTuple):
-    """An hour that could not be published or checked, and the reason.
+    """An hour that could not be published or checked, with the error.
 
     Attributes:
         frontier: The hour and its event type.
-        error: The error that prevented it.
+        error: The error that prevented publication or the check.
     """
 
     frontier: Frontier
@@ -384,15 +395,17 @@ class Publisher:
     publishers: int
 
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
-        """Return those of the sealed hours whose buckets already exist on storage.
+        """Find sealed hours whose buckets already exist on storage.
 
-        Use it after a restart, because an interrupted closer may have published them.
+        Use it after a restart, because an interrupted closer may have published hours without
+        recording this in the ledger.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
 
         Returns:
-            The published hours with their manifests, and the hours that could not be checked.
+            The published hours with their manifests, and the hours that could not be checked. Hours
+            without a bucket are in neither list.
 
         Raises:
             ForeignLedger: A bucket was published with other contents than this ledger sealed.

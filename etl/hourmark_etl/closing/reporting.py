@@ -23,16 +23,16 @@ REWORD_MS: Final = 5_000  # between changes of the text only, for example of an 
 
 
 class BlockerWriter:
-    """Stores in the ledger what the next hour of each event type waits for.
+    """Stores in the ledger which condition blocks the next hour of each event type.
 
     Only changes are written. If only the text of a condition changes, it is written at most every 5
-    seconds. The instance caches the rows, so there must be only one; the closer's lease ensures
-    that.
+    seconds. The instance caches the rows, so only one instance may exist, which the closer's lease
+    ensures.
 
     Args:
         database: Database of the ledger.
         lease: The closer's lease.
-        clock: Clock for the time since which a type waits.
+        clock: Clock for the time at which a type became blocked.
         bucket_seconds: Length of an hour (a bucket) in seconds.
     """
 
@@ -42,10 +42,10 @@ class BlockerWriter:
         self._reworded_ms = dict.fromkeys(self._written, 0)
 
     def update(self, now: Mapping[str, HoldReason]) -> None:
-        """Store what each type waits for now, and delete the rows of types that no longer wait.
+        """Store the condition that blocks each type, and delete the rows of all other types.
 
         Args:
-            now: The reason for each event type that waits.
+            now: The current condition by event type. Types that are not blocked are missing.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -75,13 +75,18 @@ class BlockerWriter:
 _EACH_MAX: Final = 3  # buckets of a type that get a line each
 
 
-def closed_lines(manifests: Iterable[Manifest]) -> Iterator[str]:
+def format_closed_buckets(manifests: Iterable[Manifest]) -> Iterator[str]:
     """Yield log lines that report closed buckets, grouped by event type.
 
-    Up to three buckets of a type get one line each. More buckets are summarized in one line.
+    Up to three buckets of a type get one line each. If there are more, one line summarizes all
+    buckets of the type.
 
     Args:
-        manifests: Manifests of the closed buckets; those of a type are in ascending order of hours.
+        manifests: Manifests of the closed buckets. The manifests of one type must be in ascending
+            order of hours.
+
+    Yields:
+        Lines with event type, hour, grade and event counts.
     """
     of: dict[str, list[Manifest]] = {}
     for manifest in manifests:

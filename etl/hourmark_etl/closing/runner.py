@@ -29,16 +29,19 @@ _Result = TypeVar("_Result")
 class Runner:
     """Runs a function on each of many items, one after the other in this process.
 
-    Subclasses may run it in parallel elsewhere, and more than once per item after a failure, so the
-    function must be repeatable.
+    Subclasses may run it in other processes in parallel, and again after a failure. Therefore the
+    function must be idempotent.
     """
 
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Call a function with each item and return the results in the order of the items.
 
         Args:
-            work: The function. It must be repeatable.
-            items: The items.
+            work: Function to call. It must be idempotent.
+            items: Arguments of the calls.
+
+        Returns:
+            One result per item; empty if there are no items.
 
         Raises:
             HourmarkError: The first error that the function raised, unchanged.
@@ -91,8 +94,11 @@ class SparkRunner(Runner):
         """Call a function with each item in its own Spark task and return the results in order.
 
         Args:
-            work: The function. It must be picklable and repeatable.
-            items: The items, one per task. No job runs if there are none.
+            work: Function to call. It must be picklable and idempotent.
+            items: Arguments of the calls, one per task.
+
+        Returns:
+            One result per item. If there are no items, no job runs and the list is empty.
 
         Raises:
             HourmarkError: An error that the function raised, unchanged.

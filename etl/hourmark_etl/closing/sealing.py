@@ -31,7 +31,7 @@ from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade
 from hourmark_etl.closing.cut.cut import ClosingCut, SiteClusters, StagingProgress, limit_lines
-from hourmark_etl.closing.cut.forced import accepted_topics
+from hourmark_etl.closing.cut.forced import list_accepted_topics
 from hourmark_etl.closing.cut.readiness import find_silent_sources
 from hourmark_etl.closing.engine import Engine
 from hourmark_etl.closing.proof.proof import (
@@ -264,7 +264,7 @@ class Sealer:
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         # Return the offset gaps that the overrides accept, and new edge checks of their topics.
         topics = (
-            accepted_topics(forced, all_overridden=all_types <= set(overrides))
+            list_accepted_topics(forced, all_overridden=all_types <= set(overrides))
             & self.sites.gaps().keys()
         )
         if not forced or not topics:
@@ -287,7 +287,7 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of seal decisions that are the same for all hours of a round.
+    """The inputs for sealing that all hours of a round share.
 
     Attributes:
         cut: The cut: the offsets up to which records count.

@@ -22,14 +22,14 @@ import pyarrow.compute as pc
 from hourmark_etl.arrow import (
     Int64s,
     UInt64s,
+    distinct_schemas_by_run,
     low64_of_ids,
     range_ids_to_ints,
-    schemas_of_runs,
     value_hashes,
 )
 from hourmark_etl.errors import Unreadable
-from hourmark_etl.ids.lookups import id_array
-from hourmark_etl.model import RANGE_WEIGHT, StagedGroup, Sums
+from hourmark_etl.ids.lookups import to_id_array
+from hourmark_etl.model import RANGE_WEIGHT, EventTotals, StagedGroup
 from hourmark_etl.staging.files import EVENT_SCHEMA, ID_MAX, IdRange, RowSlice, read_rows
 from hourmark_etl.storage import Storage
 
@@ -40,9 +40,10 @@ _UNIT_BYTES_MIN: Final = 1 << 20  # smallest unit that is worth a task of its ow
 
 
 class Listing(NamedTuple):
-    """The staged rows that belong to one bucket, as groups of rows in staged files.
+    """The staged rows that one bucket is written from.
 
-    A group is the rows of one type and hour in one staged file.
+    The rows are stored in staged files, which contain Kafka records. A group consists of the rows
+    of one event type and hour in one staged file.
 
     Attributes:
         event_type: The bucket's event type.
@@ -56,14 +57,19 @@ class Listing(NamedTuple):
 
     @property
     def datum_bytes(self) -> int:
-        """Return the total size of the listing's encoded events in bytes."""
+        """Return the total size of the bucket's staged events, including duplicates.
+
+        Returns:
+            Bytes of Avro datums; 0 if there are no groups.
+        """
         return sum(g.datum_bytes for g in self.groups)
 
 
 class Unit(NamedTuple):
-    """The rows that one task reads: those of several small buckets, or an id range of a large one.
+    """A limited amount of staged rows that one task reads at once.
 
-    Instances can be pickled.
+    It contains the rows of several small buckets, or an id range of one large bucket. Instances can
+    be pickled.
 
     Attributes:
         listings: The rows of each bucket. With an id range there is exactly one listing.
@@ -132,7 +138,7 @@ class UnitRows(NamedTuple):
     """
 
     table: pa.Table
-    read: Mapping[StagedGroup, Sums]
+    read: Mapping[StagedGroup, EventTotals]
 
 
 def read_unit(
@@ -140,15 +146,19 @@ def read_unit(
 ) -> UnitRows:
     """Read the rows of a unit from staged files and verify them against the ledger's totals.
 
-    The rows of each group (one type and hour in one staged file) are adjacent and sorted by id. The
-    order of groups is undefined. Totals of an id range are not verified here, because its groups
-    are spread over several units; call `verify_read_rows` after all units were read.
+    A group consists of the rows of one type and hour in one staged file. The rows of a group are
+    adjacent and sorted by id. The order of groups is undefined. Totals of an id range are not
+    verified here, because its groups are spread over several units; call `verify_read_rows` after
+    all units were read.
 
     Args:
-        unit: The unit.
+        unit: The rows to read.
         storage: Storage with the staged files.
         columns: Names of the staged columns to return.
         datum_bytes_max: Limit for an id range, in bytes of encoded events; None for no limit.
+
+    Returns:
+        The rows with the requested columns, and totals by group.
 
     Raises:
         Unreadable: A file is missing, damaged, or has other rows than the ledger states. It must be
@@ -158,7 +168,7 @@ def read_unit(
     datum_bytes = 0
     tables, read = (
         [_labelled(EVENT_SCHEMA.empty_table(), [], np.empty(0, np.int64), columns)],
-        dict[StagedGroup, Sums](),
+        dict[StagedGroup, EventTotals](),
     )
     for table, groups, counts in _read_files(
         unit, storage, {"event_id", "range_id", *columns, "value_hash"}
@@ -168,9 +178,11 @@ def read_unit(
             _sums_of_runs(tables[-1].column(name), counts) for name in ("digest", "value_hash")
         )
         for (_, g), *sums in zip(groups, counts.tolist(), digests, values, strict=True):
-            read[g] = Sums(0, *sums)
+            read[g] = EventTotals(0, *sums)
         if "schema_id" in columns:
-            _check_schemas(groups, schemas_of_runs(counts, table.column("schema_id").to_numpy()))
+            _check_schemas(
+                groups, distinct_schemas_by_run(counts, table.column("schema_id").to_numpy())
+            )
         if unit.slot is not None and datum_bytes_max is not None:
             datum_bytes += pc.sum(pc.binary_length(table.column("datum"))).as_py() or 0
             if datum_bytes > datum_bytes_max and (parts := _halves(unit, unit.slot, tables)):
@@ -180,7 +192,9 @@ def read_unit(
     return UnitRows(pa.concat_tables(tables), read)
 
 
-def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, Sums]) -> None:
+def verify_read_rows(
+    groups: Iterable[StagedGroup], read: Mapping[StagedGroup, EventTotals]
+) -> None:
     """Verify that the rows that were read match the totals in the ledger.
 
     Args:
@@ -192,7 +206,7 @@ def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, S
             group's file, which must be staged again.
     """
     for g in groups:
-        found = read.get(g, Sums())
+        found = read.get(g, EventTotals())
         if (found.events, found.digest) == (g.rows, g.low64_sum) and g.value_sum not in (
             None,
             found.values,
@@ -213,19 +227,23 @@ def verify_read_rows(groups: Iterable[StagedGroup], read: Mapping[StagedGroup, S
             )
 
 
-def sums_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, Sums]:
-    """Return the number of rows, the sum of digests and the sum of value hashes for each hour.
+def totals_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int, EventTotals]:
+    """Compute totals of rows for each hour of event time.
 
-    The three arrays have one element per row. Sums are modulo 2^64.
+    The three arrays have one element per row.
 
     Args:
         hours: Hour of each row in Unix seconds.
-        digests: Digest of each row.
-        hashes: Value hash of each row.
+        digests: Digest of each row, which depends on its event id and range id.
+        hashes: Hash of each row's value.
+
+    Returns:
+        By hour in Unix seconds, the number of rows and the sums of digests and hashes modulo 2^64.
+        The mapping is empty if there are no rows.
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {
-        hour: Sums(
+        hour: EventTotals(
             0, int(rows.sum()), *(int(of[rows].sum(dtype=np.uint64)) for of in (digests, hashes))
         )
         for hour, rows in own.items()
@@ -317,7 +335,7 @@ def _overlaps(group: StagedGroup, slot: IdRange) -> bool:
 
 def _halves(unit: Unit, slot: IdRange, tables: Sequence[pa.Table]) -> tuple[Unit, Unit] | None:
     # Split a unit at the median of the ids that were read; None if there is only one id.
-    ids = np.unique(np.concatenate([id_array(table.column("event_id")) for table in tables]))
+    ids = np.unique(np.concatenate([to_id_array(table.column("event_id")) for table in tables]))
     if len(ids) < 2:
         return None
     cut = int.from_bytes(

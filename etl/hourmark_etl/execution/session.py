@@ -42,12 +42,17 @@ _LOCAL: Final = {
 
 
 def spark_session(config: Config, *, submitted: bool) -> SparkSession:
-    """Return the Spark session of this process, and create it with the ETL's settings if necessary.
+    """Return the Spark session of this process, and create it if none exists.
+
+    A new session gets the ETL's default settings.
 
     Args:
         config: The configuration; `etl.spark_conf` overrides the default settings.
-        submitted: Whether spark-submit started this process, which then determines the master and
-            the memory.
+        submitted: Whether spark-submit started this process. If so, the master and the memory
+            settings of spark-submit apply.
+
+    Returns:
+        The active session. The caller must stop it.
     """
     builder = SparkSession.builder.appName("hourmark-etl")
     settings = dict(_SETTINGS)
@@ -64,20 +69,27 @@ def spark_session(config: Config, *, submitted: bool) -> SparkSession:
 
 
 def submitted_settings() -> dict[str, str]:
-    """Return the settings that spark-submit passed to this process, by Spark's names.
+    """Return the Spark settings that spark-submit passed to this process.
 
-    The function works before a Spark session exists. It must only be called in a process that
-    spark-submit started.
+    The function works before a Spark session exists. Call it only in a process that spark-submit
+    started.
+
+    Returns:
+        Values by the names of Spark's settings, such as `spark.master`.
     """
     SparkContext._ensure_initialized()  # the JVM that started this process knows them
     return dict(SparkConf().getAll())
 
 
 def task_attempts_max(spark: SparkSession) -> int:
-    """Return how many times Spark attempts a task before it fails the job.
+    """Return how many times Spark runs a failing task before it fails the job.
 
-    A local master attempts a task once, or F times for `local[N,F]`. Any other master attempts it
-    `spark.task.maxFailures` times (default 4).
+    Args:
+        spark: The Spark session, which determines the master.
+
+    Returns:
+        1 for a local master, or F for `local[N,F]`. For any other master, the value of
+        `spark.task.maxFailures` (default 4).
     """
     context = spark.sparkContext
     if local := re.fullmatch(r"local(?:\[[^,\]]+(?:,\s*(\d+))?\s*\])?", context.master or ""):

@@ -34,7 +34,7 @@ _Result = TypeVar("_Result")
 
 
 class TaskFailure(NamedTuple):
-    """An error that ended a task or its planning, returned as a result.
+    """The final error of a Spark task, returned as a result instead of being raised.
 
     Attributes:
         error: The error with its class and fields. It can be pickled.
@@ -44,22 +44,29 @@ class TaskFailure(NamedTuple):
 
     @classmethod
     def from_error(cls, error: Exception) -> TaskFailure:
-        """Create a failure from any exception, converted by `typed_error`.
+        """Create a failure from any exception, converted by `to_hourmark_error`.
 
-        If the error cannot be pickled, it is replaced by an error of its nearest base class that
-        can, with the same message.
+        Args:
+            error: The exception that the task raised.
+
+        Returns:
+            A picklable failure. If the converted error cannot be pickled, an error of its nearest
+            base class that can be pickled replaces it, with the same message.
         """
-        return cls(_picklable(typed_error(error)))
+        return cls(_picklable(to_hourmark_error(error)))
 
 
-def typed_error(error: BaseException) -> HourmarkError:
-    """Convert any exception that staging raised to one of the project's own exceptions.
+def to_hourmark_error(error: BaseException) -> HourmarkError:
+    """Convert any exception of a staging task to one of the project's own exceptions.
 
-    The exception and the chain of its causes and contexts are searched.
+    The function searches the exception and the chain of its causes and contexts.
+
+    Args:
+        error: The exception to convert.
 
     Returns:
-        The first `HourmarkError` in the chain; otherwise an `Unavailable` if the chain contains a
-        network error; otherwise an `EtlStop` with the last lines of the traceback.
+        The first `HourmarkError` in the chain. If there is none, an `Unavailable` if the chain
+        contains a network error, or else an `EtlStop` with the last lines of the traceback.
     """
     chain = [*_chain(error)]
     for one in chain:
@@ -67,24 +74,30 @@ def typed_error(error: BaseException) -> HourmarkError:
             return one
     for one in chain:
         if isinstance(one, _NETWORK_ERRORS) or getattr(one, "errno", None) in _NETWORK_CODES:
-            return unreachable_server(f"{type(one).__name__}: {one}")
-    return stopped_staging("".join(traceback.format_exception(error)))
+            return build_unreachable_error(f"{type(one).__name__}: {one}")
+    return build_staging_error("".join(traceback.format_exception(error)))
 
 
-def unreachable_server(reason: str) -> Unavailable:
-    """Create the error for a server that staging needs and cannot reach.
+def build_unreachable_error(reason: str) -> Unavailable:
+    """Build the error to raise if staging cannot reach a server.
 
     Args:
         reason: Readable reason, which becomes part of the message.
+
+    Returns:
+        The error, which is not raised by this function.
     """
     return Unavailable(f"a server that staging needs could not be reached: {reason}")
 
 
-def stopped_staging(cause: str) -> EtlStop:
-    """Create the error that ends the driver because staging has failed.
+def build_staging_error(cause: str) -> EtlStop:
+    """Build the error that ends the driver process after a failure of staging.
 
     Args:
-        cause: Text of the cause, such as a traceback; its last lines become part of the message.
+        cause: Text of the cause, such as a traceback. Its last lines become part of the message.
+
+    Returns:
+        The error, which is not raised by this function.
     """
     lines = "\n".join(cause.splitlines()[-CAUSE_LINES_MAX:])
     return EtlStop(
@@ -93,21 +106,24 @@ def stopped_staging(cause: str) -> EtlStop:
     )
 
 
-def guard_task(
+def catch_task_failure(
     results: Callable[[], Iterator[_Result]], attempts_max: int
 ) -> Iterator[_Result | TaskFailure]:
-    """Run a Spark task, and yield its results; a final exception is yielded as a `TaskFailure`.
+    """Run a Spark task and convert its final exception to a result.
+
+    While Spark can still retry the task, exceptions are raised so that Spark does so.
 
     Args:
         results: Function that starts the task and returns an iterator over its results.
-        attempts_max: Number of times that Spark attempts a task; see `session.task_attempts_max`.
+        attempts_max: Number of times that Spark runs a failing task; see
+            `session.task_attempts_max`.
 
     Yields:
-        The results. If no attempt succeeds, the last value is a `TaskFailure`.
+        The results of the task. If its last attempt fails, or the error is one that a retry cannot
+        resolve, the last value is a `TaskFailure`.
 
     Raises:
-        Exception: The task's own exception, if Spark will attempt the task again and another
-            attempt may succeed.
+        Exception: The task's own exception, if Spark will run the task again and this may succeed.
     """
     try:
         yield from results()
@@ -121,12 +137,14 @@ def guard_task(
 def is_worth_retrying(typed: HourmarkError, raised: Exception) -> bool:
     """Return whether a failed task may succeed on another executor.
 
-    This is the case if a server could not be reached, or if the exception is none of the project's
-    own, such as an error due to a full disk. The project's other exceptions concern the data.
-
     Args:
-        typed: The exception, converted by `typed_error`.
+        typed: The exception, converted by `to_hourmark_error`.
         raised: The exception as it was raised.
+
+    Returns:
+        True if a server could not be reached, or if the exception is not one of the project's own
+        (for example, if a disk is full). False for the project's other exceptions, because they
+        concern the data.
     """
     return isinstance(typed, Unavailable) or not any(
         isinstance(one, HourmarkError) for one in _chain(raised)
@@ -134,14 +152,18 @@ def is_worth_retrying(typed: HourmarkError, raised: Exception) -> bool:
 
 
 def raise_failures(results: Iterable[_Result | TaskFailure]) -> list[_Result]:
-    """Return the results of Spark tasks, or raise the most severe failure among them.
+    """Raise the most severe failure among the results of Spark tasks, if there is one.
 
     Args:
-        results: Results of all tasks, in which failed tasks left a `TaskFailure`.
+        results: Results of all tasks. A failed task has a `TaskFailure` as its last result.
+
+    Returns:
+        All results in their order, if no task failed.
 
     Raises:
-        HourmarkError: The most severe failure: one that stops the driver, otherwise a loss of data,
-            otherwise an unavailable server. Among equally severe failures, the first one is raised.
+        HourmarkError: The most severe failure. An error that stops the driver comes first, then a
+            loss of data, then an unavailable server. Among equally severe failures, the first one
+            is raised.
     """
     found = [*results]
     if failures := [one.error for one in found if isinstance(one, TaskFailure)]:

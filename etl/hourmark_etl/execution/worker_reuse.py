@@ -15,9 +15,11 @@ import zipimport
 
 
 def freeze_loaded_modules() -> None:
-    """Exclude all loaded modules from garbage collection and from import cache invalidation.
+    """Make the modules that a Spark worker has loaded cheap to keep for its next tasks.
 
-    Every Spark task calls this function first. Later imports still work.
+    All loaded modules are excluded from garbage collection, and their zip archives from the
+    invalidation of import caches. Every Spark task calls this function first. Later imports still
+    work, and further calls are cheap.
     """
     if not gc.get_freeze_count():  # only once: objects of earlier tasks must be collected
         gc.freeze()

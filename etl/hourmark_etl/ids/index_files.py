@@ -24,31 +24,44 @@ _LOG = logging.getLogger(__name__)
 
 
 def published_index_path(task_path: str, digest: str, attempt: str, now_ms: int) -> str:
-    """Return the path under which an index of event ids is published.
+    """Return the path under which an index file of event ids is published.
 
     Args:
-        task_path: Path at which a task wrote the index.
-        digest: The index's digest in hex.
+        task_path: HDFS path at which a task wrote the index.
+        digest: Digest of the index in hex.
         attempt: Id of the publishing attempt that published the buckets.
         now_ms: Time of publication in Unix milliseconds.
+
+    Returns:
+        HDFS path relative to the storage root. It contains the time, the attempt and the digest.
     """
     task = task_path.rpartition("/")[2].removesuffix(".ids")
     return f"{INDEX_FOLDER}/{format_timestamp(now_ms)}-{attempt}-{task}-{digest}.ids"
 
 
 def format_timestamp(time_ms: int) -> str:
-    """Format a time in Unix milliseconds for the name of an index file: `20260131T120000` (UTC)."""
+    """Format a time for the name of an index file, for example `20260131T120000`.
+
+    Args:
+        time_ms: Unix milliseconds.
+
+    Returns:
+        Date and time in UTC, without fractions of a second.
+    """
     return f"{dt.datetime.fromtimestamp(time_ms / 1000, dt.UTC):%Y%m%dT%H%M%S}"
 
 
 def list_index_files(storage: Storage) -> dict[str, str]:
-    """Return the published index files of event ids.
+    """Return all published index files of event ids.
 
     Files with other names are ignored. If there are several copies of an index, only one is
     returned.
 
+    Args:
+        storage: The storage to list.
+
     Returns:
-        The id of the publishing attempt that wrote each index, by path.
+        By HDFS path, the id of the publishing attempt that wrote the index; empty if there is none.
 
     Raises:
         StorageError: Storage is unavailable.

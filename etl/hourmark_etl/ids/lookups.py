@@ -48,10 +48,16 @@ _LOG = logging.getLogger(__name__)
 Ids = npt.NDArray[np.bytes_]  # of width 16: numpy sorts and compares them as ids
 
 
-def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
-    """Return a column of 16-byte event ids as a numpy array.
+def to_id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
+    """Convert a column of 16-byte event ids to a numpy array.
 
     The data is copied only if the column has several chunks.
+
+    Args:
+        column: Arrow column of type `fixed_size_binary(16)` without nulls.
+
+    Returns:
+        An array with elements of 16 bytes; empty if the column is empty.
     """
     whole = to_single_array(column)
     if not len(whole):
@@ -60,7 +66,7 @@ def id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
 
 
 class IdQuery(NamedTuple):
-    """The question which of some event ids occur in any of several closed buckets.
+    """A query for the event ids that occur in at least one of several closed buckets.
 
     Attributes:
         buckets: The closed buckets to search.
@@ -72,19 +78,19 @@ class IdQuery(NamedTuple):
 
 
 def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Bools | Finding]:
-    """Search closed buckets for event ids.
+    """Determine which event ids closed buckets already contain.
 
     Buckets with an index are searched in the index, the others in their container files. Each index
     file is opened once for all queries.
 
     Args:
         storage: The storage with buckets and indexes.
-        queries: The ids to find, and for each set of ids the buckets to search.
+        queries: Sets of ids to find, each with the buckets to search.
 
     Returns:
-        For each query an array with one boolean per id: whether at least one of the buckets
-        contains the id. If a bucket that is needed cannot be read, a `Finding` with the reason
-        instead.
+        One result per query: an array with one boolean per id, which is true if at least one of the
+        buckets contains the id. If a required bucket cannot be read, the result is a `Finding` with
+        the reason.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -148,7 +154,7 @@ class IndexWriter:
     def finish(self) -> None:
         """Write the table of contents at the end of the file, and set `digest`.
 
-        The caller closes the file.
+        Call it once, after the last `write`. The caller closes the file.
         """
         table = np.array(self._blocks, _BLOCK).tobytes() + len(self._blocks).to_bytes(
             _NUMBER_BYTES, "little"
@@ -157,8 +163,8 @@ class IndexWriter:
         self.digest = compute_digest(table).hex()
 
 
-class WrittenRun(NamedTuple):
-    """Adjacent rows of an index file that belong to one bucket.
+class IndexedBucketRows(NamedTuple):
+    """The consecutive rows of an index file that contain the event ids of one bucket.
 
     Attributes:
         mark: The bucket's key in the index, from `bucket_key`.
@@ -171,12 +177,17 @@ class WrittenRun(NamedTuple):
     rows: int
 
 
-def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
-    """Return which rows of an index file belong to which bucket, from the table at its end.
+def read_index_runs(storage: Storage, path: str) -> list[IndexedBucketRows]:
+    """Read from an index file of event ids which of its rows belong to which bucket.
+
+    Only the table of contents at the end of the file is read.
 
     Args:
         storage: The storage.
-        path: Path of the index file.
+        path: HDFS path of the index file.
+
+    Returns:
+        One entry per bucket, in the order of the rows.
 
     Raises:
         StorageError: The file is missing, or storage is unavailable.
@@ -194,7 +205,7 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
         for mark, end, rows in zip(marks, ends, blocks["rows"].tolist(), strict=True)
     ]
     return [
-        WrittenRun(mark, own[0][1], sum(rows for _, _, rows in own))
+        IndexedBucketRows(mark, own[0][1], sum(rows for _, _, rows in own))
         for mark, own in (
             (mark, list(of)) for mark, of in itertools.groupby(written, lambda of: of[0])
         )
@@ -202,52 +213,41 @@ def read_index_runs(storage: Storage, path: str) -> list[WrittenRun]:
 
 
 def bucket_key(event_type: str, hour_s: int) -> bytes:
-    """Return the 16-byte key that identifies a bucket in an index file of event ids.
+    """Return the key that identifies a bucket in an index file of event ids.
 
     Args:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
+
+    Returns:
+        A digest of 16 bytes.
     """
     return compute_digest(f"{event_type} {hour_s}".encode())
 
 
 @dataclasses.dataclass
-class _Lookup:
-    """A search for event ids in one bucket.
-
-    Attributes:
-        bucket: The bucket to search.
-        ordered: The ids to find, ascending.
-        found: The ids that the bucket's index contains; None if there is no usable index.
-    """
-
+class _BucketSearch:
     bucket: ClosedBucket
-    ordered: Ids
-    found: list[Ids] | None = None
+    ordered: Ids  # the ids to find, ascending
+    found: list[Ids] | None = None  # None if the bucket has no usable index
 
-    def answer(self, storage: Storage) -> Ids:
-        """Return the ids that the bucket contains.
-
-        They come from the bucket's index. Without a usable index, the container files are read.
-
-        Raises:
-            Finding: A container file is missing or damaged.
-        """
+    def find_ids(self, storage: Storage) -> Ids:
         if self.found is not None:
             return _concatenate(self.found)
         return _concatenate(
             [
                 part
                 for path, digest in self.bucket.files
-                for part in _in_container(storage, path, digest, self.ordered)
+                for part in _find_ids_in_container(storage, path, digest, self.ordered)
             ]
         )
 
 
-def _create_lookups(asked: IdQuery) -> list[_Lookup]:
+def _create_lookups(asked: IdQuery) -> list[_BucketSearch]:
     ordered = np.sort(asked.ids)
     lookups = (
-        _Lookup(bucket, _ids_of_hours(ordered, bucket.origin_hours)) for bucket in asked.buckets
+        _BucketSearch(bucket, _ids_of_hours(ordered, bucket.origin_hours))
+        for bucket in asked.buckets
     )
     return [lookup for lookup in lookups if len(lookup.ordered)]
 
@@ -263,15 +263,17 @@ def _ids_of_hours(ordered: Ids, hours: Iterable[Hour]) -> Ids:
     return _concatenate([ordered[start:end] for start, end in spans.tolist()])
 
 
-def _combine_answers(storage: Storage, ids: Ids, lookups: Sequence[_Lookup]) -> Bools | Finding:
+def _combine_answers(
+    storage: Storage, ids: Ids, lookups: Sequence[_BucketSearch]
+) -> Bools | Finding:
     try:
-        return np.isin(ids, _concatenate([lookup.answer(storage) for lookup in lookups]))
+        return np.isin(ids, _concatenate([lookup.find_ids(storage) for lookup in lookups]))
     except Finding as error:
         return Finding(str(error))  # without the traceback, whose frames hold large arrays
 
 
-def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
-    by_path = defaultdict[str, list[tuple[IdIndexSegment, _Lookup]]](list)
+def _search_indexes(storage: Storage, lookups: Iterable[_BucketSearch]) -> None:
+    by_path = defaultdict[str, list[tuple[IdIndexSegment, _BucketSearch]]](list)
     for lookup in lookups:
         if lookup.bucket.is_indexed:
             lookup.found = []
@@ -285,14 +287,14 @@ def _search_indexes(storage: Storage, lookups: Iterable[_Lookup]) -> None:
             _discard_index([lookup for _, lookup in asked], error)
 
 
-def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _Lookup]]) -> None:
+def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _BucketSearch]]) -> None:
     # Search one index in the order of its rows. A damaged block affects only the buckets that need
     # it. If storage becomes unavailable, all remaining buckets are read from their containers.
     ordered = sorted(asked, key=lambda of: of[0].first_row)
     for at, (run, lookup) in enumerate(ordered):
         if lookup.found is not None:
             try:
-                lookup.found += index.among(lookup.bucket, run, lookup.ordered)
+                lookup.found += index.find_in_rows(lookup.bucket, run, lookup.ordered)
             except (ContentLost, OSError, EOFError, ValueError) as error:
                 _discard_index([lookup], error)
             except StorageError as error:
@@ -300,7 +302,7 @@ def _search_index(index: _Index, asked: Sequence[tuple[IdIndexSegment, _Lookup]]
     return None
 
 
-def _discard_index(lookups: Sequence[_Lookup], error: Exception) -> None:
+def _discard_index(lookups: Sequence[_BucketSearch], error: Exception) -> None:
     named = f"{lookups[0].bucket.event_type}, from Unix second {lookups[0].bucket.hour_s}"
     more = f", and {len(lookups) - 1} more" if len(lookups) > 1 else ""
     _LOG.warning(
@@ -327,28 +329,14 @@ def _between(ordered: Ids, first: bytes, last: bytes) -> Ids:
 
 
 class _Index:
-    """An open index file of event ids.
-
-    The constructor raises ValueError if the table at the end of the file does not match the digest
-    in its name, and EOFError if the file is truncated.
-    """
-
+    # raises ValueError if the table does not match the digest in the name, EOFError if truncated
     def __init__(self, file: BinaryIO, path: str) -> None:
         self._file, self._blocks = file, _blocks(file, path)
         self._ends = np.cumsum(self._blocks["rows"])
 
-    def among(self, bucket: ClosedBucket, run: IdIndexSegment, ordered: Ids) -> Iterator[Ids]:
-        """Yield the given ids that are in the index rows of a bucket.
-
-        Args:
-            bucket: The bucket.
-            run: The rows of the index that belong to the bucket.
-            ordered: The ids to find, ascending.
-
-        Raises:
-            ValueError: The rows do not belong to the bucket, or their content does not match its
-                digest.
-        """
+    def find_in_rows(
+        self, bucket: ClosedBucket, run: IdIndexSegment, ordered: Ids
+    ) -> Iterator[Ids]:
         first, end = np.searchsorted(
             self._ends, [run.first_row, run.first_row + run.rows], "right"
         ).tolist()
@@ -397,22 +385,8 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
     return found
 
 
-def _in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
-    """Return the ids that a bucket's container file contains.
-
-    The whole file is read, and the result is used only if its digest matches. A block is decoded
-    only if one of the ids lies between its first id and that of the next block.
-
-    Args:
-        storage: The storage.
-        path: Path of the container file.
-        digest: Digest of the file in hex, from the bucket's manifest.
-        ordered: The ids to find, ascending.
-
-    Raises:
-        Finding: The file is missing or damaged.
-        StorageError: Storage is unavailable.
-    """
+def _find_ids_in_container(storage: Storage, path: str, digest: str, ordered: Ids) -> list[Ids]:
+    # The whole file is read, and its ids count only if its digest matches the manifest's.
     try:
         with storage.open(path) as file:
             seen = DigestingReader(file)

@@ -42,13 +42,13 @@ from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap, put_gaps, repl
 from hourmark_etl.ledger.staged.set_aside import assign_set_aside_to_buckets
 from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
+    EventTotals,
     Frontier,
     HourState,
     IncompleteRanges,
     ReportedSource,
     Seal,
     StagingPosition,
-    Sums,
     later_hour,
 )
 
@@ -295,7 +295,10 @@ def seal(
 
 
 def force_sealed_hours(
-    connection: Connection, frontier: Frontier, lost: Mapping[int, Sums], waived: tuple[str, ...]
+    connection: Connection,
+    frontier: Frontier,
+    lost: Mapping[int, EventTotals],
+    waived: tuple[str, ...],
 ) -> None:
     """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
 
@@ -372,7 +375,7 @@ def _forget_unaudited(connection: Connection, event_type: str, hour_s: int) -> N
     connection.execute(delete(tables.unaudited).where(own.type == event_type, own.hour == hour_s))
 
 
-def _without(seal: Seal, lost: Sums | None, waived: tuple[str, ...]) -> Seal:
+def _without(seal: Seal, lost: EventTotals | None, waived: tuple[str, ...]) -> Seal:
     if lost is None:
         return seal
     return dataclasses.replace(

@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 from hourmark_etl.closing.proof.evidence import (
-    PromisesItem,
-    PromiseWindows,
-    RowsItem,
+    AuditFilesItem,
+    PromiseFilter,
+    StagedRowsItem,
     plan_promise_items,
     read_item,
 )
@@ -65,11 +65,11 @@ def unmet_ranges(
         return None
     units = plan_units([Listing(event_type, hour_s, tuple(groups))], unit_bytes_max)
     audits = find_promises_between(database, event_type, [hour_s], NO_AUDIT_OFFSETS, below_offsets)
-    items: list[RowsItem | PromisesItem] = [
-        *(RowsItem(unit, (0,), ()) for unit in units),
+    items: list[StagedRowsItem | AuditFilesItem] = [
+        *(StagedRowsItem(unit, (0,), ()) for unit in units),
         *plan_promise_items(audits),
     ]
-    windows = PromiseWindows(((0, event_type, hour_s, None),), below_offsets)
+    windows = PromiseFilter(((0, event_type, hour_s, None),), below_offsets)
     found = [read_item(item, storage, windows) for item in items]
     verdict = compare_ranges(
         [f.row_counts for f in found], [f.promised for f in found], [hour_s], NAMED_MAX

@@ -25,7 +25,7 @@ from hourmark_etl.ledger.staged.staged_files import read_folders_and_epochs
 from hourmark_etl.model import StagingPosition
 from hourmark_etl.recovery.storage_scan import Key, list_batch_folders, read_notes
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import CentralCluster, CentralTopics
+from hourmark_etl.topics import CentralCluster, CentralTopicNames
 
 _LOG = logging.getLogger(__name__)
 
@@ -44,7 +44,11 @@ class LostEndDetector:
     """
 
     def __init__(
-        self, storage: Storage, database: Database, central: CentralCluster, topics: CentralTopics
+        self,
+        storage: Storage,
+        database: Database,
+        central: CentralCluster,
+        topics: CentralTopicNames,
     ) -> None:
         self._storage, self._database, self._central, self._topics = (
             storage,

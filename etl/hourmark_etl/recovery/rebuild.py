@@ -56,7 +56,7 @@ from hourmark_etl.recovery.storage_scan import (
 )
 from hourmark_etl.staging.files import read_note
 from hourmark_etl.storage import map_concurrently
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 # Tables that starting a driver and `types apply` fill.
 _FILLED_BEFORE_USE: Final = (tables.meta, tables.leases, tables.schemas)
@@ -95,7 +95,7 @@ class _Rebuild:
     connection: Connection
     sources: RebuildSources
     report_progress: Callable[[str], None]
-    topics: CentralTopics = dataclasses.field(init=False)  # of all types
+    topics: CentralTopicNames = dataclasses.field(init=False)  # of all types
     result: RebuildResult = dataclasses.field(default_factory=RebuildResult)
     chains: dict[str, BucketChain] = dataclasses.field(default_factory=dict)
     begun: dict[str, FirstHours] = dataclasses.field(
@@ -210,7 +210,7 @@ class _Rebuild:
                 )
             )
         self.result.types = len(self.frontiers)
-        self.topics = CentralTopics.from_settings(self.sources.kafka, self.frontiers)
+        self.topics = CentralTopicNames.from_settings(self.sources.kafka, self.frontiers)
         latest = self.sources.rules.latest.types if self.sources.rules.latest else {}
         if unknown := sorted(set(latest) - set(self.frontiers)):
             self.result.notes.append(

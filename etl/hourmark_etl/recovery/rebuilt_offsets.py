@@ -60,7 +60,7 @@ from hourmark_etl.recovery.storage_scan import (
 )
 from hourmark_etl.staging.pieces import StagedNote
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -168,7 +168,7 @@ class OffsetRebuilder:
     connection: Connection
     sources: RebuildSources
     result: RebuildResult
-    topics: CentralTopics
+    topics: CentralTopicNames
     chains: Mapping[str, BucketChain]
     shards: Mapping[str, str]  # by type
     first_audit_offsets: AuditOffsets

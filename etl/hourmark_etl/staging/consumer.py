@@ -35,7 +35,7 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.records.host_reports import HostReport
 from hourmark_etl.errors import DataLoss
 from hourmark_etl.execution.session import task_attempts_max
-from hourmark_etl.execution.task_failures import typed_error
+from hourmark_etl.execution.task_failures import to_hourmark_error
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.hosts.reporters import decode_report
@@ -45,7 +45,7 @@ from hourmark_etl.staging.planner import StreamReader, unpack_results
 from hourmark_etl.staging.source import kafka_source, source_name
 from hourmark_etl.staging.spark_errors import classify_spark_error, format_query_error
 from hourmark_etl.staging.stage import TaskResult
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 STOP_S: Final = 10.0  # time that a running batch gets to end
 PAUSE_S_MAX: Final = 30.0
@@ -110,7 +110,7 @@ class Consumer:
         self._lease = database.acquire(f"consumer:{shard}")
         self._ledger_uuid = database.identity()[0]
         self._checkpoint = checkpoint_dir(config.etl.scratch_dir, shard)
-        self._naming = CentralTopics.from_settings(config.kafka)
+        self._naming = CentralTopicNames.from_settings(config.kafka)
         self._query: StreamingQuery | None = None
         self._error: HourmarkError | None = None  # of the batch that ended the query
         self._staging = threading.Lock()
@@ -213,7 +213,7 @@ class Consumer:
             except (PySparkException, Py4JError):
                 raise  # Spark reports it as the query's error
             except Exception as error:
-                self._error = typed_error(error)
+                self._error = to_hourmark_error(error)
                 raise
             self._pause_s = 1.0
             took_s = self._clock.monotonic_s() - began_s

@@ -11,8 +11,8 @@ from hourmark.config.groups import StorageSettings
 from hourmark_etl.model import (
     FIRST_SITE,
     AuditGroup,
+    ExcludedRecords,
     OffsetSpan,
-    SetAside,
     StagedFile,
     StagedGroup,
     from_row,
@@ -172,7 +172,7 @@ class StagedChunk(NamedTuple):
 
     files: tuple[StagedNote, ...] = ()
     reports: tuple[ReportRecord, ...] = ()
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[ExcludedRecords, ...] = ()
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:

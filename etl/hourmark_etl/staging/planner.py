@@ -26,7 +26,7 @@ from hourmark.clock import SystemClock
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import Cluster, NoLeader, Offset, Partition, bootstrap_addresses
 from hourmark.kafka.topic_names import AUDIT
-from hourmark_etl.execution.task_failures import TaskFailure, guard_task, raise_failures
+from hourmark_etl.execution.task_failures import TaskFailure, catch_task_failure, raise_failures
 from hourmark_etl.execution.worker_reuse import freeze_loaded_modules
 from hourmark_etl.ledger import batches as ledger
 from hourmark_etl.ledger.database import Database, Lease
@@ -50,7 +50,7 @@ from hourmark_etl.staging.plan import (
 from hourmark_etl.staging.source import COLUMN
 from hourmark_etl.staging.stage import TaskResult, read_and_stage
 from hourmark_etl.storage.folders import STAGING_FOLDER
-from hourmark_etl.topics import CentralTopics, resolve_positions
+from hourmark_etl.topics import CentralTopicNames, resolve_positions
 
 _LOG = logging.getLogger(__name__)
 REFRESH_S: Final = 30.0  # between comparisons of topic ids, log starts and numbers of partitions
@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader):
         if isinstance(partition, _FailedPlan):
             yield pack_result(partition.failure)
             return
-        for result in guard_task(lambda: self.stage(partition), self._attempts_max):
+        for result in catch_task_failure(lambda: self.stage(partition), self._attempts_max):
             yield pack_result(result)
 
     def plan(self) -> PlannedBatch | None:
@@ -255,7 +255,7 @@ def build_stage_plan(
         ledger: UUID of the ledger.
         schemas: Event types and checks of schema ids.
     """
-    control = CentralTopics.from_settings(config.kafka)
+    control = CentralTopicNames.from_settings(config.kafka)
     return StagePlan(
         storage=config.storage,
         folder=folder,
@@ -288,7 +288,7 @@ def load_schemas(
     Returns:
         The event types of all schema ids in the ledger, and the selected checks.
     """
-    naming, checks = CentralTopics.from_settings(config.kafka), {} if known is None else known
+    naming, checks = CentralTopicNames.from_settings(config.kafka), {} if known is None else known
     load_schema_checks(database, checks)
     own = {naming.type_of(topic) for topic in topics}
     programs = {
@@ -315,7 +315,7 @@ class Planner:
         self._database = Database(config.etl.ledger)
         self._central = Cluster(config.kafka.central_cluster, "central")
         self._cluster_id = self._central.cluster_id()
-        self._at_edge = CentralTopics.from_settings(config.kafka).at_edge
+        self._at_edge = CentralTopicNames.from_settings(config.kafka).at_edge
         self._types: frozenset[str] = frozenset()
         self._compared: dict[Partition, tuple[int, int]] = {}  # leader epoch and position
         self._checks: dict[int, SchemaCheck] = {}
@@ -340,7 +340,7 @@ class Planner:
         self._hand_over(shards)
         types = frozenset(t for t, shard in shards.items() if shard == self._shard)
         topics = frozenset(
-            CentralTopics.from_settings(self._config.kafka, types).for_shard(self._shard)
+            CentralTopicNames.from_settings(self._config.kafka, types).for_shard(self._shard)
         )
         if types != self._types or time.monotonic() - self._refreshed_s >= REFRESH_S:
             self._refresh(topics)
@@ -467,7 +467,10 @@ class Planner:
 
     def _refresh(self, topics: Collection[str]) -> None:
         known = self._known()
-        begun, naming = {p.topic for p in known}, CentralTopics.from_settings(self._config.kafka)
+        begun, naming = (
+            {p.topic for p in known},
+            CentralTopicNames.from_settings(self._config.kafka),
+        )
         required = {t for t in topics if t not in begun or naming.type_of(t) is None}
         wanted, missing = resolve_positions(self._central, topics, known, self._shard, required)
         self._record(
@@ -487,7 +490,7 @@ class Planner:
             )
 
     def _hand_over(self, shards: Mapping[str, str]) -> None:
-        naming = CentralTopics.from_settings(self._config.kafka)
+        naming = CentralTopicNames.from_settings(self._config.kafka)
         own = {
             p.topic: shards.get(naming.type_of(p.topic) or "", self._shard)
             for p in self._known()

@@ -30,7 +30,7 @@ from hourmark_etl.arrow import (
     to_single_array,
     value_lengths,
 )
-from hourmark_etl.model import OffsetSpan, SetAside
+from hourmark_etl.model import ExcludedRecords, OffsetSpan
 from hourmark_etl.staging.pieces import StagePlan
 
 BAD_KEY: Final = f"the key does not have {KEY_SIZE} bytes"
@@ -55,7 +55,7 @@ class CheckedRecords(NamedTuple):
     codes: npt.NDArray[Any]
     key: KeyColumns
     schemas: Int32s
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[ExcludedRecords, ...]
 
 
 def check_records(
@@ -82,7 +82,7 @@ def check_records(
         The valid records, and the failed ones with their reasons.
     """
     topic_ids = {s.topic: s.topic_id for s in spans}
-    set_aside: list[SetAside] = []
+    set_aside: list[ExcludedRecords] = []
 
     def set_aside_where(faults: npt.NDArray[Any], reasons: Sequence[str]) -> Bools:
         nonlocal table, codes
@@ -151,7 +151,7 @@ def _set_aside(
     types: Sequence[str],
     codes: npt.NDArray[Any],
     topic_ids: Mapping[str, str],
-) -> list[SetAside]:
+) -> list[ExcludedRecords]:
     found = defaultdict[tuple[str, int, str, str], list[int]](list)
     columns = (
         table.column("topic").cast("string"),
@@ -162,7 +162,7 @@ def _set_aside(
     for topic, partition, offset, reason, code in rows:
         found[topic, partition, types[code], reason].append(offset)
     return [
-        SetAside(
+        ExcludedRecords(
             topic=topic,
             topic_id=topic_ids.get(topic, ""),
             partition=partition,

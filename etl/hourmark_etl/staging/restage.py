@@ -23,14 +23,14 @@ from hourmark_etl.ledger.staged.staged_files import (
     read_ledger_file,
     replace_damaged_file,
 )
-from hourmark_etl.model import AUDIT, OffsetSpan, Sums
+from hourmark_etl.model import AUDIT, EventTotals, OffsetSpan
 from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.planner import SchemaMeanings, build_stage_plan, load_schemas
 from hourmark_etl.staging.read import SpanReader
 from hourmark_etl.staging.stage import stage_table
 from hourmark_etl.storage import Storage
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Restager:
             StaleDriver: Another process has taken over the lease.
         """
         known = read_ledger_file(self._database, path)
-        audits = CentralTopics.from_settings(self._config.kafka).audits
+        audits = CentralTopicNames.from_settings(self._config.kafka).audits
         spans = [s for s in known.file.spans if (s.topic in audits) == (known.file.kind == AUDIT)]
         try:
             self._refuse_lost(spans)
@@ -169,10 +169,10 @@ def _refuse_other_epochs(before: Sequence[OffsetSpan], now: Sequence[OffsetSpan]
             )
 
 
-def _sums(piece: StagedChunk, kind: str) -> dict[tuple[str, int], Sums]:
+def _sums(piece: StagedChunk, kind: str) -> dict[tuple[str, int], EventTotals]:
     groups = piece.audit_groups if kind == AUDIT else piece.groups
     return {
-        (g.event_type, g.hour_s): Sums(
+        (g.event_type, g.hour_s): EventTotals(
             g.rows,
             digest=g.low64_sum,
             values=g.value_sum or 0,
@@ -182,13 +182,15 @@ def _sums(piece: StagedChunk, kind: str) -> dict[tuple[str, int], Sums]:
     }
 
 
-def _are_same(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> bool:
+def _are_same(
+    before: Mapping[tuple[str, int], EventTotals], now: Mapping[tuple[str, int], EventTotals]
+) -> bool:
     return before.keys() == now.keys() and all(
         not _differ(of, now[key]) for key, of in before.items()
     )
 
 
-def _differ(had: Sums, has: Sums) -> str:
+def _differ(had: EventTotals, has: EventTotals) -> str:
     if (had.records, had.digest) != (has.records, has.digest):
         return ", others" if had.records == has.records else ", a different number"
     if not had.unchecked and not has.unchecked and had.values != has.values:
@@ -196,13 +198,15 @@ def _differ(had: Sums, has: Sums) -> str:
     return ""
 
 
-def _difference(before: Mapping[tuple[str, int], Sums], now: Mapping[tuple[str, int], Sums]) -> str:
+def _difference(
+    before: Mapping[tuple[str, int], EventTotals], now: Mapping[tuple[str, int], EventTotals]
+) -> str:
     event_type, hour_s = min(
         key
         for key in before.keys() | now.keys()
-        if _differ(before.get(key, Sums()), now.get(key, Sums()))
+        if _differ(before.get(key, EventTotals()), now.get(key, EventTotals()))
     )
-    had, has = (sums.get((event_type, hour_s), Sums()) for sums in (before, now))
+    had, has = (sums.get((event_type, hour_s), EventTotals()) for sums in (before, now))
     return (
         f"Kafka gives {has.records} records of {event_type} in the hour from Unix second "
         f"{hour_s}, the ledger knows {had.records}"

@@ -16,7 +16,7 @@ import re
 from typing import Final
 
 from hourmark.errors import HourmarkError, Unavailable
-from hourmark_etl.execution.task_failures import stopped_staging, unreachable_server
+from hourmark_etl.execution.task_failures import build_staging_error, build_unreachable_error
 
 _LOST_WORKER: Final = (
     "Python worker exited unexpectedly",
@@ -76,5 +76,5 @@ def classify_spark_error(text: str) -> HourmarkError:
             "memory, or killed?"
         )
     if found := _NETWORK.search(text):
-        return unreachable_server(found[0].strip())
-    return stopped_staging(text)
+        return build_unreachable_error(found[0].strip())
+    return build_staging_error(text)

@@ -30,10 +30,10 @@ from hourmark.records.audit import AuditRecord, Promise
 from hourmark.records.host_reports import HostReport
 from hourmark_etl.arrow import (
     Bools,
+    distinct_schemas_by_run,
+    find_run_starts,
     fixed_size_binary_array,
     hour_starts_s,
-    run_starts,
-    schemas_of_runs,
     to_single_array,
     value_hashes,
     value_lengths,
@@ -44,8 +44,8 @@ from hourmark_etl.model import (
     EVENTS,
     RANGE_WEIGHT,
     AuditGroup,
+    ExcludedRecords,
     OffsetSpan,
-    SetAside,
     StagedGroup,
     replace_nul,
     to_signed,
@@ -110,7 +110,7 @@ def stage_table(
         note = StagedNote(ledger=plan.ledger, kind=kind, rows=len(table), spans=spans_held, **held)
         files.append(write_rows(storage, f"{plan.folder}/{kind}-{uuid.uuid4().hex}", table, note))
 
-    set_aside: tuple[SetAside, ...] = ()
+    set_aside: tuple[ExcludedRecords, ...] = ()
     if len(events := _chosen(table, kinds == "event")):
         types = [plan.types.get(t, "") for t in names]
         checked = check_records(events, types, topic_codes[kinds == "event"], spans, plan)
@@ -183,7 +183,7 @@ def _sorted_events(
         to_single_array(table.column("offset")).take(chosen),
         pa.array(hashes),
     ]
-    starts = run_starts(ranks, hours)
+    starts = find_run_starts(ranks, hours)
     ends = np.append(starts[1:], len(order))
     sizes = np.add.reduceat(value_lengths(values)[order] - FRAMING_SIZE, starts)
     # Digests wrap at 64 bits, as they must.
@@ -205,7 +205,7 @@ def _sorted_events(
         )
         for start, end, size, low64_sum, value_sum, of_group in zip(
             *(column.tolist() for column in (starts, ends, sizes, low64_sums, value_sums)),
-            schemas_of_runs(ends - starts, schemas),
+            distinct_schemas_by_run(ends - starts, schemas),
             strict=True,
         )
     )

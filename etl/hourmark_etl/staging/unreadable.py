@@ -18,7 +18,7 @@ from hourmark_etl.staging.pieces import StagePlan
 from hourmark_etl.staging.plan import ReadSpan
 from hourmark_etl.staging.read import SpanReader, UnreadablePartition
 from hourmark_etl.staging.stage import find_first_valid_offset
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 _LOG = logging.getLogger(__name__)
 _PROBE_STALL_S: Final = 5.0
@@ -56,7 +56,7 @@ def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
                 "now: a running driver stages it"
             )
         gap = ledger.skip_unreadable(
-            database, CentralTopics.from_settings(config.kafka).at_edge, error, end
+            database, CentralTopicNames.from_settings(config.kafka).at_edge, error, end
         )
     _LOG.warning(
         "%s. Hours of what was in them close by an override alone (`hourmark bucket force`)",
@@ -81,7 +81,7 @@ def find_first_stageable_offset(config: Config, partition: Partition, offset: in
     """
     offset, of = (
         find_first_readable_offset(config, partition, offset),
-        CentralTopics.from_settings(config.kafka),
+        CentralTopicNames.from_settings(config.kafka),
     )
     if partition.topic not in {*of.audits, *of.hosts}:
         return offset

@@ -46,7 +46,7 @@ from hourmark_etl.staging.planner import SchemaMeanings, load_schemas
 from hourmark_etl.staging.read import RecordChunk
 from hourmark_etl.staging.restage import Restager
 from hourmark_etl.staging.stage import stage_chunks, stage_table
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 
 class Pipeline:
@@ -62,7 +62,7 @@ class Pipeline:
             producers.ranges,
             dict[int, SchemaCheck](),
         )
-        self.topics = CentralTopics.from_settings(config.kafka, TYPES)
+        self.topics = CentralTopicNames.from_settings(config.kafka, TYPES)
         aliases = [alias or "" for alias in self.topics.aliases.values()]
         self.central = FakeCluster(
             "central",

@@ -42,7 +42,7 @@ from hourmark_etl.closing.closer import Closer
 from hourmark_etl.closing.cut.clusters import LedgerProgress
 from hourmark_etl.closing.cut.cut import Waiting
 from hourmark_etl.closing.engine import Engine
-from hourmark_etl.closing.ports import Ports
+from hourmark_etl.closing.ports import CloserDependencies
 from hourmark_etl.ledger.conflicts import conflicts, format_blocking_conflicts
 from hourmark_etl.ledger.database import CLOSER, Database
 from hourmark_etl.ledger.frontiers import frontiers
@@ -146,7 +146,7 @@ class World:
         self.points = FaultPoints()
         self.closer_database = PointedDatabase(self.database, self.points)
         database = self.closer_database
-        ports = Ports(
+        ports = CloserDependencies(
             engine=pointed(self.engine(database), self.points, after=("prove", "compare", "write")),
             storage=pointed(
                 self.storage, self.points, after=("rename_new",)

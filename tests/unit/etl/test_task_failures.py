@@ -25,9 +25,9 @@ from hourmark_etl.errors import (
 )
 from hourmark_etl.execution.task_failures import (
     TaskFailure,
-    guard_task,
+    catch_task_failure,
     raise_failures,
-    typed_error,
+    to_hourmark_error,
 )
 from hourmark_etl.staging.pieces import StagedChunk
 from hourmark_etl.staging.planner import pack_result, unpack_results
@@ -110,7 +110,7 @@ def test_a_network_error_is_a_server_that_is_unavailable(error: OSError) -> None
     wrapped = RuntimeError("no schemas")
     wrapped.__cause__ = error
     for one in (error, wrapped):
-        found = typed_error(one)
+        found = to_hourmark_error(one)
         assert type(found) is Unavailable
         assert str(error) in str(found)
 
@@ -118,10 +118,10 @@ def test_a_network_error_is_a_server_that_is_unavailable(error: OSError) -> None
 def test_an_own_error_outweighs_the_network_error_it_was_raised_from() -> None:
     own = TopicReplaced("it is another topic")
     own.__cause__ = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
-    assert typed_error(own) is own
+    assert to_hourmark_error(own) is own
     outer = KeyError("x")
     outer.__context__ = own
-    assert typed_error(outer) is own
+    assert to_hourmark_error(outer) is own
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_own_error_outweighs_the_network_error_it_was_raised_from() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_a_defect_stops_the_driver_with_its_traceback(error: Exception) -> None:
-    found = typed_error(error)
+    found = to_hourmark_error(error)
     assert type(found) is EtlStop
     assert "staging has stopped" in str(found)
     assert type(error).__name__ in str(found) and str(error) in str(found)
@@ -159,14 +159,14 @@ def test_spark_retries_what_another_attempt_may_avoid(error: Exception, is_retri
         yield 1
         raise error
 
-    first = guard_task(fails, attempts_max=2)
+    first = catch_task_failure(fails, attempts_max=2)
     assert next(first) == 1
     if is_retried:
         with pytest.raises(type(error)):
             next(first)
     else:
         assert type(next(first)) is TaskFailure
-    assert isinstance([*guard_task(fails, attempts_max=1)][-1], TaskFailure)
+    assert isinstance([*catch_task_failure(fails, attempts_max=1)][-1], TaskFailure)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hourmark.kafka.clients import Cluster, Partition
 from hourmark.kafka.mirror import MirrorPositions
 from hourmark.kafka.topic_names import AUDIT, CONTROL
 from hourmark_etl.closing.cut.cut import EdgeEnds
-from hourmark_etl.closing.cut.edge import EdgeSite, partitions_of, require_topics
+from hourmark_etl.closing.cut.edge import EdgeSite, list_partitions, require_topics
 from hourmark_etl.ledger import batches
 from hourmark_etl.ledger.batches import check_topic_ids, record_truncated_audit_logs
 from hourmark_etl.ledger.database import Database, Lease
@@ -85,7 +85,7 @@ class KafkaSiteClusters:
         return cls(edges, central, database, lease)
 
     def close(self) -> None:
-        """Close the connections to the clusters."""
+        """Close the connections to the clusters that store the positions of the mirrors."""
         for edge in self._edges:
             edge.close()
 
@@ -153,10 +153,12 @@ class KafkaSiteClusters:
         return [*gaps, *lost], [check for *_, checks in found for check in checks]
 
     def gaps(self) -> dict[str, str]:
-        """Return the topics whose records may be lost, as found by the last `check`.
+        """Return the topics that may have lost records, as found by the last `check`.
+
+        Hours that need such a topic must stay open.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if nothing is missing.
+            Readable reasons by topic name at the edge; empty if no records were lost.
         """
         at_edges = (
             (t, self._with_site(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
@@ -239,11 +241,11 @@ class KafkaSiteClusters:
         audits = {
             name for edge in self._edges for name in edge.central_names([AUDIT])
         } & infos.keys()
-        asked = partitions_of([infos[name] for name in audits])
+        asked = list_partitions([infos[name] for name in audits])
         staged = [
             at for p in asked for at in batches.read_partition_positions(self._database, p)
         ]  # read before the ends, because staging continues
-        ends = self._central.ends(partitions_of(infos.values()), committed=False)
+        ends = self._central.ends(list_partitions(infos.values()), committed=False)
         return ends, [
             p
             for p in staged
@@ -274,7 +276,13 @@ class LedgerProgress:
     cluster_id: str
 
     def reporters(self) -> list[ReportedSource]:
-        """Return the latest staged report of each source of each host and delivery service."""
+        """Return the latest report of each log source on each host and delivery service.
+
+        A report states up to which time all data of the source was delivered.
+
+        Returns:
+            The reports that are staged so far, in no particular order.
+        """
         return reporters(self.database)
 
     def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
@@ -290,7 +298,14 @@ class LedgerProgress:
         return {p: positions.get(p, 0) for p, end in ends.items() if positions.get(p, 0) < end}
 
     def next_offset_to_stage(self, partition: Partition) -> int:
-        """Return the next offset to stage of a central partition; 0 if nothing is staged yet."""
+        """Return the offset at which staging of a central topic-partition continues.
+
+        Args:
+            partition: Topic-partition of the central cluster.
+
+        Returns:
+            The next offset to stage; 0 if nothing is staged yet.
+        """
         return self._positions().get(partition, 0)
 
     def _positions(self) -> dict[Partition, int]:

@@ -32,12 +32,12 @@ from hourmark.kafka.topic_names import CONTROL, events_topic
 from hourmark_etl.closing.cut.readiness import (
     LatestReports,
     Readiness,
+    adjust_for_new_sources,
     are_still_behind,
+    compute_readiness_by_type,
     describe_clock_difference,
     find_new_sources,
     may_deliver,
-    readiness_by_type,
-    waive_new_sources,
 )
 from hourmark_etl.ledger.offset_gaps import EdgeCheck, OffsetGap
 from hourmark_etl.model import (
@@ -102,13 +102,13 @@ class SiteClusters(Protocol):
         """
 
     def gaps(self) -> dict[str, str]:
-        """Return the topics whose records may be lost, as found by the last `check`.
+        """Return the topics that may have lost records, as found by the last `check`.
 
         Causes are retention that deleted records before they were mirrored, and recreated topics.
         Hours that need such a topic must stay open.
 
         Returns:
-            Readable reasons by topic name at the edge; empty if nothing is missing.
+            Readable reasons by topic name at the edge; empty if no records were lost.
         """
 
     def find_acceptable_gaps(
@@ -149,7 +149,13 @@ class StagingProgress(Protocol):
     """
 
     def reporters(self) -> list[ReportedSource]:
-        """Return the latest staged report of each source of each host and delivery service."""
+        """Return the latest report of each log source on each host and delivery service.
+
+        A report states up to which time all data of the source was delivered.
+
+        Returns:
+            The reports that are staged so far, in no particular order.
+        """
 
     def find_unstaged_partitions(self, ends: Mapping[Partition, int]) -> Mapping[Partition, int]:
         """Return the partitions that are not yet staged up to the given end offsets.
@@ -162,7 +168,14 @@ class StagingProgress(Protocol):
         """
 
     def next_offset_to_stage(self, partition: Partition) -> int:
-        """Return the next offset to stage of a central partition; 0 if nothing is staged yet."""
+        """Return the offset at which staging of a central topic-partition continues.
+
+        Args:
+            partition: Topic-partition of the central cluster.
+
+        Returns:
+            The next offset to stage; 0 if nothing is staged yet.
+        """
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,7 +198,11 @@ class ClosingCut:
     unverified: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     def without_types(self, types: Collection[str]) -> ClosingCut:
-        """Return a copy of the cut without these event types, so that their hours do not close."""
+        """Return a copy of the cut that does not allow hours of the given types to close.
+
+        Args:
+            types: Event types to remove. Types that are not in the cut are ignored.
+        """
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
         )
@@ -195,12 +212,13 @@ What = tuple[str, ...]
 
 
 class Waiting(NamedTuple):
-    """A description of what the closing of hours currently waits for.
+    """The reasons why no hour can be closed at present.
 
     Attributes:
-        phase: Phase of closing that is not finished.
-        what: Readable details.
-        by_type: Phase and details for each event type that waits although its hour has ended.
+        phase: The step of closing that is not finished.
+        what: Readable details of what the step waits for.
+        by_type: Step and details for each event type whose next hour has ended but cannot be
+            closed.
     """
 
     phase: ClosingPhase
@@ -295,7 +313,7 @@ class CutTaker:
             return Waiting(ClosingPhase.REPORTS)
         self._seen = self._progress.reporters()
         reports, gaps = LatestReports(self._seen), self._sites.gaps()
-        asked = readiness_by_type(frontiers, reports, now_ms, self._deadline_ms)
+        asked = compute_readiness_by_type(frontiers, reports, now_ms, self._deadline_ms)
         if for_all := [
             why
             for why in (describe_clock_difference(reports, now_ms), *map(gaps.get, CONTROL))
@@ -405,7 +423,9 @@ class CutTaker:
         for f in frontiers:
             if chosen := self._chosen.pop(f.event_type, None):
                 carried = [r for r in new if may_deliver(f, r)]
-                kept = waive_new_sources(f, chosen, carried, self._taken_at_ms, self._deadline_ms)
+                kept = adjust_for_new_sources(
+                    f, chosen, carried, self._taken_at_ms, self._deadline_ms
+                )
                 if kept and are_still_behind(f, chosen.waived, later):
                     self._chosen[f.event_type] = kept
                 else:
@@ -553,7 +573,14 @@ def describe_not_staged(
 
 
 def limit_lines(lines: Sequence[str]) -> What:
-    """Return the first 20 lines, followed by "and N more" if there are more than 20."""
+    """Limit a list of readable lines to the first 20.
+
+    Args:
+        lines: The lines.
+
+    Returns:
+        All lines if there are at most 20. Otherwise the first 20, followed by "and N more".
+    """
     return (
         tuple(lines)
         if len(lines) <= NAMED_MAX

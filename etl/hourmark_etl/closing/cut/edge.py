@@ -24,13 +24,17 @@ from hourmark_etl.topics import SiteCluster
 
 
 class MirrorReader(Protocol):
-    """Reader of the positions that a mirror has committed.
+    """Reads the offsets up to which a mirror has copied an edge cluster.
 
     `hourmark.kafka.mirror.MirrorPositions` is the implementation.
     """
 
     def refresh(self) -> Mapping[Partition, int]:
-        """Return the next offset to copy by edge partition, as the mirror has committed it."""
+        """Read the mirror's committed positions and return them.
+
+        Returns:
+            The next offset to copy, by topic-partition of the edge cluster.
+        """
 
     def close(self) -> None:
         """Close the connection to the cluster that stores the mirror's positions."""
@@ -65,7 +69,7 @@ class EdgeSite:
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
     def close(self) -> None:
-        """Close the connection to the mirror's cluster."""
+        """Close the connection to the cluster that stores the mirror's positions, if there is one."""
         if self.mirror is not None:
             self.mirror.close()
 
@@ -93,7 +97,7 @@ class EdgeSite:
         changed: list[EdgeCheck] = []
         if self.mirror is not None:
             before, self._positions = self._last_checks(), self.mirror.refresh()
-            starts = self.edge.starts(partitions_of(infos.values()))
+            starts = self.edge.starts(list_partitions(infos.values()))
             found |= self._find_gaps(infos, before, starts)
             self._starts |= starts
             copied = {
@@ -131,7 +135,7 @@ class EdgeSite:
         if self.mirror is None or not asked:
             return [], []
         infos = self.edge.topics(asked)
-        found = partitions_of(infos.values())
+        found = list_partitions(infos.values())
         positions, starts = self.mirror.refresh(), self.edge.starts(found)
         stale = {p.topic for p in partitions_ahead(self.edge.ends(found), positions)}
         fresh = {p: max(positions.get(p, 0), starts[p]) for p in found if p.topic not in stale}
@@ -156,7 +160,7 @@ class EdgeSite:
         infos = require_topics(self.edge, topics)
         ends: dict[Partition, int] = {}
         for topic in topics:
-            ends |= self.edge.ends(partitions_of([infos[topic]]))
+            ends |= self.edge.ends(list_partitions([infos[topic]]))
         return ends
 
     def find_unmirrored_topics(self, cut: Mapping[Partition, int]) -> dict[str, str]:
@@ -181,7 +185,14 @@ class EdgeSite:
         return behind | {p.topic: self.gaps[p.topic] for p in cut if p.topic in self.gaps}
 
     def central_names(self, topics: Collection[str]) -> list[str]:
-        """Return the names of these edge topics on the central cluster, in the same order."""
+        """Return the names that topics of this edge cluster have on the central cluster.
+
+        Args:
+            topics: Topic names at the edge.
+
+        Returns:
+            The names in the same order. They have the site's prefix if the topics are mirrored.
+        """
         return [central_topic(t, self.alias) for t in topics]
 
     def _ledger_topic(self, topic: str) -> str:
@@ -250,7 +261,14 @@ class EdgeSite:
 
 
 def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, TopicInfo]:
-    """Return the metadata of the topics by topic name.
+    """Return the metadata of topics that must exist.
+
+    Args:
+        cluster: The cluster to query.
+        topics: Names of the topics.
+
+    Returns:
+        Metadata by topic name.
 
     Raises:
         Unavailable: A topic does not exist, or the cluster does not answer.
@@ -263,6 +281,13 @@ def require_topics(cluster: SiteCluster, topics: Sequence[str]) -> dict[str, Top
     return infos
 
 
-def partitions_of(infos: Collection[TopicInfo]) -> list[Partition]:
-    """Return all partitions of the topics, in the order of `infos`."""
+def list_partitions(infos: Collection[TopicInfo]) -> list[Partition]:
+    """List the partitions of several Kafka topics.
+
+    Args:
+        infos: Metadata of the topics.
+
+    Returns:
+        All topic-partitions, in the order of `infos`.
+    """
     return [Partition(info.name, number) for info in infos for number in info.partitions]

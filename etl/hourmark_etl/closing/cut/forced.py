@@ -29,10 +29,10 @@ from hourmark_etl.model import AuditOffsets, Frontier
 _NO_DEADLINE: Final = 0  # an override waives immediately
 
 
-def overridden_frontiers(
+def select_overridden_frontiers(
     frontiers: Iterable[Frontier], overrides: Mapping[str, Override]
 ) -> list[Frontier]:
-    """Return the frontiers (next hours to close) for whose hour an operator's override exists.
+    """Select the event types whose next hour an operator has ordered to close.
 
     An override is an operator's instruction to close an hour despite missing data. Overrides for
     other hours are ignored.
@@ -40,6 +40,9 @@ def overridden_frontiers(
     Args:
         frontiers: The next hour to close of each event type.
         overrides: Overrides by event type.
+
+    Returns:
+        The frontiers whose hour has an override, in the order of `frontiers`.
     """
     return [
         f
@@ -111,13 +114,16 @@ def take_forced_cut(
     )
 
 
-def accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
-    """Return the topics whose lost records are accepted when an operator forces hours to close.
+def list_accepted_topics(types: Collection[str], *, all_overridden: bool) -> set[str]:
+    """List the topics whose lost records are accepted when an operator forces hours to close.
 
     Args:
         types: Event types that are forced to close an hour.
         all_overridden: Whether these are all event types. Only then are the control topics (audit
             records and host reports) included, because all types depend on them.
+
+    Returns:
+        Topic names at the edge.
     """
     return {*(events_topic(t) for t in types), *(CONTROL if all_overridden else ())}
 

@@ -30,7 +30,7 @@ WITHIN_MS: Final = 60_000  # between reports of a host's two incarnations
 
 
 class Readiness(NamedTuple):
-    """The time up to which the sources of an event type have delivered everything.
+    """The time up to which the log sources of an event type have delivered all events.
 
     Attributes:
         watermark_ms: Hours that end at or before this time (Unix milliseconds) may close.
@@ -66,21 +66,29 @@ class LatestReports:
             self._by_source.setdefault(r.source, []).append(r)
 
     def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
-        """Yield the reports that an hour of this type must wait for, as one list per source.
+        """Return the reports of all log sources that an hour of an event type waits for.
 
         Hosts that signed off or were waived are left out.
 
         Args:
             frontier: The next hour to close of an event type.
 
-        Yields:
-            For each source, sorted by name, its reports by the time up to which data was delivered,
-            ascending.
+        Returns:
+            An iterator with one list of reports for each source, sorted by name. The reports in a
+            list are in ascending order of the time up to which data was delivered.
         """
         return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
     def live_sources(self, frontier: Frontier) -> frozenset[str]:
-        """Return the sources that may deliver the type and that a host or service still reports."""
+        """Return the log sources that an hour of an event type waits for.
+
+        Args:
+            frontier: The next hour to close of the event type.
+
+        Returns:
+            Names of the sources that may deliver the type and that at least one host or service
+            still reports; empty if there is none.
+        """
         live = self._by_source.keys()
         return frozenset(
             live if frontier.event_type == DEAD_LETTERS else live & {*frontier.sources, API_SOURCE}
@@ -88,11 +96,15 @@ class LatestReports:
 
 
 def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
-    """Return whether a source may deliver events of an event type.
+    """Return whether a log source may deliver events of an event type.
 
     Args:
-        frontier: The next hour to close of the event type.
+        frontier: The next hour to close of the event type, with the sources that may deliver it.
         reporter: The latest report of the source.
+
+    Returns:
+        True if the type names the source, if the source is the API, which may deliver every type,
+        or if the type is that of dead letters.
     """
     return (
         reporter.source in frontier.sources
@@ -153,13 +165,16 @@ def are_still_behind(
 ) -> bool:
     """Return whether all waived sources have still not delivered everything up to the hour's end.
 
-    A waived source is one that the hour is about to close without. If a source has caught up or
-    signed off in the meantime, the hour must not close without it, and the result is False.
+    A waived source is one that the hour is about to close without.
 
     Args:
         frontier: The next hour to close of the type that waived the sources.
         waived: The sources, as reported when they were waived.
         later: Later reports of all sources.
+
+    Returns:
+        False if a source has caught up or signed off in the meantime. The hour must then not close
+        without this source.
     """
     for r in waived:
         now = later.all.get((r.host_id, r.source))
@@ -171,14 +186,18 @@ def are_still_behind(
 def find_silent_sources(
     waived: Iterable[ReportedSource], latest: Iterable[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return the waived sources that have not reported for a minute while other sources did.
+    """Return the waived sources that later hours no longer need to wait for.
 
-    Later hours no longer wait for these sources. In contrast, a waived source that still reports is
-    awaited again for each hour, until the deadline of that hour.
+    These are sources that have not reported for a minute while other sources did. A waived source
+    (one that an hour was closed without) that still reports delays each later hour again, until
+    that hour's deadline.
 
     Args:
         waived: Sources that an hour was closed without.
         latest: The latest reports of all sources.
+
+    Returns:
+        The silent ones of `waived`; empty if all of them still report.
     """
     heard_ms = max((r.heard_at_ms for r in latest), default=0)
     return [r for r in waived if heard_ms - r.heard_at_ms > SILENT_MS]
@@ -244,16 +263,17 @@ def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None
     return None
 
 
-def waive_new_sources(
+def adjust_for_new_sources(
     frontier: Frontier,
     readiness_before: Readiness,
     new_sources: Sequence[ReportedSource],
     now_ms: int,
     deadline_ms: int,
 ) -> Readiness | None:
-    """Adjust a type's readiness for sources that appeared while the cut was taken.
+    """Adjust the readiness of an event type for log sources that appeared while a cut was taken.
 
-    Past the hour's deadline the new sources are waived: the hour closes without them.
+    A cut is a set of end offsets; its offsets may not cover the events of new sources. Past the
+    hour's deadline the hour closes without the new sources, which are then called waived.
 
     Args:
         frontier: The next hour to close of the type.
@@ -263,9 +283,9 @@ def waive_new_sources(
         deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
 
     Returns:
-        - `readiness_before` if there are no new sources
-        - a copy in which the new sources are waived, if the deadline has passed
-        - None otherwise: the type must wait for the next cut, which includes the new sources
+        `readiness_before` if there are no new sources. If the deadline has passed, a copy in which
+        the new sources are waived. Otherwise None: the type must wait for the next cut, which
+        includes the new sources.
     """
     if not new_sources:
         return readiness_before
@@ -280,15 +300,18 @@ def waive_new_sources(
 def find_new_sources(
     before: Collection[ReportedSource], after: Collection[ReportedSource]
 ) -> list[ReportedSource]:
-    """Return the sources of hosts that appeared or came back since an earlier set of reports.
+    """Return the log sources of hosts that appeared or came back since an earlier report.
 
-    A cut that was started with the earlier reports may miss their events. A source comes back if a
-    new process reports for it after it signed off, or if it is no longer waived. Restarted hosts
-    that had not signed off and delivery services are not included.
+    A cut (a set of end offsets) that was started with the earlier reports may miss their events. A
+    source comes back if a new process reports for it after it signed off, or if it is no longer
+    waived. Delivery services, and restarted hosts that had not signed off, are not included.
 
     Args:
         before: Reports at the start of the cut.
         after: Reports now.
+
+    Returns:
+        The new entries of `after`; empty if there are none.
     """
     known = {(r.host_id, r.source): r for r in before}
     return [
@@ -304,13 +327,14 @@ def _is_new(before: ReportedSource | None, after: ReportedSource) -> bool:
     )
 
 
-def readiness_by_type(
+def compute_readiness_by_type(
     frontiers: Iterable[Frontier], reports: LatestReports, now_ms: int, deadline_ms: int
 ) -> dict[str, Readiness]:
-    """Return the readiness of each event type whose next hour has ended and is open.
+    """Compute up to which time the hours of each event type are complete.
 
-    Types with the same hour and the same sources are computed only once, because thousands of hosts
-    and types may have to be compared at the end of an hour.
+    Only types whose next hour has ended and is open are included. Types with the same hour and the
+    same sources are computed only once, because thousands of hosts and types may have to be
+    compared at the end of an hour.
 
     Args:
         frontiers: The next hour to close of each type.
@@ -319,7 +343,7 @@ def readiness_by_type(
         deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
 
     Returns:
-        Readiness by event type; types whose hour has not ended or is not open are missing.
+        Readiness by event type, with the sources that the next hour waits for.
     """
     known: dict[tuple[int, frozenset[str]], Readiness] = {}
     found = {}
@@ -362,10 +386,10 @@ class DuplicateHostWatch:
         ] = {}  # by host id: the last report of the previous incarnation
 
     def observe(self, reporters: Iterable[ReportedSource]) -> list[str]:
-        """Compare the latest reports with earlier ones and return alarms about duplicate host ids.
+        """Compare the latest reports with earlier ones to detect duplicate host ids.
 
-        An incarnation is one run of a tailer or service, from start to end. An alarm is raised if
-        an incarnation that another one had replaced reports again within a minute.
+        An incarnation is one run of a tailer or service, from start to end. A host id is a
+        duplicate if an incarnation that another one had replaced reports again within a minute.
 
         Args:
             reporters: Latest report of each source.

@@ -28,10 +28,10 @@ import pyarrow.compute as pc
 from hourmark.errors import Finding
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import distinct_values, semi_join
-from hourmark_etl.closing.proof.evidence import RowsItem, plan_row_items, read_item_rows
+from hourmark_etl.closing.proof.evidence import StagedRowsItem, plan_row_items, read_item_rows
 from hourmark_etl.closing.proof.promises import KEY, KEYS, distinct_rows
 from hourmark_etl.closing.runner import Runner
-from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, id_array
+from hourmark_etl.ids.lookups import IdQuery, find_contained_ids, to_id_array
 from hourmark_etl.ledger.closed import ClosedBucket, closed_buckets, read_missing_ranges
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.staged.listings import read_assigned_groups
@@ -39,10 +39,11 @@ from hourmark_etl.model import Frontier
 from hourmark_etl.storage import Storage
 
 
-class SecondReading(NamedTuple):
+class ReparsedRange(NamedTuple):
     """A byte range of a log file that was apparently parsed twice, with different results.
 
-    Its hours are already closed, and rows that arrived afterwards are not in the closed buckets.
+    An earlier hour has proved the range complete and is closed. Rows of the range that arrived
+    afterwards are not in the closed buckets.
 
     Attributes:
         range_id: The range id, 8 bytes.
@@ -61,24 +62,28 @@ class LateRowsCheck(NamedTuple):
         unknown: Readable reasons why some rows could not be checked.
     """
 
-    second_readings: tuple[SecondReading, ...] = ()
+    second_readings: tuple[ReparsedRange, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
-class LookupItem(NamedTuple):
-    """The input of one lookup task: late rows and the closed buckets that may contain them.
+class LateRowsItem(NamedTuple):
+    """The input of a task that searches closed buckets for late rows.
+
+    Late rows are rows of earlier hours, whose buckets are closed.
 
     Attributes:
-        rows: The late rows: rows of earlier, closed hours.
+        rows: The late rows.
         closed: The closed buckets to search, for each entry of `rows.frontier_indexes`.
     """
 
-    rows: RowsItem
+    rows: StagedRowsItem
     closed: tuple[tuple[ClosedBucket, ...], ...]
 
 
 class UnmatchedRows(NamedTuple):
-    """The late rows of one task whose event ids no closed bucket contains, counted by byte range.
+    """The late rows of one task that closed buckets do not contain, counted by byte range.
+
+    Late rows are rows of earlier hours, whose buckets are closed.
 
     Attributes:
         found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids
@@ -134,7 +139,7 @@ def check_late_rows(
         for at, f in of.items()
     }
     items = [
-        LookupItem(i, tuple(closed[at] for at in i.frontier_indexes))
+        LateRowsItem(i, tuple(closed[at] for at in i.frontier_indexes))
         for i in plan_row_items(late, {}, unit_bytes_max)
     ]
     strays = runner.map(
@@ -153,7 +158,7 @@ def check_late_rows(
     }
 
 
-def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
+def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
     """Count the rows of some byte ranges whose event ids no closed bucket contains.
 
     Args:
@@ -176,7 +181,7 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
     held = find_contained_ids(
         storage,
         [
-            IdQuery(of, id_array(own[at].column("event_id")))
+            IdQuery(of, to_id_array(own[at].column("event_id")))
             for at, of in zip(own, item.closed, strict=True)
         ],
     )
@@ -193,7 +198,7 @@ def find_unmatched_rows(item: LookupItem, storage: Storage, ranges: pa.Table) ->
 
 def _second_readings(
     database: Database, f: Frontier, strays: Collection[pa.Table]
-) -> tuple[SecondReading, ...]:
+) -> tuple[ReparsedRange, ...]:
     ranges = defaultdict[bytes, Counter[int]](Counter)
     for row in (row for part in strays for row in part.to_pylist()):
         ranges[row["range_id"]][row["hour"]] += row["rows"]
@@ -205,7 +210,7 @@ def _second_readings(
     if lacked.more:
         return ()
     return tuple(
-        SecondReading(range_id, _describe(range_id, hours, f.hour.length_s))
+        ReparsedRange(range_id, _describe(range_id, hours, f.hour.length_s))
         for range_id, hours in sorted(ranges.items())
         if range_id.hex() not in lacked.ranges
     )

@@ -42,8 +42,10 @@ _FILES_IN_ITEM: Final = 16  # audit files are small
 _LOG = logging.getLogger(__name__)
 
 
-class RowsItem(NamedTuple):
-    """The input of a proof task that reads staged rows.
+class StagedRowsItem(NamedTuple):
+    """The input of a proof task that reads the staged rows of one or more hours.
+
+    Hours that are proved together form a round and have an index in it.
 
     Attributes:
         unit: The rows to read: those of several small buckets, or an id range of a large one.
@@ -70,13 +72,14 @@ class AuditPath(NamedTuple):
     site: str = FIRST_SITE
 
 
-class PromisesItem(NamedTuple):
-    """The input of a Spark task that reads what audit records promise for each byte range.
+class AuditFilesItem(NamedTuple):
+    """The input of a task that reads some staged files of audit records.
 
-    An audit record states how many records a delivery service has sent for a byte range of a file.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour.
 
     Attributes:
-        files: Staged files of audit records.
+        files: HDFS paths of the files, with the site that each file comes from.
     """
 
     files: tuple[AuditPath, ...]
@@ -94,7 +97,7 @@ class RangeEvidence(NamedTuple):
     promised: pa.Table
 
 
-class PromiseWindows(NamedTuple):
+class PromiseFilter(NamedTuple):
     """Selects the promises of audit records that count in the proof of each hour of a round.
 
     A promise states how many events a byte range has for one type and hour. In the proof of an
@@ -116,12 +119,16 @@ class PromiseWindows(NamedTuple):
     @classmethod
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
-    ) -> PromiseWindows:
-        """Create an instance for all hours that are proved together.
+    ) -> PromiseFilter:
+        """Create the filter for all hours that are proved together.
 
         Args:
             frontiers: The hours, by their index in the round.
-            cut_offsets: Audit records below these offsets count.
+            cut_offsets: Offset (exclusive) of each site's audit topic up to which audit records
+                count.
+
+        Returns:
+            A filter that also counts late promises for earlier hours of each type.
         """
         return cls(
             tuple(
@@ -185,7 +192,7 @@ def plan_row_items(
     groups: Mapping[int, tuple[Frontier, Sequence[StagedGroup]]],
     earlier_unaudited: Mapping[int, Sequence[str]],
     unit_bytes_max: int,
-) -> list[RowsItem]:
+) -> list[StagedRowsItem]:
     """Split the staged rows of several hours into proof tasks of limited size.
 
     Each task also reads the unaudited rows (rows without an audit record) of earlier buckets,
@@ -209,7 +216,7 @@ def plan_row_items(
     for unit in units:
         frontier_indexes = tuple(listings[x.event_type, x.hour_s] for x in unit.listings)
         items.append(
-            RowsItem(
+            StagedRowsItem(
                 unit,
                 frontier_indexes,
                 tuple(
@@ -223,11 +230,17 @@ def plan_row_items(
         if not listed
         for path in earlier_unaudited.get(at, ())
     ]
-    return [*items, RowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
+    return [*items, StagedRowsItem(Unit(()), (), tuple(unlisted))] if unlisted else items
 
 
-def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
-    """Create proof tasks that read the audit files of these groups, each file once.
+def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
+    """Plan the tasks that read the audit records of some groups.
+
+    A group consists of the audit records for one event type and hour in one file. Each file is read
+    only once, even if several groups are in it.
+
+    Args:
+        groups: The groups to read.
 
     Returns:
         Tasks of up to 16 files each; empty if there are no groups.
@@ -235,17 +248,24 @@ def plan_promise_items(groups: Iterable[AuditGroup]) -> list[PromisesItem]:
     return plan_file_items({AuditPath(g.path, g.site) for g in groups})
 
 
-def plan_file_items(files: Collection[AuditPath]) -> list[PromisesItem]:
-    """Create proof tasks of up to 16 audit files each, in the order of their paths."""
+def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
+    """Plan the tasks that read some staged files of audit records.
+
+    Args:
+        files: The files to read.
+
+    Returns:
+        Tasks of up to 16 files each, in the order of their paths; empty if there are no files.
+    """
     ascending = sorted(files)
     return [
-        PromisesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
+        AuditFilesItem(tuple(ascending[at : at + _FILES_IN_ITEM]))
         for at in range(0, len(ascending), _FILES_IN_ITEM)
     ]
 
 
 def read_item(
-    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows
+    item: StagedRowsItem | AuditFilesItem, storage: Storage, windows: PromiseFilter
 ) -> RangeEvidence:
     """Run one proof task: read its rows or audit records and aggregate them by byte range.
 
@@ -260,7 +280,7 @@ def read_item(
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
     """
-    if isinstance(item, RowsItem):
+    if isinstance(item, StagedRowsItem):
         return RangeEvidence(
             count_rows_by_range(read_item_rows(item, storage)), PROMISED.empty_table()
         )
@@ -271,7 +291,10 @@ def read_item(
 
 
 def read_item_by_part(
-    item: RowsItem | PromisesItem, storage: Storage, windows: PromiseWindows, part_count: int
+    item: StagedRowsItem | AuditFilesItem,
+    storage: Storage,
+    windows: PromiseFilter,
+    part_count: int,
 ) -> dict[int, RangeEvidence]:
     """Run one proof task and split its result into parts, so that each byte range is in one part.
 
@@ -299,7 +322,7 @@ def read_item_by_part(
     }
 
 
-def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
+def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return the staged rows of some byte ranges that have no audit record.
 
     Rows that an earlier bucket has already stored as rows without an audit record are left out.
@@ -322,7 +345,7 @@ def read_new_unaudited(item: RowsItem, storage: Storage, ranges: pa.Table) -> pa
 
 
 def read_settled_promises(
-    item: PromisesItem, storage: Storage, windows: PromiseWindows, ranges: pa.Table
+    item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
     """Return the promises of some byte ranges that earlier seals have already counted.
 
@@ -335,7 +358,7 @@ def read_settled_promises(
         ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
 
     Returns:
-        A table with the columns that `PromiseWindows.select_settled` returns; it has no rows if
+        A table with the columns that `PromiseFilter.select_settled` returns; it has no rows if
         nothing is found.
 
     Raises:
@@ -349,7 +372,7 @@ def read_settled_promises(
 
 
 def read_matching_promises(
-    item: PromisesItem,
+    item: AuditFilesItem,
     storage: Storage,
     event_type: str,
     ranges: pa.Table,
@@ -386,11 +409,16 @@ def read_matching_promises(
 
 
 def read_promises(storage: Storage, path: str) -> pa.Table:
-    """Return all rows and columns of a staged file of audit records.
+    """Read a staged file of audit records.
+
+    An audit record promises a number of events for each event type and hour of a byte range.
 
     Args:
         storage: The storage.
-        path: Path of the file, relative to the storage root.
+        path: HDFS path of the file, relative to the storage root.
+
+    Returns:
+        All rows and columns of the file.
 
     Raises:
         Unreadable: The file is missing or damaged and must be staged again first.
@@ -399,14 +427,18 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
     return read_all(storage, path, AUDIT_SCHEMA.names)
 
 
-def read_item_rows(item: RowsItem, storage: Storage) -> pa.Table:
-    """Return the staged rows of a proof task, followed by its unaudited rows of earlier buckets.
+def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
+    """Read the staged rows of a proof task, and its unaudited rows of earlier buckets.
 
-    Unaudited rows are rows without an audit record.
+    Unaudited rows are rows that had no audit record when their bucket was sealed.
+
+    Args:
+        item: The task whose rows to read.
+        storage: The storage.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which
-        is true for the unaudited rows of earlier buckets.
+        is true for the unaudited rows of earlier buckets. These rows come last.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -470,6 +502,13 @@ def _as_rows(rows: pa.Table, frontier_indexes: Int32s, *, earlier: bool) -> pa.T
 
 
 def origin_hours(rows: pa.Table) -> Collection[int]:
-    """Return the distinct hours of event time that occur in the rows, in Unix seconds."""
+    """Return the distinct hours of event time that occur in a table.
+
+    Args:
+        rows: A table with a column `hour` (Unix seconds at the start of the hour).
+
+    Returns:
+        Unix seconds, in no particular order; empty if there are no rows.
+    """
     hours: list[int] = pc.unique(rows.column("hour")).to_pylist()
     return hours

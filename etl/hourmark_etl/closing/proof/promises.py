@@ -124,7 +124,7 @@ class RangeCounts:
 
 
 def distinct_rows(rows: pa.Table) -> pa.Table:
-    """Return a table with each event id of each byte range once.
+    """Remove duplicate event ids within each byte range of a log file.
 
     Args:
         rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
@@ -144,7 +144,7 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 
 
 def distinct_pairs(rows: pa.Table) -> pa.Table:
-    """Return a table with each pair of event id and value hash of each byte range once.
+    """Remove duplicate pairs of event id and value hash within each byte range of a log file.
 
     Args:
         rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
@@ -152,7 +152,7 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
             record.
 
     Returns:
-        The same columns. `earlier` is true if any row with the event id has it.
+        The same columns. `earlier` is true if it is true for any row with the same event id.
     """
     by_pair = [*KEY, "event_id", "value_hash"]
     pairs = rows.group_by(by_pair, use_threads=False).aggregate([])
@@ -258,10 +258,13 @@ def compare_ranges(
 
 
 def merge_counts(verdicts: Sequence[RangeCounts]) -> RangeCounts:
-    """Add up the comparison results of disjoint sets of byte ranges.
+    """Add up the results of comparing disjoint sets of byte ranges.
 
     Args:
         verdicts: At least one result of `compare_ranges`.
+
+    Returns:
+        One result for all byte ranges.
     """
     records, promised, checked = (Counter[tuple[int, int]]() for _ in range(3))
     unnamed = Counter[int]()

@@ -68,13 +68,13 @@ import pyarrow.compute as pc
 
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import anti_join, distinct_values, semi_join
-from hourmark_etl.closing.proof.copies import LateRowsCheck, SecondReading, check_late_rows
+from hourmark_etl.closing.proof.copies import LateRowsCheck, ReparsedRange, check_late_rows
 from hourmark_etl.closing.proof.evidence import (
+    AuditFilesItem,
     AuditPath,
-    PromisesItem,
-    PromiseWindows,
+    PromiseFilter,
     RangeEvidence,
-    RowsItem,
+    StagedRowsItem,
     origin_hours,
     plan_file_items,
     plan_promise_items,
@@ -109,10 +109,10 @@ from hourmark_etl.model import (
     NO_AUDIT_OFFSETS,
     RANGE_WEIGHT,
     AuditOffsets,
+    EventTotals,
     Frontier,
     IncompleteRanges,
-    OriginHourSums,
-    Sums,
+    OriginHourTotals,
     to_unsigned,
 )
 from hourmark_etl.storage import Storage
@@ -153,10 +153,10 @@ class Proof:
     checked: int = 0
     findings: tuple[str, ...] = ()
     lacks: IncompleteRanges = dataclasses.field(default_factory=IncompleteRanges)
-    books: tuple[OriginHourSums, ...] = ()
+    books: tuple[OriginHourTotals, ...] = ()
     unaudited_file: UnauditedFile | None = None
-    listed: Sums = dataclasses.field(default_factory=Sums)
-    second_readings: tuple[SecondReading, ...] = ()
+    listed: EventTotals = dataclasses.field(default_factory=EventTotals)
+    second_readings: tuple[ReparsedRange, ...] = ()
     unknown: tuple[str, ...] = ()
 
 
@@ -199,7 +199,7 @@ class Prover:
         Raises:
             Unreadable: A staged file is missing or damaged and must be staged again first.
         """
-        sums = complete_sums(
+        sums = add_partial_groups(
             read_proof_totals(self.database, frontiers, cut_offsets),
             self.storage,
             frontiers,
@@ -209,7 +209,7 @@ class Prover:
         slow = {at: frontiers[at] for at, proof in enumerate(proofs) if proof is None}
         joined = self._by_join(slow, cut_offsets) if slow else {}
         return [
-            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), Sums()))
+            dataclasses.replace(proof or joined[at], listed=sum(listed.values(), EventTotals()))
             for at, (proof, (listed, _)) in enumerate(zip(proofs, sums, strict=True))
         ]
 
@@ -230,7 +230,7 @@ class Prover:
             for at, f in frontiers.items()
         }
 
-    def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[RowsItem]:
+    def _rows_items(self, frontiers: Mapping[int, Frontier]) -> list[StagedRowsItem]:
         groups = read_assigned_groups(self.database, list(frontiers.values()))
         earlier = defaultdict[str, list[str]](list)
         for file in read_unaudited_files(self.database):
@@ -241,7 +241,7 @@ class Prover:
         )
 
     def _compare_all_ranges(
-        self, rows: Sequence[RowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
+        self, rows: Sequence[StagedRowsItem], frontiers: Mapping[int, Frontier], below: AuditOffsets
     ) -> RangeCounts:
         # Compare all ranges in the driver, or in tasks if there are many.
         groups = [
@@ -249,8 +249,8 @@ class Prover:
             for of in find_counted_promises(self.database, list(frontiers.values()), below)
             for g in of
         ]
-        items: list[RowsItem | PromisesItem] = [*rows, *plan_promise_items(groups)]
-        windows = PromiseWindows.for_frontiers(frontiers, below)
+        items: list[StagedRowsItem | AuditFilesItem] = [*rows, *plan_promise_items(groups)]
+        windows = PromiseFilter.for_frontiers(frontiers, below)
         merge = functools.partial(
             _compare_parts,
             hours=[
@@ -299,7 +299,7 @@ class Prover:
         work = functools.partial(
             read_settled_promises,
             storage=self.storage,
-            windows=PromiseWindows.for_frontiers(frontiers, below),
+            windows=PromiseFilter.for_frontiers(frontiers, below),
             ranges=late,
         )
         try:
@@ -315,7 +315,10 @@ class Prover:
         )
 
     def _keep_unaudited(
-        self, frontiers: Mapping[int, Frontier], items: Sequence[RowsItem], unaudited: pa.Table
+        self,
+        frontiers: Mapping[int, Frontier],
+        items: Sequence[StagedRowsItem],
+        unaudited: pa.Table,
     ) -> dict[int, UnauditedFile]:
         total = pc.sum(unaudited.column("rows")).as_py() or 0
         if total > UNAUDITED_ROWS_MAX:
@@ -351,10 +354,12 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of promises with rows, corrected by what earlier hours have already settled.
+    """The comparison of promised events with staged rows, without promises settled earlier.
+
+    A promise is the statement of an audit record about the number of events in a byte range.
 
     Attributes:
-        verdict: The comparison before the correction.
+        verdict: The comparison before settled promises were removed.
         unaudited: Byte ranges with rows but no promise, columns `frontier_index`, `hour`,
             `range_id` and `rows`.
         unmet: Promises that the rows do not meet.
@@ -368,7 +373,9 @@ class RangeComparison(NamedTuple):
     passed_over: Sequence[UnmetPromise]
 
 
-def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> Proof | None:
+def prove_by_sums(
+    listed: Mapping[int, EventTotals], promised: Mapping[int, EventTotals]
+) -> Proof | None:
     """Prove an hour complete by comparing totals only, without reading rows.
 
     The number and digest of the rows must equal those of the promises, and the sums of values if
@@ -384,13 +391,13 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
     """
     if not listed and not promised:
         return Proof(method="empty", audit_records=0, promised=0, unaudited=0)
-    rows, promises = sum(listed.values(), Sums()), sum(promised.values(), Sums())
+    rows, promises = sum(listed.values(), EventTotals()), sum(promised.values(), EventTotals())
     if (rows.events, rows.digest) != (promises.events, promises.digest):
         return None
     is_checked = promises.unchecked < promises.events  # without any checksum, only ids are compared
     if is_checked and (rows.unchecked or promises.unchecked or rows.values != promises.values):
         return None
-    books = tuple(OriginHourSums(hour, of.events, 0) for hour, of in sorted(promised.items()))
+    books = tuple(OriginHourTotals(hour, of.events, 0) for hour, of in sorted(promised.items()))
     checked = promises.events if is_checked else 0
     return Proof(
         method="sums",
@@ -402,12 +409,12 @@ def prove_by_sums(listed: Mapping[int, Sums], promised: Mapping[int, Sums]) -> P
     )
 
 
-def complete_sums(
+def add_partial_groups(
     sums: Sequence[ProofTotals],
     storage: Storage,
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
-) -> list[tuple[Mapping[int, Sums], Mapping[int, Sums]]]:
+) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
     """Add the audit records of partially counted groups to the totals of each hour.
 
     The ledger has totals by group of audit records. If only some records of a group count for an
@@ -431,16 +438,16 @@ def complete_sums(
     for at, of in enumerate(sums):
         for g in of.partially_counted:
             wanted[AuditPath(g.path, g.site)].add((at, g.hour_s))
-    promised = [defaultdict(Sums, of.promised) for of in sums]
+    promised = [defaultdict(EventTotals, of.promised) for of in sums]
     for (path, site), hours in wanted.items():
-        counting = PromiseWindows.for_frontiers(
+        counting = PromiseFilter.for_frontiers(
             {at: frontiers[at] for at, _ in hours}, cut_offsets
         ).select_counting(read_promises(storage, path), site)
         for p in counting.select(OLDER.names).to_pylist():
             if (p["frontier_index"], p["hour"]) in hours:
                 digest = p["sum"] + RANGE_WEIGHT * p["count"] * int.from_bytes(p["range_id"], "big")
                 checksum, unchecked = p["checksum"] or 0, p["count"] if p["checksum"] is None else 0
-                promised[p["frontier_index"]][p["hour"]] += Sums(
+                promised[p["frontier_index"]][p["hour"]] += EventTotals(
                     1, p["count"], to_unsigned(digest), checksum, unchecked
                 )
     return [(of.listed, found) for of, found in zip(sums, promised, strict=True)]
@@ -461,6 +468,9 @@ def build_proof(
         comparison: The comparison for all hours of the round.
         unaudited_file: The file with the hour's rows without a promise; None if there are none.
         late_rows: The check of the hour's late rows (rows of earlier hours).
+
+    Returns:
+        The proof. If it has no findings, the hour is complete.
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)
@@ -491,7 +501,7 @@ def build_proof(
             [_describe_unmet(u, frontier.hour.length_s) for u in unmet], unnamed
         ),
         lacks=to_incomplete_ranges([u.range_id for u in unmet], unnamed),
-        books=tuple(OriginHourSums(h, promised.get(h, 0), unaudited[h]) for h in hours),
+        books=tuple(OriginHourTotals(h, promised.get(h, 0), unaudited[h]) for h in hours),
         unaudited_file=unaudited_file,
         second_readings=late_rows.second_readings,
         unknown=late_rows.unknown,
@@ -565,11 +575,15 @@ def to_incomplete_ranges(ranges: Sequence[bytes], omitted_count: int) -> Incompl
 
 
 def limit_findings(findings: Sequence[str], omitted_count: int) -> tuple[str, ...]:
-    """Return the first 20 findings, followed by "and N more ranges" if there are more.
+    """Limit readable findings of a proof to the first 20.
 
     Args:
-        findings: Readable findings.
+        findings: Readable findings, each about one byte range.
         omitted_count: Number of further ranges, which have no text in `findings`.
+
+    Returns:
+        The first 20 findings, followed by "and N more ranges" if any finding is left out or
+        `omitted_count` is not 0.
     """
     more = len(findings[FINDINGS_MAX:]) + omitted_count
     return (*findings[:FINDINGS_MAX], f"and {more} more ranges") if more else tuple(findings)

@@ -19,8 +19,8 @@ anything is frozen:
   its content alone.
 - A record whose content was compared before adds no conflict: it is a copy.
 
-A conflict blocks each type and hour that one of the records names (`conflicts_of`). Hours that are
-closed and settled are not affected, because what was promised there is in the bucket; late rows
+A conflict blocks each type and hour that one of the records names (`build_conflicts`). Hours that
+are closed and settled are not affected, because what was promised there is in the bucket; late rows
 block the hour that would list them. Other types and hours continue. No deadline waives a conflict,
 because nothing is missing: an override closes the hour as `forced`, and its manifest names the
 range and both records.
@@ -44,7 +44,7 @@ import pyarrow.compute as pc
 from hourmark.records.hours import Hour
 from hourmark_etl.arrow import anti_join, distinct_values, semi_join
 from hourmark_etl.closing.cut.cut import limit_lines
-from hourmark_etl.closing.proof.evidence import AuditPath, PromisesItem, plan_file_items
+from hourmark_etl.closing.proof.evidence import AuditFilesItem, AuditPath, plan_file_items
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.ledger.conflicts import (
     AuditFile,
@@ -68,8 +68,8 @@ _HERE_MAX: Final = (
 )
 
 
-class AuditReading(NamedTuple):
-    """One of several contradictory audit records of the same byte range.
+class AuditVersion(NamedTuple):
+    """One of several audit records that describe the same byte range differently.
 
     Attributes:
         offset: Offset of the first record with this content, on the central cluster.
@@ -84,7 +84,7 @@ class AuditReading(NamedTuple):
     site: str = FIRST_SITE
 
 
-class DifferingReadings(NamedTuple):
+class ContradictoryRange(NamedTuple):
     """A byte range of a log file with at least two audit records that contradict each other.
 
     Attributes:
@@ -93,13 +93,16 @@ class DifferingReadings(NamedTuple):
     """
 
     range_id: bytes
-    readings: tuple[AuditReading, ...]
+    readings: tuple[AuditVersion, ...]
 
     def text(self, length_s: int) -> str:
-        """Return a readable description of the range and its contradictory audit records.
+        """Describe the byte range and its contradictory audit records.
 
         Args:
             length_s: Length of an hour (a bucket) in seconds.
+
+        Returns:
+            One readable text, which names the content of each record.
         """
         lines = []
         for reading in self.readings:
@@ -128,7 +131,7 @@ class AuditComparison(NamedTuple):
     """
 
     files: tuple[AuditFile, ...]
-    differences: tuple[DifferingReadings, ...]
+    differences: tuple[ContradictoryRange, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +204,9 @@ class AuditComparer:
         return pa.concat_tables([schema.empty_table(), *runner.map(work, items)])
 
 
-def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None = None) -> pa.Table:
+def read_contents(
+    item: AuditFilesItem, storage: Storage, ranges: pa.Table | None = None
+) -> pa.Table:
     """Return the distinct contents of audit records in some files, with their byte ranges.
 
     Args:
@@ -220,7 +225,7 @@ def read_contents(item: PromisesItem, storage: Storage, ranges: pa.Table | None 
     return distinct_values(found if ranges is None else semi_join(found, ranges, RANGE), READING)
 
 
-def read_range_rows(item: PromisesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
+def read_range_rows(item: AuditFilesItem, storage: Storage, ranges: pa.Table) -> pa.Table:
     """Return all rows of some byte ranges in files of audit records, with the site of each row.
 
     Args:
@@ -272,7 +277,7 @@ def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Tabl
     return semi_join(several, anti_join(new, known, columns), RANGE)
 
 
-def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
+def group_differences(rows: pa.Table) -> tuple[ContradictoryRange, ...]:
     """Group the rows of contradictory audit records by byte range and content.
 
     The function performs no I/O.
@@ -291,20 +296,20 @@ def group_differences(rows: pa.Table) -> tuple[DifferingReadings, ...]:
             (row["content"], row["values"]), []
         ).append(row)
     return tuple(
-        DifferingReadings(range_id, tuple(sorted(map(_create_reading, contents.values()))))
+        ContradictoryRange(range_id, tuple(sorted(map(_create_reading, contents.values()))))
         for (range_id, _), contents in sorted(ranges.items())
     )
 
 
-def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditReading:
+def _create_reading(rows: Sequence[Mapping[str, Any]]) -> AuditVersion:
     promised = {(r["type"], r["hour"], r["count"]) for r in rows}
-    return AuditReading(
+    return AuditVersion(
         rows[0]["offset"], rows[0]["origin"], tuple(sorted(promised)), rows[0]["site"]
     )
 
 
-def conflicts_of(
-    difference: DifferingReadings, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
+def build_conflicts(
+    difference: ContradictoryRange, frontiers: Mapping[str, Frontier], length_s: int, now_ms: int
 ) -> list[Conflict]:
     """Return the conflicts that a byte range with contradictory audit records causes.
 
@@ -341,7 +346,7 @@ def conflicts_of(
     ]
 
 
-def _blocked_hour(hour_s: int, reading: AuditReading, frontier: Frontier | None) -> int | None:
+def _blocked_hour(hour_s: int, reading: AuditVersion, frontier: Frontier | None) -> int | None:
     # Return the hour that a record's rows would be listed for; None if they are settled.
     if frontier is None:
         return hour_s

@@ -59,11 +59,14 @@ class UnauditedFile(NamedTuple):
     rows: int
 
     def ledger_row(self, audit_next: AuditOffsets, sealed_at_ms: int) -> Mapping[str, Any]:
-        """Return the column values of the file's row in the ledger's table `unaudited`.
+        """Build the row that records this file in the ledger's table `unaudited`.
 
         Args:
             audit_next: The audit offsets up to which the bucket's seal counted audit records.
             sealed_at_ms: Time of sealing in Unix milliseconds.
+
+        Returns:
+            Values by column name.
         """
         return ledger.make_unaudited_row(
             self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms
@@ -106,11 +109,18 @@ def write_unaudited(
 
 
 def find_leftover_files(storage: Storage, database: Database) -> list[str]:
-    """Return the paths of files of unaudited rows that the ledger does not refer to.
+    """Find files of unaudited rows that the ledger does not refer to.
 
     Unaudited rows are rows of a bucket that had no audit record when it was sealed. A closer may
     delete the files if it still holds its lease after this call. Files are listed before the ledger
     is read, so none of them can belong to a later closer.
+
+    Args:
+        storage: The storage to list.
+        database: Database of the ledger.
+
+    Returns:
+        HDFS paths relative to the storage root; empty if there are no such files.
 
     Raises:
         StorageError: Storage is unavailable.

@@ -20,9 +20,9 @@ import numpy as np
 from hourmark.avro.framing import event_schema
 from hourmark_etl.arrow import Int64s, UInt8s, UInt64s, datum_hashes
 from hourmark_etl.buckets.avro_container import ContainerReader, ContainerWriter, DigestingReader
-from hourmark_etl.closing.units import sums_by_hour
+from hourmark_etl.closing.units import totals_by_hour
 from hourmark_etl.ledger.closed import IdIndexSegment
-from hourmark_etl.model import Sums
+from hourmark_etl.model import EventTotals
 from hourmark_etl.storage import Storage
 
 STEP_BYTES: Final = 8 << 20  # bytes of datums between checks of a container's size
@@ -60,7 +60,7 @@ class WrittenFile:
     bytes: int
     blake2b: str
     id_sum: int
-    hours: Mapping[int, Sums]
+    hours: Mapping[int, EventTotals]
     index: tuple[IdIndexSegment, ...] = ()
     index_digest: str = ""  # of the file that `index` names
     read_back_error: str = ""
@@ -86,9 +86,9 @@ class WrittenHour:
     event_type: str
     hour_s: int
     files: tuple[WrittenFile, ...]
-    duplicates: Mapping[int, Sums]
+    duplicates: Mapping[int, EventTotals]
     publish_error: str
-    left_out: Mapping[int, Sums] = dataclasses.field(default_factory=dict)
+    left_out: Mapping[int, EventTotals] = dataclasses.field(default_factory=dict)
     faults: tuple[str, ...] = ()
     unwritable: str = ""
     unverified: tuple[str, ...] = ()
@@ -127,7 +127,12 @@ class DatumRun:
     index_row: int  # of the first
 
     def part(self, start: int, end: int) -> DatumRun:
-        """Return the rows from index `start` up to, but excluding, index `end` as a new run."""
+        """Return some consecutive rows of this run as a new run.
+
+        Args:
+            start: Index of the first row.
+            end: Index after the last row.
+        """
         return dataclasses.replace(
             self,
             offsets=self.offsets[start : end + 1],
@@ -220,7 +225,7 @@ class _OpenContainer:
         )
         self._index: list[IdIndexSegment] = []
         self._id_sum = 0
-        self._hours = defaultdict[int, Sums](Sums)
+        self._hours = defaultdict[int, EventTotals](EventTotals)
 
     @property
     def size(self) -> int:
@@ -231,7 +236,7 @@ class _OpenContainer:
         tails = run.ids[:, 8:].copy().view(">u8").ravel().astype(np.uint64)
         self._id_sum += int(tails.sum(dtype=np.uint64))
         hashes = datum_hashes(tails, run.schema_id, run.offsets, run.data)
-        for hour, rows in sums_by_hour(run.hours, run.digests, hashes).items():
+        for hour, rows in totals_by_hour(run.hours, run.digests, hashes).items():
             self._hours[hour] += rows
         self._add_index(run.index_path, run.index_row, len(run.ids))
 

@@ -43,7 +43,7 @@ from hourmark_etl.arrow import (
     binary_buffers,
     datum_verdicts,
     describe_verdict,
-    run_starts,
+    find_run_starts,
 )
 from hourmark_etl.closing.runner import Runner
 from hourmark_etl.closing.units import (
@@ -52,14 +52,14 @@ from hourmark_etl.closing.units import (
     Unit,
     plan_units,
     read_unit,
-    sums_by_hour,
+    totals_by_hour,
     verify_read_rows,
 )
 from hourmark_etl.closing.write.containers import ContainerSet, DatumRun, WrittenFile, WrittenHour
-from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_contained_ids, id_array
+from hourmark_etl.ids.lookups import IdQuery, IndexWriter, find_contained_ids, to_id_array
 from hourmark_etl.ledger.closed import ClosedBucket
 from hourmark_etl.ledger.staged.listings import sum_group
-from hourmark_etl.model import StagedGroup, Sums, from_row
+from hourmark_etl.model import EventTotals, StagedGroup, from_row
 from hourmark_etl.storage import Storage
 
 _Key = TypeVar("_Key")
@@ -71,7 +71,9 @@ _WRITERS: Final = (
 
 
 class SealedHour(NamedTuple):
-    """An hour of an event type that is to be written as a bucket.
+    """The input for writing one sealed hour of an event type as a bucket.
+
+    A sealed hour is one whose content is fixed in the ledger.
 
     Attributes:
         event_type: The event type.
@@ -91,7 +93,11 @@ class SealedHour(NamedTuple):
 
     @property
     def late_hours_s(self) -> frozenset[int]:
-        """Return the earlier hours to which the late events belong, in Unix seconds."""
+        """Return the earlier hours that the bucket's late events belong to.
+
+        Returns:
+            Unix seconds at the start of each hour; empty if there are no late events.
+        """
         return frozenset(g.hour_s for g in self.listed if g.hour_s < self.hour.start_s)
 
 
@@ -111,7 +117,7 @@ class WriteLimits(NamedTuple):
 
 
 class WriteTask(NamedTuple):
-    """The input of one write task.
+    """The rows that one write task writes, and the buckets in which it searches for duplicates.
 
     Attributes:
         units: The rows to write: one unit, or units with adjacent id ranges of one bucket.
@@ -140,16 +146,26 @@ class WriteResult:
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
-    read: dict[StagedGroup, Sums] = dataclasses.field(default_factory=dict)
-    duplicates: dict[tuple[str, int], dict[int, Sums]] = dataclasses.field(default_factory=dict)
-    left_out: dict[tuple[str, int], dict[int, Sums]] = dataclasses.field(default_factory=dict)
+    read: dict[StagedGroup, EventTotals] = dataclasses.field(default_factory=dict)
+    duplicates: dict[tuple[str, int], dict[int, EventTotals]] = dataclasses.field(
+        default_factory=dict
+    )
+    left_out: dict[tuple[str, int], dict[int, EventTotals]] = dataclasses.field(
+        default_factory=dict
+    )
     faults: dict[tuple[str, int], list[str]] = dataclasses.field(
         default_factory=dict
     )  # of some rows that were left out
     lookup_errors: dict[tuple[str, int], str] = dataclasses.field(default_factory=dict)
 
     def add(self, other: WriteResult) -> None:
-        """Add the results of other tasks to this object, which is changed in place."""
+        """Add the results of other tasks to this object.
+
+        This object is changed in place.
+
+        Args:
+            other: Results of tasks that wrote other rows.
+        """
         self.files.extend(other.files)
         self.lookup_errors.update(other.lookup_errors)
         _add(self.read, other.read)
@@ -160,9 +176,9 @@ class WriteResult:
             self.faults.setdefault(key, []).extend(faults)
 
 
-def _add(total: dict[_Key, Sums], part: Mapping[_Key, Sums]) -> None:
+def _add(total: dict[_Key, EventTotals], part: Mapping[_Key, EventTotals]) -> None:
     for key, sums in part.items():
-        total[key] = total.get(key, Sums()) + sums
+        total[key] = total.get(key, EventTotals()) + sums
 
 
 def write_hours(
@@ -214,7 +230,7 @@ def _written_hour(
     key = sealed.event_type, sealed.hour.start_s
     duplicates, left_out = done.duplicates.get(key, {}), done.left_out.get(key, {})
     faults = tuple(sorted(done.faults.get(key, ()))[:_FAULTS_SHOWN])
-    listed, found = dict[int, Sums](), dict[int, Sums]()
+    listed, found = dict[int, EventTotals](), dict[int, EventTotals]()
     for g in sealed.listed:
         _add(listed, {g.hour_s: dataclasses.replace(sum_group(g), records=0)})
     for part in (duplicates, left_out, *(f.hours for f in files)):
@@ -222,7 +238,7 @@ def _written_hour(
     unknown = [done.lookup_errors[key]] if key in done.lookup_errors else []
     differences = [f.read_back_error for f in files]
     for start_s in sorted(listed.keys() | found.keys()):
-        wanted, got = listed.get(start_s, Sums()), found.get(start_s, Sums())
+        wanted, got = listed.get(start_s, EventTotals()), found.get(start_s, EventTotals())
         if wanted.unchecked:  # groups of version 0.3.0 are listed without a checksum
             wanted = dataclasses.replace(wanted, values=got.values, unchecked=0)
         if got != wanted:
@@ -271,6 +287,9 @@ def plan_tasks(
         sealed: The hours. None may have late events of another hour of the same type in this call.
         closed_buckets: By type, the closed buckets that may already contain its late events.
         limits: Sizes and parallelism.
+
+    Returns:
+        The tasks; empty if no hour has rows.
     """
     hours = {(s.event_type, s.hour.start_s) for s in sealed}
     assert not any((s.event_type, late) in hours for s in sealed for late in s.late_hours_s), (
@@ -392,7 +411,7 @@ def _select_rows(
     hours, digests, hashes, schemas = (
         table.column(name).to_numpy() for name in ("hour", "digest", "value_hash", "schema_id")
     )
-    ids = id_array(table.column("event_id"))
+    ids = to_id_array(table.column("event_id"))
     words = ids.view(">u8").reshape(-1, 2)
     head, tail = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
     datums = table.column("datum").cast(pa.large_binary()).combine_chunks()
@@ -404,7 +423,7 @@ def _select_rows(
         (is_bad, *by_id) if is_bad.any() else by_id
     )  # of rows with one id, a valid one comes first
     keep = np.zeros(len(order), bool)
-    keep[run_starts(listing[order], head[order], tail[order])] = True
+    keep[find_run_starts(listing[order], head[order], tail[order])] = True
     starts = np.array([x.hour_s for x in unit.listings], np.int64)
     late = hours[order] < starts[listing[order]]
     asked = _split_by_listing(listing[order], np.flatnonzero(keep & late))
@@ -420,7 +439,7 @@ def _select_rows(
         for at, dropped in _split_by_listing(listing[order], np.flatnonzero(rows)):
             own = order[dropped]
             key = unit.listings[at].event_type, unit.listings[at].hour_s
-            _add(left.setdefault(key, {}), sums_by_hour(hours[own], digests[own], hashes[own]))
+            _add(left.setdefault(key, {}), totals_by_hour(hours[own], digests[own], hashes[own]))
             if left is result.left_out:
                 result.faults.setdefault(key, []).extend(
                     f"event {ids[row].hex()}: {describe_verdict(int(verdicts[row]), int(schemas[row]))}"
@@ -443,7 +462,7 @@ def _select_rows(
 
 
 def _split_by_listing(listing: Int64s, rows: Int64s) -> list[tuple[int, Int64s]]:
-    starts = run_starts(listing[rows])
+    starts = find_run_starts(listing[rows])
     return [(int(listing[own[0]]), own) for own in np.split(rows, starts[1:]) if len(own)]
 
 
@@ -456,7 +475,7 @@ def _split_into_runs(unit: Unit, chosen: _Chosen, index: IndexWriter) -> Iterato
     if not len(chosen.keys):
         return
     offsets, data = binary_buffers(chosen.datums)
-    starts = run_starts(chosen.keys)
+    starts = find_run_starts(chosen.keys)
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(chosen.keys)], strict=True):
         key = int(chosen.keys[start])
         listing = unit.listings[key >> 33]

@@ -46,9 +46,9 @@ from hourmark_etl.model import (
     FIRST_SITE,
     AuditGroup,
     AuditOffsets,
+    EventTotals,
     Frontier,
     StagedGroup,
-    Sums,
     from_columns,
     to_unsigned,
 )
@@ -75,8 +75,8 @@ class ProofTotals:
             not. The staged files must be read to tell them apart.
     """
 
-    listed: Mapping[int, Sums]
-    promised: Mapping[int, Sums]
+    listed: Mapping[int, EventTotals]
+    promised: Mapping[int, EventTotals]
     partially_counted: tuple[AuditGroup, ...]
 
 
@@ -112,7 +112,10 @@ def read_proof_totals(
 def _summed(
     f: Frontier, groups: Iterable[StagedGroup], promises: Iterable[AuditGroup], below: AuditOffsets
 ) -> ProofTotals:
-    listed, promised = defaultdict[int, Sums](Sums), defaultdict[int, Sums](Sums)
+    listed, promised = (
+        defaultdict[int, EventTotals](EventTotals),
+        defaultdict[int, EventTotals](EventTotals),
+    )
     partially_counted = []
     for g in groups:
         listed[g.hour_s] += sum_groups([g])
@@ -126,7 +129,7 @@ def _summed(
     return ProofTotals(listed, promised, tuple(partially_counted))
 
 
-def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
+def sum_groups(groups: Iterable[StagedGroup]) -> EventTotals:
     """Return the totals of several groups of staged events.
 
     A group contains the rows of one event type and hour in one staged file.
@@ -137,10 +140,10 @@ def sum_groups(groups: Iterable[StagedGroup]) -> Sums:
     Returns:
         The number of rows, digests and value hashes; all zero if there are no groups.
     """
-    return sum(map(sum_group, groups), Sums())
+    return sum(map(sum_group, groups), EventTotals())
 
 
-def sum_group(group: StagedGroup) -> Sums:
+def sum_group(group: StagedGroup) -> EventTotals:
     """Return the totals of one group of staged events.
 
     A group contains the rows of one event type and hour in one staged file. If it has no sum of
@@ -150,11 +153,11 @@ def sum_group(group: StagedGroup) -> Sums:
         group: The group.
     """
     if group.value_sum is None:
-        return Sums(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
-    return Sums(group.rows, group.rows, group.low64_sum, group.value_sum)
+        return EventTotals(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
+    return EventTotals(group.rows, group.rows, group.low64_sum, group.value_sum)
 
 
-def sum_promises(group: AuditGroup) -> Sums:
+def sum_promises(group: AuditGroup) -> EventTotals:
     """Return the totals of the events that one group of audit records promises.
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
@@ -165,7 +168,7 @@ def sum_promises(group: AuditGroup) -> Sums:
         group: The group of audit records.
     """
     unchecked = group.promised if group.unchecked is None else group.unchecked
-    return Sums(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
+    return EventTotals(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
 
 
 def read_assigned_groups(

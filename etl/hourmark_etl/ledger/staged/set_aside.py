@@ -21,7 +21,7 @@ from hourmark.errors import UsageError
 from hourmark_etl.ledger import tables
 from hourmark_etl.ledger.database import Database, Lease
 from hourmark_etl.ledger.digests import check_digest, with_digest
-from hourmark_etl.model import OffsetSpan, SetAside, to_columns
+from hourmark_etl.model import ExcludedRecords, OffsetSpan, to_columns
 
 _TABLE: Final = tables.set_aside
 _HOURS_AT_ONCE: Final = 1000
@@ -41,7 +41,7 @@ class SetAsideRow:
             if they are not reviewed.
     """
 
-    set_aside: SetAside
+    set_aside: ExcludedRecords
     found_at_ms: int
     listed_hour: int | None = None
     reviewed_at_ms: int | None = None
@@ -54,11 +54,11 @@ class SetAsideRow:
 
 def put_set_aside(
     connection: Connection,
-    records: Iterable[SetAside],
+    records: Iterable[ExcludedRecords],
     now_ms: int,
     *,
     listed_hour: int | None = None,
-) -> list[SetAside]:
+) -> list[ExcludedRecords]:
     """Store records that no bucket can contain, such as malformed events.
 
     Records that the ledger contains already are skipped.
@@ -142,7 +142,7 @@ def set_aside_rows(
 
 def find_set_aside_in_buckets(
     database: Database, buckets: Collection[tuple[str, int]]
-) -> dict[tuple[str, int], list[SetAside]]:
+) -> dict[tuple[str, int], list[ExcludedRecords]]:
     """Return the set-aside records that are counted in the manifests of the given buckets.
 
     Set-aside records are Kafka records that no bucket can contain, such as malformed events.
@@ -157,7 +157,7 @@ def find_set_aside_in_buckets(
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
     """
-    found = defaultdict[tuple[str, int], list[SetAside]](list)
+    found = defaultdict[tuple[str, int], list[ExcludedRecords]](list)
     hours = sorted({hour_s for _, hour_s in buckets})
     for first in range(0, len(hours), _HOURS_AT_ONCE):
         query = select(_TABLE).where(
@@ -272,7 +272,7 @@ def delete_old_set_aside_rows(database: Database, lease: Lease, now_ms: int) -> 
             connection.execute(delete(_TABLE).where(*old))
 
 
-def _known_offsets(connection: Connection, of: SetAside) -> Collection[int]:
+def _known_offsets(connection: Connection, of: ExcludedRecords) -> Collection[int]:
     query = select(_TABLE).where(
         _TABLE.c.topic == of.topic,
         _TABLE.c.topic_id == of.topic_id,
@@ -287,7 +287,7 @@ def _known_offsets(connection: Connection, of: SetAside) -> Collection[int]:
     }
 
 
-def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
+def _row(of: ExcludedRecords, now_ms: int) -> dict[str, Any]:
     return to_columns(
         of,
         offset=of.offsets[0],
@@ -301,7 +301,7 @@ def _row(of: SetAside, now_ms: int) -> dict[str, Any]:
 def _decode_row(row: Mapping[Any, Any]) -> SetAsideRow:
     check_digest(_TABLE, row, event_type=row["type"])
     return SetAsideRow(
-        set_aside=SetAside(
+        set_aside=ExcludedRecords(
             topic=row["topic"],
             topic_id=row["topic_id"],
             partition=row["partition"],

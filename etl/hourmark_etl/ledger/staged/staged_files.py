@@ -41,11 +41,11 @@ from hourmark_etl.model import (
     FIRST_SITE,
     NO_AUDIT_OFFSETS,
     AuditOffsets,
+    EventTotals,
     Frontier,
     OffsetSpan,
     StagedFile,
     StagedGroup,
-    Sums,
     to_unsigned,
 )
 
@@ -298,7 +298,7 @@ class LedgerFile:
     file_id: int
     file: StagedFile
     folder: str
-    groups: Mapping[tuple[str, int], Sums]
+    groups: Mapping[tuple[str, int], EventTotals]
 
 
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
@@ -324,13 +324,13 @@ def read_ledger_file(database: Database, path: str) -> LedgerFile:
                 "compares ledger and storage"
             )
         check_digest(_FILES, row)
-        groups: dict[tuple[str, int], Sums] = {}
+        groups: dict[tuple[str, int], EventTotals] = {}
         for table in (tables.groups, tables.audit_groups):
             for of in connection.execute(
                 select(table).where(table.c.file_id == row["id"])
             ).mappings():
                 check_digest(table, of, path, of["type"])
-                groups[of["type"], of["hour"]] = Sums(
+                groups[of["type"], of["hour"]] = EventTotals(
                     of["rows"],
                     digest=to_unsigned(of["low64_sum"]),
                     values=to_unsigned(of["value_sum"] or 0),
@@ -470,7 +470,7 @@ def remove_lost_file(
             changed; nothing was changed.
     """
     with database.transaction(lease) as connection:
-        lost = defaultdict[int, Sums](Sums)
+        lost = defaultdict[int, EventTotals](EventTotals)
         for table in (tables.groups, tables.audit_groups):
             own = (table.c.file_id == lost_file.file_id, table.c.type == frontier.event_type)
             if table is tables.groups:
@@ -479,7 +479,7 @@ def remove_lost_file(
                     values, unchecked = (
                         (to_unsigned(row.value_sum), 0) if is_known else (0, row.rows)
                     )
-                    lost[row.listed_hour] += Sums(
+                    lost[row.listed_hour] += EventTotals(
                         row.rows, row.rows, to_unsigned(row.low64_sum), values, unchecked
                     )
             connection.execute(delete(table).where(*own))

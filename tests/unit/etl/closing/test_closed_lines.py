@@ -10,7 +10,7 @@ from tests.support.records import manifest
 
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Grade, Manifest
-from hourmark_etl.closing.reporting import closed_lines
+from hourmark_etl.closing.reporting import format_closed_buckets
 
 FIRST = Hour.parse("2026-11-21T05:00", 60)
 AFTER = "0 duplicates removed, 0 unaudited, 1.5 s after its end"
@@ -26,7 +26,7 @@ def minutes(count: int, **changes: Any) -> list[Manifest]:
 
 def test_few_have_a_line_each() -> None:
     assert [
-        *closed_lines(
+        *format_closed_buckets(
             [*minutes(2, events=1, late={"2026-11-21T04:59": 1}), *minutes(1, type="other")]
         )
     ] == [
@@ -42,7 +42,7 @@ def test_a_backlog_of_a_type_has_one_line_that_adds_up() -> None:
         *minutes(1, type="other"),
     ]
     closed[7] = minutes(8, events=6, grade=Grade.TIMED_OUT, duplicates_removed=1)[7]
-    assert [*closed_lines(closed)] == [
+    assert [*format_closed_buckets(closed)] == [
         "click 2026-11-21T05:00 to 2026-11-21T09:59: 299 buckets closed as proved, 1 bucket "
         "closed as timed_out: "
         "1,202 events, 598 late, 1 duplicate removed, 0 unaudited, 1.5 s after its end",

@@ -25,7 +25,7 @@ def test_a_type_that_was_never_held_is_due_without_a_reason() -> None:
     holds = ClosingHolds()
     assert holds.is_due("click", 0.0)
     assert (holds.reason("click"), dict(holds.reasons)) == (None, {})
-    holds.end_pause("click")
+    holds.allow_retry("click")
     holds.resolve("click")
     holds.release("click")
     assert dict(holds.reasons) == {}
@@ -42,7 +42,7 @@ def test_a_held_type_is_due_when_its_pause_ends_and_keeps_its_reason() -> None:
 
 def test_a_new_hold_replaces_reason_and_pause() -> None:
     holds = ClosingHolds()
-    holds.hold_longer("click", STAGED, NOW_S)
+    holds.hold_with_backoff("click", STAGED, NOW_S)
     holds.hold("click", PROOF, NOW_S)
     assert holds.reason("click") == PROOF
     assert holds.is_due("click", NOW_S + RETRY_SECONDS)
@@ -52,7 +52,7 @@ def test_a_new_hold_replaces_reason_and_pause() -> None:
 def test_growing_pauses_double_to_their_limit_whatever_happens_between(between: list[str]) -> None:
     holds, pauses = ClosingHolds(), []
     for _ in range(8):
-        holds.hold_longer("click", STAGED, NOW_S)
+        holds.hold_with_backoff("click", STAGED, NOW_S)
         pauses.append(
             next(s for s in range(int(PAUSE_SECONDS_MAX) + 1) if holds.is_due("click", NOW_S + s))
         )
@@ -63,14 +63,14 @@ def test_growing_pauses_double_to_their_limit_whatever_happens_between(between: 
                 case "resolve":
                     holds.resolve("click")
                 case _:
-                    holds.end_pause("click")
+                    holds.allow_retry("click")
     assert pauses == [20, 40, 80, 160, 320, 600, 600, 600]
 
 
 def test_an_ended_pause_keeps_the_reason_and_a_resolved_reason_keeps_the_pause() -> None:
     holds = ClosingHolds()
     holds.hold("click", STAGED, NOW_S)
-    holds.end_pause("click")
+    holds.allow_retry("click")
     assert holds.is_due("click", NOW_S) and holds.reason("click") == STAGED
     holds.hold("click", STAGED, NOW_S)
     holds.resolve("click")
@@ -81,12 +81,12 @@ def test_an_ended_pause_keeps_the_reason_and_a_resolved_reason_keeps_the_pause()
 def test_a_closed_hour_releases_its_type_alone() -> None:
     holds = ClosingHolds()
     for event_type in ("click", "view"):
-        holds.hold_longer(event_type, STAGED, NOW_S)
-        holds.hold_longer(event_type, STAGED, NOW_S)
+        holds.hold_with_backoff(event_type, STAGED, NOW_S)
+        holds.hold_with_backoff(event_type, STAGED, NOW_S)
     holds.release("click")
     assert holds.is_due("click", NOW_S) and not holds.is_due("view", NOW_S)
     assert dict(holds.reasons) == {"view": STAGED}
-    holds.hold_longer("click", STAGED, NOW_S)
+    holds.hold_with_backoff("click", STAGED, NOW_S)
     assert holds.is_due("click", NOW_S + 2 * RETRY_SECONDS)
 
 

@@ -213,7 +213,7 @@ TWO = Range(1, ((0, 1), (0, 2)))
             [Send(TWO), CLOSE, Send(TWO, ())],
         ),
         (
-            evidence.PromiseWindows,
+            evidence.PromiseFilter,
             "select_counting",
             lambda self, rows, site: promises.PROMISED.empty_table(),
             [Send(TWO, (0,))],

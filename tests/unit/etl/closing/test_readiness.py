@@ -17,10 +17,10 @@ from hourmark_etl.closing.cut.readiness import (
     LatestReports,
     Readiness,
     are_still_behind,
+    compute_readiness_by_type,
     describe_clock_difference,
     find_new_sources,
     find_silent_sources,
-    readiness_by_type,
 )
 from hourmark_etl.closing.cut.readiness import readiness as readiness_of
 from hourmark_etl.ledger.hosts.reporters import decode_report
@@ -36,7 +36,7 @@ def readiness(of: Frontier, reporters: Collection[ReportedSource], now_ms: int) 
 
 def is_ready(*reporters: ReportedSource, now_ms: int = END + 1, of: Frontier | None = None) -> bool:
     asked = of or frontier()
-    found = readiness_by_type([asked], LatestReports(reporters), now_ms, DEADLINE_MS)
+    found = compute_readiness_by_type([asked], LatestReports(reporters), now_ms, DEADLINE_MS)
     return any(r.watermark_ms >= asked.hour.end_ms for r in found.values())
 
 
@@ -89,7 +89,7 @@ def test_types_of_the_same_sources_and_hour_share_an_answer_and_no_others() -> N
     ]
     frontiers[3] = dataclasses.replace(frontiers[3], hour=frontiers[3].hour.next())
     reports, now_ms = LatestReports([SERVICE, *behind]), frontiers[3].hour.end_ms + 1
-    found = readiness_by_type(frontiers, reports, now_ms, DEADLINE_MS)
+    found = compute_readiness_by_type(frontiers, reports, now_ms, DEADLINE_MS)
     assert found == {f.event_type: readiness_of(f, reports, now_ms, DEADLINE_MS) for f in frontiers}
     assert (
         found["one"] is found["two"]

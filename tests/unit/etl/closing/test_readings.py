@@ -12,9 +12,9 @@ from hourmark.records.audit import Promise
 from hourmark.records.hours import Hour
 from hourmark_etl.closing.proof.readings import (
     READINGS,
-    AuditReading,
-    DifferingReadings,
-    conflicts_of,
+    AuditVersion,
+    ContradictoryRange,
+    build_conflicts,
     find_differing_ranges,
 )
 from hourmark_etl.model import Frontier, HourState
@@ -115,9 +115,9 @@ def test_of_each_reading_the_hour_is_held_that_would_list_it(
     hours: tuple[int, int], offsets: tuple[int, int], frontier: Frontier, expected: set[int]
 ) -> None:
     made = [
-        AuditReading(o, "web", (("click", HOUR.start_s + 3600 * h, 1),))
+        AuditVersion(o, "web", (("click", HOUR.start_s + 3600 * h, 1),))
         for h, o in zip(hours, offsets, strict=True)
     ]
-    found = conflicts_of(DifferingReadings(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
+    found = build_conflicts(ContradictoryRange(bytes(8), tuple(made)), {"click": frontier}, 3600, 7)
     assert {(c.hour_s - HOUR.start_s) // 3600 for c in found} == expected
     assert all(c.what.count("(web)") == 2 and c.found_at_ms == 7 for c in found)

@@ -47,7 +47,7 @@ from hourmark_etl.ledger.offset_gaps import read_last_checks
 from hourmark_etl.model import FIRST_SITE, NO_AUDIT_OFFSETS, AuditOffsets
 from hourmark_etl.operators.rollback import obstacles
 from hourmark_etl.staging.pieces import StagedNote
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
 CLICK = Partition(events_topic("click"), 0)
 BOTH = AuditOffsets.from_offsets({FIRST_SITE: 5, FURTHER: 9})
@@ -136,7 +136,7 @@ def test_names_of_topics_tell_their_site() -> None:
         edge_alias="east",
         further_edges={"west": KafkaCluster(bootstrap="w:1")},
     )
-    topics = CentralTopics.from_settings(kafka, ["click"])
+    topics = CentralTopicNames.from_settings(kafka, ["click"])
     assert topics.audits == {"east.hourmark.audit": FIRST_SITE, "west.hourmark.audit": "west"}
     assert topics.hosts == {"east.hourmark.hosts", "west.hourmark.hosts"}
     assert topics.by_type() == {"click": ["east.events.click", "west.events.click"]}
@@ -345,7 +345,7 @@ def test_a_site_joins_a_ledger_that_is_there(world: World) -> None:
     """Its events of hours that are closed are late ones."""
     both = world.config, world.pipeline.mirrors, world.pipeline.topics
     one = config_of(world.ledger)
-    again_with(world, one, both[1][:1], CentralTopics.from_settings(one.kafka, TYPES))
+    again_with(world, one, both[1][:1], CentralTopicNames.from_settings(one.kafka, TYPES))
     send_at(world, 0)
     settle(world, FIRST_HOUR)
     assert grade(world) == "proved" and manifest(world).evidence.audit_next.keys() == {"0"}
@@ -359,7 +359,7 @@ def test_a_site_joins_a_ledger_that_is_there(world: World) -> None:
 
 
 def again_with(
-    world: World, config: Config, mirrors: list[FakeMirror], topics: CentralTopics
+    world: World, config: Config, mirrors: list[FakeMirror], topics: CentralTopicNames
 ) -> None:
     """The driver is started again, by other settings."""
     world.config, world.pipeline.mirrors, world.pipeline.topics = config, mirrors, topics

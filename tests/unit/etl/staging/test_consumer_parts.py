@@ -15,9 +15,9 @@ from hourmark_etl.model import AUDIT, EVENTS
 from hourmark_etl.staging.consumer import build_batch, checkpoint_dir
 from hourmark_etl.staging.pieces import StagedChunk, StagedNote
 from hourmark_etl.staging.stage import TaskResult
-from hourmark_etl.topics import CentralTopics
+from hourmark_etl.topics import CentralTopicNames
 
-NAMING = CentralTopics.from_settings(KafkaSettings(), ())
+NAMING = CentralTopicNames.from_settings(KafkaSettings(), ())
 (AUDIT_TOPIC,) = NAMING.audits
 
 

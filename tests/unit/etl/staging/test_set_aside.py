@@ -27,9 +27,9 @@ from hourmark_etl.ledger.staged.set_aside import (
     put_set_aside,
     set_aside_rows,
 )
-from hourmark_etl.model import OffsetSpan, SetAside
+from hourmark_etl.model import ExcludedRecords, OffsetSpan
 
-CLICK = SetAside(
+CLICK = ExcludedRecords(
     topic="edge.events.click",
     topic_id="id",
     partition=0,
@@ -52,7 +52,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.end()
 
 
-def put(database: Database, *found: SetAside, now_ms: int = 1) -> list[SetAside]:
+def put(database: Database, *found: ExcludedRecords, now_ms: int = 1) -> list[ExcludedRecords]:
     with database.transaction(database.acquire("consumer:default")) as connection:
         return put_set_aside(connection, found, now_ms)
 
