@@ -23,7 +23,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass
-class ReadRecords:
+class ConsumedRecords:
     """The record numbers that a consumer read, by topic and partition, in reading order.
 
     `len()` returns the number of all messages read, including foreign ones.
@@ -57,7 +57,7 @@ class ReadRecords:
 
 
 def count_records(
-    place: str, placement: RecordPlacement, acknowledged: Flags, readings: ReadRecords
+    place: str, placement: RecordPlacement, acknowledged: Flags, readings: ConsumedRecords
 ) -> RecordCounts:
     """Count the records that were lost, duplicated, altered or out of order at one place.
 
@@ -165,7 +165,9 @@ def recovery_seconds(
     return max(0.0, float(before.max(initial=healed_s)) - healed_s)
 
 
-def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[TimelinePoint, ...]:
+def count_per_second(
+    sent_s: Floats, answered_s: Floats, acknowledged: Flags
+) -> tuple[TimelinePoint, ...]:
     """Return the number of records sent and acknowledged in each second of the load.
 
     Args:

@@ -20,7 +20,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
-from hourmark_evaluate.accounting import Floats, ReadRecords
+from hourmark_evaluate.accounting import ConsumedRecords, Floats
 from hourmark_evaluate.record_format import RecordFormat
 
 _BATCH: Final = 2_000
@@ -80,7 +80,7 @@ class IncrementalReader:
     def __init__(
         self, cluster: Cluster, record_format: RecordFormat, topics: Sequence[str], partitions: int
     ) -> None:
-        self.records_read = ReadRecords()
+        self.records_read = ConsumedRecords()
         self._offsets: dict[
             Partition, array[int]
         ] = {}  # offsets of the first reading of each record, ascending
@@ -151,7 +151,7 @@ class IncrementalReader:
 
 def read_all(
     cluster: Cluster, record_format: RecordFormat, topics: Sequence[str], partitions: int
-) -> ReadRecords:
+) -> ConsumedRecords:
     """Read all committed records of the topics and return their numbers by partition.
 
     Args:
@@ -235,7 +235,7 @@ class GroupConsumer:
     def __init__(
         self, cluster: KafkaCluster, record_format: RecordFormat, topics: Sequence[str], name: str
     ) -> None:
-        self.records_read = ReadRecords()
+        self.records_read = ConsumedRecords()
         self.error = ""
         self._known = SeenNumbers()
         self._format = record_format

@@ -231,7 +231,7 @@ class TrialRun:
             comparisons=compared,
             not_compared=not_compared,
             cost=cpu_usage,
-            timeline=accounting.timeline(sent_s, answered_s, acknowledged),
+            timeline=accounting.count_per_second(sent_s, answered_s, acknowledged),
             notes=(*self.notes, *self._not_tried),
         )
 
@@ -299,7 +299,7 @@ class TrialRun:
             else ""
         )
 
-    def _read_edge_records(self) -> accounting.ReadRecords:
+    def _read_edge_records(self) -> accounting.ConsumedRecords:
         topics, partitions = self.load.placement.topics, self.environment.options.partitions
         try:
             return read_all(

@@ -45,7 +45,7 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
                 is TruncationVerdict.REPLACED
             ):
                 pending.append(
-                    changes.save_former_if_current(file.file_id, progress.position)
+                    changes.save_pre_truncation_position_if_current(file.file_id, progress.position)
                 )  # the account has its new head
             saved[file] = account
     if pending:
@@ -54,7 +54,7 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
         file.saved = account
 
 
-def save_head(file_id: str, position: FilePosition) -> Change:
+def save_first_bytes(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
     It takes effect when it is passed to `Checkpoint.commit`.

@@ -91,17 +91,17 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
     ]
 
 
-def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
+def save_scan_times(scan_began_ms: Mapping[str, int]) -> list[_Change]:
     """Return the SQL statements that save when each source was last scanned.
 
     They take effect when they are passed to `Checkpoint.commit`.
 
     Args:
-        looked_ms: When the latest full scan began, in Unix milliseconds, by source name.
+        scan_began_ms: When the latest full scan began, in Unix milliseconds, by source name.
     """
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
-        for source, at_ms in looked_ms.items()
+        for source, at_ms in scan_began_ms.items()
     ]
 
 

@@ -278,7 +278,7 @@ def read_current_balances(
     for _ in range(_LOOKS):
         by_id = {file.file_id: file for file in files}
         found = {
-            row.file_id: _unread(by_id[row.file_id], row)
+            row.file_id: _count_unread_bytes(by_id[row.file_id], row)
             for row in books.files
             if row.file_id in by_id
         }
@@ -290,7 +290,7 @@ def read_current_balances(
     return compute_balances(books, unread)
 
 
-def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
+def _count_unread_bytes(file: TrackedFile, row: FileAccountingRow) -> int | None:
     """Return the number of unread bytes of a file, if memory and checkpoint agree on its position.
 
     Args:

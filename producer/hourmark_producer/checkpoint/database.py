@@ -45,11 +45,11 @@ from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
 from hourmark_producer.checkpoint.integrity import find_log_damage
 from hourmark_producer.checkpoint.rows import (
-    device_row,
+    identity_columns,
     json_to_range,
+    location_columns,
     orphaned_ranges_to_file,
-    place_row,
-    position_row,
+    position_columns,
     restore_account,
     row_to_file,
 )
@@ -62,9 +62,9 @@ from hourmark_producer.checkpoint.spooled_ranges import (
     migrate_ranges_table,
     move_bodies_into_database,
     open_bodies,
-    place_large_bodies,
     read_body,
-    settle_bodies,
+    store_large_bodies,
+    update_body_space,
 )
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.files.tracked_file import (
@@ -138,14 +138,14 @@ def insert_file(file: TrackedFile) -> Change:
     """
     row = (
         file.file_id,
-        *device_row(file),
-        *place_row(file.place),
-        *position_row(file.progress.position),
+        *identity_columns(file),
+        *location_columns(file.place),
+        *position_columns(file.progress.position),
     )
     return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
-def save_place(file: TrackedFile, place: FileLocation) -> Change:
+def save_location(file: TrackedFile, place: FileLocation) -> Change:
     """Return the SQL statement that saves where a file was found.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -154,7 +154,7 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
         file: The file, whose current device, inode and birth time are saved too.
         place: Its source and paths.
     """
-    row = (*device_row(file), *place_row(place), file.file_id)
+    row = (*identity_columns(file), *location_columns(place), file.file_id)
     return (
         (
             "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, "
@@ -169,7 +169,7 @@ def save_position(file_id: str, position: FilePosition) -> Change:
 
     It takes effect when it is passed to `Checkpoint.commit`.
     """
-    row = (*position_row(position), file_id)
+    row = (*position_columns(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
         row,
@@ -230,7 +230,7 @@ def mark_source_scanned(source: str) -> Change:
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
-def save_target(file_id: str, path: str) -> Change:
+def save_link_target(file_id: str, path: str) -> Change:
     """Return the SQL statement that saves the path that a file's symbolic link resolves to.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -238,7 +238,7 @@ def save_target(file_id: str, path: str) -> Change:
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
-def save_former(file_id: str, position: FilePosition) -> Change:
+def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the position that a file had before it was truncated.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -254,7 +254,7 @@ def save_former(file_id: str, position: FilePosition) -> Change:
     )
 
 
-def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
+def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
     """Return the SQL statement that saves how much content of a file outlasted a truncation.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -267,7 +267,7 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
-def save_former_if_current(file_id: str, position: FilePosition) -> Change:
+def save_pre_truncation_position_if_current(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves a file's position before a detected truncation.
 
     It takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the generation
@@ -277,7 +277,7 @@ def save_former_if_current(file_id: str, position: FilePosition) -> Change:
         file_id: Id of the file.
         position: Position up to which the file was read.
     """
-    _, row = save_former(file_id, position)
+    _, row = save_pre_truncation_position(file_id, position)
     at = (file_id, position.generation)
     return (
         (
@@ -484,7 +484,7 @@ class Checkpoint:
         )  # until COMMIT has returned
         changes = [change for ticket in batch for change in ticket.changes]
         try:
-            changes = place_large_bodies(self._bodies, changes)
+            changes = store_large_bodies(self._bodies, changes)
             self._db.execute("BEGIN IMMEDIATE")
             for change in changes:
                 self._db.execute(*change)
@@ -496,7 +496,7 @@ class Checkpoint:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            settle_bodies(self._bodies, changes, done=error is None)
+            update_body_space(self._bodies, changes, done=error is None)
             for ticket in batch:
                 ticket.error, ticket.done = error, True
 

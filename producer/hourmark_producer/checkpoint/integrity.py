@@ -91,13 +91,15 @@ def find_log_damage(path: Path) -> str:
     log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_wal_index(path)
     order = "=" if len(log) < _LOG_HEADER.size else ">" if log[3] & 1 else "<"
     frames = list(_frames(log))
-    recovered = _recovered(log, frames, order)
+    recovered = _count_recoverable_frames(log, frames, order)
     if index is not None and _is_of(index, log, frames) and recovered < index.frames:
         return (
             f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
         )
     salts = _salts(log, order)
-    own = (run for run in _runs(frames[recovered:], order) if salts in (None, run[-1].salts))
+    own = (
+        run for run in _split_at_breaks(frames[recovered:], order) if salts in (None, run[-1].salts)
+    )
     commits = max((sum(frame.is_commit for frame in run) for run in own), default=0)
     if commits > _TORN_MAX:
         return (
@@ -154,7 +156,7 @@ def _frames(log: bytes) -> Iterator[WalFrame]:
         yield WalFrame(pages != 0, salts, (first, second), content)
 
 
-def _recovered(log: bytes, frames: list[WalFrame], order: str) -> int:
+def _count_recoverable_frames(log: bytes, frames: list[WalFrame], order: str) -> int:
     """Return how many frames SQLite would read: up to the last commit before an invalid frame.
 
     Args:
@@ -186,7 +188,7 @@ def _salts(log: bytes, order: str) -> bytes | None:
     )
 
 
-def _runs(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
+def _split_at_breaks(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
     """Yield sequences of frames in which each checksum continues that of the previous frame.
 
     Each sequence except the first begins with the last frame of the previous sequence, which may be

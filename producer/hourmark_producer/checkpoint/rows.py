@@ -23,7 +23,7 @@ from hourmark_producer.files.tracked_file import (
 _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
-def device_row(file: TrackedFile) -> tuple[int, int, int]:
+def identity_columns(file: TrackedFile) -> tuple[int, int, int]:
     """Return the columns `device`, `inode` and `birth_ns` of the table `files`.
 
     Device and inode are converted to signed 64-bit integers, as SQLite stores them.
@@ -36,12 +36,12 @@ def device_row(file: TrackedFile) -> tuple[int, int, int]:
     return device, inode, file.identity.birth_ns
 
 
-def place_row(place: FileLocation) -> tuple[str, bytes, bytes, int]:
+def location_columns(place: FileLocation) -> tuple[str, bytes, bytes, int]:
     """Return the columns `source`, `path`, `seen_at` and `missing` of the table `files`."""
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
-def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
+def position_columns(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
     """Return the columns of the table `files` that describe a position.
 
     The order is `generation`, `offset`, `in_line`, `anchor`, `size_seen`.

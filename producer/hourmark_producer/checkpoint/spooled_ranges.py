@@ -113,7 +113,7 @@ class BodyFile:
         placed = dict[int, Extent]()
         for sequence, body in bodies.items():
             placed[sequence] = Extent(
-                self._room(len(body), placed.values()), len(body), body[-_ENDING_BYTES:]
+                self._find_free_space(len(body), placed.values()), len(body), body[-_ENDING_BYTES:]
             )
             _write(self._descriptor, body, placed[sequence].at)
         if placed:
@@ -176,7 +176,7 @@ class BodyFile:
             if not is_whole:
                 raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
 
-    def _room(self, size: int, placed: Collection[Extent]) -> int:
+    def _find_free_space(self, size: int, placed: Collection[Extent]) -> int:
         """Return the offset of the first free space of at least `size` bytes.
 
         Args:
@@ -233,7 +233,7 @@ def remove_from_spool(sequence: int) -> Change:
     return _UNSPOOL, (sequence,)
 
 
-def mark_several_per_file() -> Change:
+def mark_several_ranges_per_file() -> Change:
     """Return the SQL statement that records that a file may have several ranges in the spool.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -269,7 +269,7 @@ def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
     return bodies
 
 
-def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
+def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
     """Write large range bodies to the file of bodies, and return the changes that refer to them.
 
     Args:
@@ -299,7 +299,7 @@ def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
     ]
 
 
-def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
+def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
     """Update which space in the file of bodies is free, after a transaction.
 
     Args:

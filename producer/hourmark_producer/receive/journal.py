@@ -204,10 +204,10 @@ class JournalInput:
                 "is not from the journal, so the position to continue from is unknown; "
                 "give the journal's source a name of its own"
             ) from error
-        self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
+        self._numbers = _load_sequence_numbers(receiver.segments.folder / _NUMBERS)
         self._remember(self._cursor)
         if not self._cursor and self._read_from != "start":
-            self._since = _start_time(
+            self._since = _load_start_time(
                 receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms()
             )
         try:
@@ -219,7 +219,7 @@ class JournalInput:
             ) from error
 
     def tick(self, now_s: float) -> None:
-        self._save_numbers()  # the receiver has written all lines of this round
+        self._save_sequence_numbers()  # the receiver has written all lines of this round
         if self._process is None and now_s >= self._retry_at_s:
             try:
                 self._start(follow=False)
@@ -345,7 +345,7 @@ class JournalInput:
         self._has_new_sequence |= sequence not in self._numbers
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
 
-    def _save_numbers(self) -> None:
+    def _save_sequence_numbers(self) -> None:
         """Save the highest sequence numbers if a new sequence began.
 
         A saved number makes the next run skip the entry, so all received lines must be on disk
@@ -451,7 +451,7 @@ class _EntryBuffer:
         return OversizedEntry(begin + b" " + content, count) if begin else content
 
 
-def _read_numbers(file: Path) -> dict[str, int]:
+def _load_sequence_numbers(file: Path) -> dict[str, int]:
     """Return the highest entry number that was read, by journal sequence id.
 
     Args:
@@ -467,7 +467,7 @@ def _read_numbers(file: Path) -> dict[str, int]:
     return {str(sequence): int(number) for sequence, number in found.items()}
 
 
-def _start_time(file: Path, read_from: str, now_ms: int) -> str:
+def _load_start_time(file: Path, read_from: str, now_ms: int) -> str:
     """Return the time at which to begin reading, as the value of `journalctl --since`.
 
     Args:

@@ -305,7 +305,7 @@ def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePositi
     )
     place = file.place._replace(missing=True)
     return [
-        changes.save_place(file, place),
+        changes.save_location(file, place),
         changes.save_position(file.file_id, position),
     ], position
 

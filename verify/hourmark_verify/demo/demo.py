@@ -39,8 +39,8 @@ from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
-    ClosingWatch,
-    TypeClosing,
+    ClosingStallDetector,
+    TypeClosingState,
     format_closing,
     is_closed_enough,
     read_closing_states,
@@ -90,7 +90,7 @@ _FIRST_MINUTE_MIN_S: Final = 15  # a shorter first minute is not expected to mak
 _SPARE_S: Final = 10  # without traffic in the last minute, so that most lines arrive before its end
 _MS: Final = 1000
 
-ReadClosing = Callable[[], dict[str, TypeClosing]]
+ReadClosing = Callable[[], dict[str, TypeClosingState]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ class Demo:
         """
         with lock_home(self.home), ExitStack() as at_the_end:
             self.delete_previous_run()
-            at_the_end.callback(self.take_down)
+            at_the_end.callback(self.stop_processes)
             stack = self.start_stack()
             config = self.start_components(stack)
             traffic = self.start_traffic()
@@ -326,7 +326,7 @@ class Demo:
         )
         return traffic
 
-    def take_down(self) -> None:
+    def stop_processes(self) -> None:
         """Stop all components, and stop the servers unless `keep` was requested."""
         self.components.stop_all()
         with suppress(UsageError):  # no stack exists yet
@@ -379,7 +379,10 @@ class Demo:
             early = take_snapshot(hdfs, config.storage.root)
             closed_now = partial(read_closing_states, hdfs, config.storage.root)
             found = self._wait_closed(
-                closed_now, self._buckets_to_wait_for(traffic), next_minute_ms(drained_ms), until_s
+                closed_now,
+                self._required_bucket_counts(traffic),
+                next_minute_ms(drained_ms),
+                until_s,
             )
             expectations = write_expectations(
                 self.work / "expectations.json", config, self._judge_inputs(traffic, config, sizes)
@@ -418,7 +421,7 @@ class Demo:
             posted=self.posted,
         )
 
-    def _buckets_to_wait_for(self, traffic: Traffic) -> dict[str, int]:
+    def _required_bucket_counts(self, traffic: Traffic) -> dict[str, int]:
         """Return the number of non-empty buckets to wait for, by event type.
 
         The type of named lines needs no more buckets than there are minutes in which such lines
@@ -434,9 +437,9 @@ class Demo:
 
     def _wait_closed(
         self, closed_now: ReadClosing, wanted: dict[str, int], end_ms: int, until_s: float
-    ) -> dict[str, TypeClosing]:
-        progress = ClosingWatch(self._clock)
-        found: dict[str, TypeClosing] = {}
+    ) -> dict[str, TypeClosingState]:
+        progress = ClosingStallDetector(self._clock)
+        found: dict[str, TypeClosingState] = {}
 
         def enough() -> bool:
             nonlocal found

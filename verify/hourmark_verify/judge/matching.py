@@ -28,7 +28,7 @@ from hourmark_verify.judge.sources import SourceFile, SourceLine
 from hourmark_verify.judge.values import equal_values
 
 
-class IdSet:
+class EventIdList:
     """A collection of 16-byte event ids that can list duplicates."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class EventMatcher:
             for rules, types in expectations.earlier.items()
         }
         self._bucket_files: list[str] = []  # by the number in SourceFile.found_in, less one
-        self._ids = IdSet()
+        self._ids = EventIdList()
         self._api = {
             (row.type, row.time_ms, client_event_digest(row.type, row.event_id)): row
             for row in expectations.api

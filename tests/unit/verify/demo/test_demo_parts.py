@@ -23,8 +23,8 @@ from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import Components, child_environment, wait_for
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
-    ClosingWatch,
-    TypeClosing,
+    ClosingStallDetector,
+    TypeClosingState,
     closing_states,
     is_closed_enough,
 )
@@ -171,7 +171,7 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
 
 def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
     found = closing_states([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
-    assert found == {"t": TypeClosing(2, 240_000, "1970-01-01T00:02")}
+    assert found == {"t": TypeClosingState(2, 240_000, "1970-01-01T00:02")}
     assert is_closed_enough(found, {"t": 2}, 240_000)
     assert not is_closed_enough(found, {"t": 3}, 240_000)
     assert not is_closed_enough(found, {"t": 2}, 240_001)
@@ -180,12 +180,12 @@ def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
 
 def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
     clock = FakeClock()
-    progress = ClosingWatch(clock)
+    progress = ClosingStallDetector(clock)
     assert progress.update({})
     clock.advance(100)
     assert not progress.update({})
     assert progress.stalled_s == 100
-    assert progress.update({"t": TypeClosing(1, 60_000)})
+    assert progress.update({"t": TypeClosingState(1, 60_000)})
     assert progress.stalled_s == 0
 
 
