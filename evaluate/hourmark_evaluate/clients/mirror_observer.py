@@ -200,12 +200,7 @@ class MirroredLoadObserver:
         self._positions.close()
 
     def _claimed_by_target(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the number of this load's records that the mirror committed, by target partition.
-
-        Args:
-            claimed: The mirror's committed offset by source partition, for all topics. The topics
-                of this load are new, so that each offset is one record.
-        """
+        # The topics of the load are new, so each offset is one record.
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
             for p, offset in claimed.items()

@@ -314,19 +314,6 @@ class TrialRun:
     def _count_group_and_central(
         self, counts: list[RecordCounts], acknowledged: accounting.Flags
     ) -> accounting.Floats | None:
-        """Append the counts of the consumer group and the central cluster, if the trial uses them.
-
-        Records are counted only when the consumer and the mirror have reached the end of the
-        topics, or have stopped making progress.
-
-        Args:
-            counts: The list to extend; its first item must be the counts of the edge cluster.
-            acknowledged: By record number, whether the record was acknowledged.
-
-        Returns:
-            By record number, seconds from the start of the load until the record was first read
-            from the central cluster, NaN if never; None if the trial does not use a mirror.
-        """
         if (group := self.group) is not None:
             self.environment.wait_while_progressing(
                 lambda: group.distinct_count >= counts[0].distinct,
@@ -390,12 +377,6 @@ class TrialRun:
     def _compare_with_metrics(
         self, counts: dict[tuple[str, int], int]
     ) -> tuple[tuple[MetricComparison, ...], str]:
-        """Compare record counts by (topic, partition) with the metrics of the edge brokers.
-
-        Returns:
-            The comparisons, and "". If the metrics are not available, an empty tuple and the
-            reason.
-        """
         jmx, edge = self.environment.jmx, self.environment.edge
         if jmx is None:
             return (

@@ -184,16 +184,6 @@ def _machines_min(component: str, load: Load) -> int:
 
 
 def _network_mbit(component: str, load: Load, measured: Coefficients) -> float:
-    """Return the network traffic of one component, all machines together.
-
-    Args:
-        component: Name of the component, one of `COMPONENTS`.
-        load: The load.
-        measured: The measured coefficients.
-
-    Returns:
-        Mbit/s of the busier direction, inbound or outbound.
-    """
     mbit = load.events_per_second * load.event_bytes * 8 / 1e6
     ways = {
         "tailer": measured.sent,

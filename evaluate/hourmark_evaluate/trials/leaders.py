@@ -167,21 +167,7 @@ def remove_leading_workers(trial: TrialRun) -> None:
 def _remove_leading_worker(
     trial: TrialRun, before: MirrorWorkers, how: str, remove: OnWorker, restore: OnWorker
 ) -> bool:
-    """Remove the mirror's leading worker, wait until another worker leads, and restore it.
-
-    The outcome is added to `trial.takeovers`.
-
-    Args:
-        trial: The running trial; its topics must be mirrored.
-        before: The mirror's workers before the removal.
-        how: How the worker is removed, for the report: "killed" or "paused".
-        remove: Operation that removes a worker, given HOST:PORT of its REST server.
-        restore: Operation that restores the worker.
-
-    Returns:
-        False if the same worker was still leading after 90 s, so that the removal had no effect.
-        True otherwise, even if the fault failed and was recorded as not tried.
-    """
+    # False if the same worker still led after 90 s, so that its removal had no effect
     environment = trial.environment
     takeover_s: float | None = None
     last = before.leader

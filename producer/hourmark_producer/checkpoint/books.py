@@ -153,9 +153,10 @@ class SourceBalance:
 
     @property
     def off_by(self) -> int:
-        """Number of bytes seen that the other attributes do not account for.
+        """Difference in bytes between `seen` and the sum of the other attributes.
 
-        Any value but 0 is a bug of the tailer.
+        The value is 0 if the accounting is consistent. Any other value indicates a bug in the
+        tailer.
         """
         return (
             self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
@@ -291,16 +292,7 @@ def read_current_balances(
 
 
 def _count_unread_bytes(file: TrackedFile, row: FileAccountingRow) -> int | None:
-    """Return the number of unread bytes of a file, if memory and checkpoint agree on its position.
-
-    Args:
-        file: The file in memory.
-        row: The row of the file in the checkpoint.
-
-    Returns:
-        None if generation, missing flag or settled shrinks differ, because the file is being
-        processed.
-    """
+    # None if memory and checkpoint disagree on the position, because the file is being processed
     progress, missing = file.progress, file.place.missing
     position = progress.position
     if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (

@@ -37,7 +37,11 @@ def identity_columns(file: TrackedFile) -> tuple[int, int, int]:
 
 
 def location_columns(place: FileLocation) -> tuple[str, bytes, bytes, int]:
-    """Return the columns `source`, `path`, `seen_at` and `missing` of the table `files`."""
+    """Return the columns of the table `files` that describe where a file was found.
+
+    Returns:
+        The values of `source`, `path`, `seen_at` and `missing`, in this order. Paths are bytes.
+    """
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
@@ -173,6 +177,12 @@ def range_to_fields(sent: ByteRange) -> dict[str, Any]:
 
 
 def json_to_range(text: str) -> ByteRange:
-    """Return the byte range from the JSON text in the table `ranges`."""
+    """Parse a byte range from its JSON form in the table `ranges`.
+
+    This is the inverse of `range_to_fields`.
+
+    Args:
+        text: JSON object with the fields of the range.
+    """
     fields = json.loads(text)
     return ByteRange(**fields | {"part": Part(fields["part"])})

@@ -36,7 +36,7 @@ _ENDING_BYTES: Final = 4  # zstd ends a frame with the checksum of what is in it
 
 
 class BodyDamaged(Exception):
-    """Raised when a stored range body is missing or differs from what was written."""
+    """Raised when the stored body of a byte range is missing or differs from the written bytes."""
 
 
 class Extent(NamedTuple):
@@ -94,7 +94,7 @@ class BodyFile:
             os.ftruncate(self._descriptor, 0)
 
     def close(self) -> None:
-        """Close the file. Later reads and writes raise OSError."""
+        """Close the file. Later calls of `put`, `get` and `check` raise OSError."""
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 
@@ -177,12 +177,6 @@ class BodyFile:
                 raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
 
     def _find_free_space(self, size: int, placed: Collection[Extent]) -> int:
-        """Return the offset of the first free space of at least `size` bytes.
-
-        Args:
-            size: Size of the body to store.
-            placed: Locations that are already assigned in the current call of `put`.
-        """
         at = 0
         for extent in sorted((*self._taken.values(), *placed)):
             if extent.at - at >= size:
@@ -226,9 +220,16 @@ def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
 
 
 def remove_from_spool(sequence: int) -> Change:
-    """Return the SQL statement that removes an acknowledged range from the spool.
+    """Return the SQL statement that removes an acknowledged byte range from the spool.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    It takes effect when it is passed to `Checkpoint.commit`, which also frees the space of a large
+    body.
+
+    Args:
+        sequence: Sequence number of the range.
+
+    Returns:
+        The statement and its parameters.
     """
     return _UNSPOOL, (sequence,)
 

@@ -346,11 +346,8 @@ class JournalInput:
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
 
     def _save_sequence_numbers(self) -> None:
-        """Save the highest sequence numbers if a new sequence began.
-
-        A saved number makes the next run skip the entry, so all received lines must be on disk
-        before.
-        """
+        # The next run skips entries up to a saved number, so all received lines must be on disk
+        # first.
         if self._has_new_sequence and not self._receiver.is_paused:
             kept = dict(list(self._numbers.items())[-_SEQUENCES_MAX:])
             with contextlib.suppress(
@@ -452,14 +449,6 @@ class _EntryBuffer:
 
 
 def _load_sequence_numbers(file: Path) -> dict[str, int]:
-    """Return the highest entry number that was read, by journal sequence id.
-
-    Args:
-        file: The file in which the numbers are saved, as JSON.
-
-    Returns:
-        An empty dict if the file is missing or invalid.
-    """
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -468,16 +457,7 @@ def _load_sequence_numbers(file: Path) -> dict[str, int]:
 
 
 def _load_start_time(file: Path, read_from: str, now_ms: int) -> str:
-    """Return the time at which to begin reading, as the value of `journalctl --since`.
-
-    Args:
-        file: File that keeps the time, so that it is determined only once.
-        read_from: `end` for now, or an ISO 8601 time.
-        now_ms: Current time in Unix milliseconds.
-
-    Returns:
-        `@` and Unix seconds with three decimals.
-    """
+    # The time is stored in the file, so that it is determined only once.
     if not file.exists():
         at_ms = (
             now_ms

@@ -422,11 +422,8 @@ class Demo:
         )
 
     def _required_bucket_counts(self, traffic: Traffic) -> dict[str, int]:
-        """Return the number of non-empty buckets to wait for, by event type.
-
-        The type of named lines needs no more buckets than there are minutes in which such lines
-        were written.
-        """
+        # Log lines of a named file need at most one bucket for each minute in which they were
+        # written.
         minutes = {
             minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes
         }
@@ -466,16 +463,7 @@ class Demo:
     def _wait_one_more_minute(
         self, closed_now: ReadClosing, until_s: float, report: JudgeReport
     ) -> bool:
-        """Wait until the buckets of one more minute are closed, because lines may arrive late.
-
-        Args:
-            closed_now: Function that reads the closing state by event type.
-            until_s: Time limit on the monotonic clock, in seconds.
-            report: Report of the judge with the missing lines.
-
-        Returns:
-            True if the minute was closed; False if the time limit was reached first.
-        """
+        # Lines that are still missing may arrive late.
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.report_progress(
             f"{sum(c.lost for c in report.types.values()):,} lines are in no closed "

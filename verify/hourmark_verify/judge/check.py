@@ -98,8 +98,6 @@ def verify_delivery(expectations: Expectations, hdfs: WebHdfsReader) -> JudgeRep
 
 @dataclasses.dataclass
 class _Verification:
-    """One verification of all closed buckets; findings are added to the report."""
-
     expectations: Expectations
     hdfs: WebHdfsReader
     matcher: EventMatcher
@@ -111,10 +109,7 @@ class _Verification:
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
-        """Check all closed buckets, including those that are closed during the check.
-
-        The folder tree is read again until it contains no unchecked bucket.
-        """
+        # The folder tree is read again until it contains no unchecked bucket.
         seen: HdfsTree = {}
         while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(
             bucket_paths(seen)

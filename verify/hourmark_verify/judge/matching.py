@@ -190,14 +190,8 @@ class EventMatcher:
         return self._report_altered(source.name, position, path, faults)
 
     def _find_source(self, event: Event) -> SourceFile | None:
-        """Return the source file from which an event was read.
-
-        An event of a file that rotation copies may name any of the copies. The copy is then found
-        by the digest in the event id.
-
-        Returns:
-            The file; None if it is unknown.
-        """
+        # An event of a file that rotation copies may name any copy. The digest in its id identifies
+        # the right one.
         place = _file_key(event)
         source = self.sources.get(place)
         if not self._copied or (source is not None and not source.expectation.copied):
@@ -474,14 +468,7 @@ def _file_key(event: Event) -> FileKey:
 def _find_host_id(
     source: SourceFile, line: SourceLine, event: Event
 ) -> tuple[str | None, int | None]:
-    """Return the host id from which an event's id was computed, and the digest of the event's line.
-
-    A file may have several host ids; the digest in the event id determines which one was used.
-
-    Returns:
-        (host id, 74-bit digest). If no host id matches, the last host id of the file and the digest
-        for it. If the file has no host ids, (None, None).
-    """
+    # A file may have several host ids. The digest in the event id shows which one was used.
     host_id = bits = None
     for host_id in source.host_ids:
         bits = line_digest(host_id, *_file_key(event), line.start, line.content)

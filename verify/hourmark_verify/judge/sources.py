@@ -369,14 +369,7 @@ def open_sources(
 def _unmatched_records(
     records: list[WriterRecord], files: Iterable[SourceFile]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the writers' records that match no file, and the files that match no writer's record.
-
-    A writer's record holds the size and digest of a file. Files are matched by these values,
-    because they may have been renamed. The matching record is stored in `SourceFile.record`.
-
-    Yields:
-        (path, description) of each record or file.
-    """
+    # Files are matched by size and digest, because they may have been renamed.
     by_content = defaultdict(list)
     for record in records:
         by_content[(record.bytes, record.blake2b)].append(record)
