@@ -105,10 +105,15 @@ def _in_assigned_partition(
 
 
 def count_disordered(numbers: Numbers) -> int:
-    """Return how many records of a partition were first read after a record with a higher number.
+    """Count the records of one partition that a consumer read out of order.
+
+    A record is out of order if it was first read after a record with a higher number.
 
     Args:
         numbers: Record numbers of one partition in reading order. Repeated readings are ignored.
+
+    Returns:
+        The number of such records; 0 if all records are in order.
     """
     _, first = np.unique(numbers, return_index=True)
     in_order = numbers[np.sort(first)]
@@ -168,11 +173,12 @@ def recovery_seconds(
 def count_per_second(
     sent_s: Floats, answered_s: Floats, acknowledged: Flags
 ) -> tuple[TimelinePoint, ...]:
-    """Return the number of records sent and acknowledged in each second of the load.
+    """Count the records that were sent and acknowledged in each second of a load.
 
     Args:
-        sent_s: By record number, when it was sent, in seconds.
-        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
+        sent_s: By record number, seconds from the start of the load until the record was sent.
+        answered_s: By record number, seconds until it was acknowledged or refused; NaN if neither
+            happened.
         acknowledged: By record number, whether it was acknowledged.
 
     Returns:

@@ -44,7 +44,13 @@ RECREATED_SECONDS: Final = 15.0
 
 
 def new_run_id() -> str:
-    """Return a random identifier of 8 hexadecimal digits for the topic names of one run."""
+    """Generate the random identifier of one evaluation run.
+
+    It is part of the names of all topics of the run, so that runs do not share topics.
+
+    Returns:
+        Eight hexadecimal digits.
+    """
     return secrets.token_hex(4)
 
 
@@ -254,7 +260,13 @@ def user_environment(
 
 
 def new_record_format(options: EvaluationOptions) -> RecordFormat:
-    """Return a record format with a random run identifier, which no other run uses."""
+    """Create the record format of one evaluation run, with a random run identifier.
+
+    The identifier distinguishes the records of this run from those of any other run.
+
+    Args:
+        options: The user's options, of which `event_bytes` is used.
+    """
     return RecordFormat(secrets.token_bytes(RUN_BYTES), options.event_bytes)
 
 

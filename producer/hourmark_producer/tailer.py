@@ -462,7 +462,12 @@ class Tailer:
         )
 
     def balances(self) -> dict[str, SourceBalance]:
-        """Return the byte counts of each source at this moment, by source name. Thread-safe.
+        """Return the current byte counts of each source: seen, acknowledged, pending and lost.
+
+        Thread-safe.
+
+        Returns:
+            Byte counts by source name.
 
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
@@ -508,9 +513,9 @@ class Tailer:
         )
 
     def take_snapshot(self) -> snapshot.TailerSnapshot:
-        """Return the current state of the tailer in the form that is saved for other processes.
+        """Return the current state of the tailer, in the form that `save_snapshot` writes.
 
-        Thread-safe.
+        Commands such as `hourmark tail status` read the saved snapshot. Thread-safe.
         """
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}

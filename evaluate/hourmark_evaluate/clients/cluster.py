@@ -47,7 +47,7 @@ class EvaluatedCluster:
 
     @property
     def replication(self) -> int:
-        """Return the replication factor of new topics: 3, or the number of brokers if lower."""
+        """Replication factor of new topics: 3, or the number of brokers if there are fewer."""
         return self.settings.replication_factor
 
     def create_topics(self, topics: Sequence[str], partitions: int) -> None:
@@ -138,7 +138,10 @@ class EvaluatedCluster:
         return self._addresses[broker]
 
     def responds(self, broker: int) -> bool:
-        """Return whether a broker answers a metadata request that is sent directly to it.
+        """Return whether a broker is available.
+
+        The broker is available if it answers a metadata request that is sent directly to it. Other
+        brokers may still list a stopped broker.
 
         Args:
             broker: Id of the broker.

@@ -175,7 +175,14 @@ class MirroredLoadObserver:
         self._checker.evaluate_completed(now_s, self.reader.next_offsets, self.reader.count_below)
 
     def finish(self) -> PositionClaims:
-        """Evaluate the remaining samples and return the result of all samples."""
+        """Evaluate all samples that are still pending and return the overall result.
+
+        Call it once, after the last `poll`.
+
+        Returns:
+            The comparison of the mirror's committed positions with the records on the target
+            cluster.
+        """
         self._checker.evaluate_remaining(self.reader.count_below)
         return self._checker.claims
 
@@ -195,7 +202,7 @@ class MirroredLoadObserver:
         return self.reader.distinct_count
 
     def close(self) -> None:
-        """Close the consumers."""
+        """Close the Kafka consumers that read the copies and the mirror's positions."""
         self.reader.close()
         self._positions.close()
 

@@ -32,10 +32,10 @@ _NOT_ALLOWED: Final = (
 
 
 class SeenNumbers:
-    """The set of record numbers that a consumer has read.
+    """A set of record numbers, in which a consumer notes the records that it has read.
 
     Attributes:
-        count: Number of different record numbers seen.
+        count: Number of different record numbers in the set.
     """
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ class IncrementalReader:
 
     @property
     def distinct_count(self) -> int:
-        """Return the number of records read so far, each counted once."""
+        """Number of different records read so far. A record that was read twice counts once."""
         return self._known.count
 
     def high_watermarks(self) -> dict[Partition, Offset]:
@@ -145,7 +145,7 @@ class IncrementalReader:
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the Kafka consumer. `poll` must not be called afterwards."""
         self._reader.close()
 
 
@@ -179,7 +179,7 @@ class FirstReadTimes:
 
     @property
     def first_missing(self) -> int:
-        """Return the lowest record number that was not read yet."""
+        """Lowest record number that has not been read yet."""
         while (
             self._first_missing < len(self._seen_s)
             and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]
@@ -252,13 +252,13 @@ class GroupConsumer:
         self._thread = threading.Thread(target=self._run, name="group", daemon=True)
 
     def start(self) -> None:
-        """Subscribe to the topics and start reading."""
+        """Subscribe to the topics and start the thread that reads them."""
         self._consumer.subscribe(self._topics)
         self._thread.start()
 
     @property
     def distinct_count(self) -> int:
-        """Return the number of records read so far, each counted once."""
+        """Number of different records read so far. A record that was read twice counts once."""
         return self._known.count
 
     def stop(self) -> None:

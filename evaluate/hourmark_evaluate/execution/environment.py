@@ -40,13 +40,13 @@ class EvaluationOptions:
 
     @property
     def steady_rate(self) -> float:
-        """Return the constant rate in trials with faults, a quarter of the peak, in events/s."""
+        """Constant load of trials with faults, in events per second: a quarter of the peak."""
         # High enough to show each gap, low enough that a small machine can restart the servers.
         return self.rate / 4
 
     @property
     def away_s(self) -> float:
-        """Return how many seconds a server stays down in a fault: `seconds` / 10, at least 2."""
+        """Seconds for which a fault keeps a server down: a tenth of `seconds`, but at least 2."""
         return max(2.0, self.seconds / 10)
 
     @property

@@ -26,7 +26,14 @@ _TOO_SMALL: Final = "100"
 
 
 def required_servers(stack: LocalStack) -> tuple[str, ...]:
-    """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
+    """Return the servers of a local stack that an evaluation needs: all brokers and the mirror.
+
+    Args:
+        stack: The local stack, running or not.
+
+    Returns:
+        Names of the servers, such as `edge-1`.
+    """
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 

@@ -23,9 +23,15 @@ def wait_for_first_copy(trial: TrialRun) -> bool:
 
 
 def why_nothing_copied(trial: TrialRun) -> str:
-    """Return why the mirror did not copy records of a trial, as a reason for the report.
+    """Return the reason why the mirror copied no record of a trial, for the report.
 
-    Call this function only after `wait_for_first_copy` returned False.
+    Call it only if `wait_for_first_copy` returned False.
+
+    Args:
+        trial: The running trial.
+
+    Returns:
+        A text that states what is missing or what failed, and which options to check.
     """
     environment, mirror = trial.environment, trial.mirror
     prefix = environment.options.mirrored_prefix

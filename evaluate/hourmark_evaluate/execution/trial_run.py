@@ -53,7 +53,10 @@ class _CompletedFault:
 
 
 class RecoveryFailed(Unavailable):
-    """The error raised when servers do not recover, or when sent records cannot be read back."""
+    """Raised when servers do not recover from a fault, or when sent records cannot be read back.
+
+    The trial cannot continue.
+    """
 
 
 class TrialRun:
@@ -90,15 +93,22 @@ class TrialRun:
         self._cpu_at_start: tuple[float, float, dict[int, float] | None] | None = None
 
     def report_progress(self, message: str) -> None:
-        """Report a line of progress to the user, prefixed with the name of the trial."""
+        """Report a line of progress to the user, with the name of the trial as its prefix."""
         self.environment.report_progress(f"{self._name}: {message}")
 
     def wait_under_load(self, seconds: float) -> None:
-        """Wait for this many seconds while the load continues, and poll the mirror meanwhile."""
+        """Wait while the load continues, and poll the mirror repeatedly.
+
+        Args:
+            seconds: How long to wait.
+        """
         self.environment.wait_until(lambda: False, seconds, self.poll_mirror)
 
     def poll_mirror(self) -> None:
-        """Sample the mirror's positions once; do nothing if the trial does not use a mirror."""
+        """Compare the mirror's committed positions with the copied records once.
+
+        Does nothing if the trial does not use a mirror.
+        """
         if self.mirror is not None:
             self.mirror.poll()
 
@@ -187,7 +197,10 @@ class TrialRun:
         self._not_tried.append(f"{description} was not tried: {reason}")
 
     def start_cpu_measurement(self) -> None:
-        """Start to measure CPU time and acknowledged events, until `finish` is called."""
+        """Start to measure the CPU time of client and brokers, and the acknowledged events.
+
+        The measurement ends when `finish` is called, and its result is part of the trial's result.
+        """
         self._cpu_at_start = (self.load.now_s, _process_cpu_s(), self._read_broker_cpu())
 
     def finish(self) -> TrialResult:

@@ -43,7 +43,7 @@ class LoadMeasurement:
     bucket: float
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurement as a JSON-serializable dict, which `from_object` reads."""
+        """Convert the measurement to a JSON-serializable dict. `from_object` is the inverse."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -149,7 +149,7 @@ class SizingMeasurements:
 
     @property
     def coefficients(self) -> Coefficients:
-        """Return the coefficients fitted to the measurements in `fitted`."""
+        """Fit the coefficients of the sizing model to the measurements in `fitted`."""
         return fit_coefficients(self.fitted)
 
     def model_errors(self) -> list[dict[str, float]]:

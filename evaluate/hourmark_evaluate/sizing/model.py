@@ -50,7 +50,7 @@ class Load:
 
     @property
     def buckets_per_second(self) -> float:
-        """Return the number of buckets closed per second."""
+        """Number of buckets that are closed per second, over all event types."""
         return self.types / self.bucket_seconds
 
 
@@ -208,5 +208,10 @@ def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
 
 
 def total_cores(needs: Sequence[ComponentNeed]) -> float:
-    """Return the number of CPU cores that all components use together, including tailers."""
+    """Return the CPU cores that all components use together.
+
+    Args:
+        needs: Needs of the components, as returned by `component_needs`. Tailers, which run on the
+            log hosts, are included.
+    """
     return sum(need.cores for need in needs)

@@ -106,7 +106,14 @@ def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
 
 
 def find_cursor(text: bytes) -> str:
-    """Return the cursor in a fragment of an entry's JSON text; an empty string if it has none."""
+    """Find the journal cursor in a fragment of an entry's JSON text.
+
+    Args:
+        text: Part of the output of `journalctl --output=json`.
+
+    Returns:
+        The cursor, which identifies the entry; an empty string if the fragment contains none.
+    """
     match = _CURSOR.search(text)
     return match[1].decode() if match else ""
 
@@ -185,7 +192,7 @@ class JournalInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the journal was read to its end and is being followed from there."""
+        """Whether all existing journal entries were read and new entries are being followed."""
         return (
             self._process is not None
             and self._follows

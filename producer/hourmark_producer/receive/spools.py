@@ -142,7 +142,10 @@ class SpoolReceivers:
             raise
 
     def stop(self) -> None:
-        """Write all received data to disk and end the receiver threads."""
+        """Write all received data to disk and end the receiver threads.
+
+        Each receiver has a limited time to stop (`STOP_WITHIN_S`).
+        """
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
@@ -165,9 +168,14 @@ class SpoolReceivers:
         return found
 
     def is_unrepeatable(self, source: str) -> bool:
-        """Return whether a source receives data that cannot be read again if it is lost.
+        """Return whether the data of a source is received only once and cannot be read again.
 
-        The result is False for a source that reads log files.
+        Args:
+            source: Name of the source.
+
+        Returns:
+            True for an input such as syslog. False for log files, and for an input that can be read
+            again from the last line on disk, such as the journal.
         """
         return source in self.receivers and not self.receivers[source].input.is_resumable
 

@@ -87,7 +87,11 @@ class PackedFileScan(NamedTuple):
 
 
 def is_packed(path: Path) -> bool:
-    """Return whether the file name has the suffix of a compressed file."""
+    """Return whether a file counts as compressed, judging only by the suffix of its name.
+
+    Args:
+        path: Path of the file, which need not exist.
+    """
     return path.name.endswith(PACKED)
 
 
@@ -175,7 +179,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and was delivered or will be delivered."""
+        """Whether the line exists and either was delivered or is going to be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
