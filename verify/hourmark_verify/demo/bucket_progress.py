@@ -48,7 +48,9 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """A stall detector, which measures the time since any event type made progress in closing.
+    """Measures the time since any event type last made progress in closing its buckets.
+
+    Call `update` with each new closing state, then read `stalled_s`.
 
     Args:
         clock: Source of time. The measurement starts at construction.
@@ -60,9 +62,14 @@ class ClosingStallDetector:
         self._changed_s = clock.monotonic_s()
 
     def update(self, closing: dict[str, TypeClosingState]) -> bool:
-        """Store the current closing state by event type, and return whether it has changed.
+        """Store the current closing state, and restart the measurement if the state has changed.
 
-        The first call always returns True.
+        Args:
+            closing: Closing state by event type, as returned by `read_closing_states`.
+
+        Returns:
+            Whether the state differs from that of the previous call; always True for the first
+            call.
         """
         if closing == self._last:
             return False
@@ -71,10 +78,7 @@ class ClosingStallDetector:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the closing state last changed.
-
-        Before the first call of `update`, the seconds since construction.
-        """
+        """Seconds since the closing state last changed, or since construction if it never did."""
         return self._clock.monotonic_s() - self._changed_s
 
 

@@ -249,14 +249,19 @@ class Demo:
             return self._conclude(traffic, stack, config)
 
     def delete_previous_run(self) -> None:
-        """Stop all processes that an earlier run left behind, and delete the data of that run."""
+        """Stop all processes of an earlier run in this folder and delete the data of that run."""
         self.components.stop_all()
         purge_stack(self.home, self.report_progress)
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
 
     def start_stack(self) -> LocalStack:
-        """Start all servers, with UTC as their time zone, and return the stack.
+        """Create and start the servers of the local stack, with UTC as their time zone.
+
+        If the servers do not start, for example because a port is in use, one more attempt is made.
+
+        Returns:
+            The running stack.
 
         Raises:
             Unavailable: The servers did not start at the second attempt.
@@ -276,7 +281,13 @@ class Demo:
         return stack
 
     def start_components(self, stack: LocalStack) -> Config:
-        """Apply the event types, start the service, tailer and ETL, and return their configuration.
+        """Declare the event types, and start the delivery service, the tailer and the ETL.
+
+        Args:
+            stack: The running stack.
+
+        Returns:
+            The configuration of all components. The service is ready for requests.
 
         Raises:
             Unavailable: The types could not be applied, or the service did not become ready.
@@ -297,10 +308,13 @@ class Demo:
         return config
 
     def start_traffic(self) -> Traffic:
-        """Start writing the log files in a background thread, and return the writer.
+        """Start writing the log files of the demo in a background thread.
 
         The writing spans at least as many minutes as the requested number of buckets. The first and
         the last of these minutes are incomplete.
+
+        Returns:
+            The running writer, which `Traffic.stop` stops.
         """
         span_s = traffic_seconds(self._clock.now_ms(), self._options.buckets)
         sources, options = self.work / "sources", self._options
@@ -327,14 +341,14 @@ class Demo:
         return traffic
 
     def stop_processes(self) -> None:
-        """Stop all components, and stop the servers unless `keep` was requested."""
+        """Stop all components of Hourmark, and the servers unless the option `keep` was given."""
         self.components.stop_all()
         with suppress(UsageError):  # no stack exists yet
             if not self._options.keep:
                 LocalStack.load(self.home, self.report_progress).down()
 
     def report_progress(self, line: str) -> None:
-        """Report a line of progress, prefixed with the elapsed seconds."""
+        """Report a line of progress, prefixed with the number of seconds since the demo started."""
         self._say(f"[{self._seconds():5.0f} s] {line}")
 
     def wait_until(
@@ -354,10 +368,13 @@ class Demo:
         wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def pause(self, seconds: float) -> None:
-        """Wait for some seconds, and check meanwhile that no component exits.
+        """Wait for a fixed time, and check repeatedly that no component of Hourmark has exited.
+
+        Args:
+            seconds: Time to wait.
 
         Raises:
-            Unavailable: A component exited.
+            Unavailable: A component exited; the message names it.
         """
         end_s = self._clock.monotonic_s() + seconds
         self.wait_until(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)

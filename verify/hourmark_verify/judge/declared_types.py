@@ -129,7 +129,7 @@ class DeclaredType:
 
     @property
     def time_key(self) -> str | None:
-        """Name of the message value that contains the event time; None if there is none."""
+        """Key of the event time in the result of `parse_message`; None if there is none."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
     def parse_message(self, message: bytes) -> dict[str, Any]:

@@ -140,6 +140,13 @@ def event_id(time_ms: int, bits: int) -> bytes:
 
 
 def digest_in_event_id(id_bytes: bytes) -> int:
-    """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
+    """Extract the digest from an event id, which consists of a timestamp and a digest.
+
+    Args:
+        id_bytes: Event id, 16 bytes, as returned by `event_id`.
+
+    Returns:
+        The 74-bit digest.
+    """
     number = int.from_bytes(id_bytes, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW

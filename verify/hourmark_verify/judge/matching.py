@@ -29,21 +29,27 @@ from hourmark_verify.judge.values import equal_values
 
 
 class EventIdList:
-    """A collection of 16-byte event ids that can list duplicates."""
+    """A compact list of 16-byte event ids, used to find ids that occur more than once."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
 
     def add(self, event_id: bytes) -> None:
-        """Add an id, which must have exactly 16 bytes."""
+        """Append an event id to the list.
+
+        Args:
+            event_id: The id, exactly 16 bytes.
+        """
         assert len(event_id) == 16
         self._ids += event_id
 
     def duplicates(self) -> Iterator[bytes]:
-        """Return an iterator over the duplicate ids, in ascending order.
+        """Return the ids that occur more than once, in ascending order.
 
-        An id that was added n times occurs n - 1 times. This method sorts the stored ids in place,
-        so `add` must not be called afterwards.
+        The list is sorted in place, so `add` must not be called afterwards.
+
+        Returns:
+            An iterator. An id that was added n times occurs n - 1 times in it.
         """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()

@@ -89,7 +89,10 @@ class SourceLine:
 
     @property
     def blank(self) -> bool:
-        """Whether this is a whole line that is empty or has only CR and LF characters."""
+        """Whether the line is empty apart from carriage returns and line feeds.
+
+        It is always False for a piece of a line that exceeds the size limit.
+        """
         return self.part == "lines" and not self.content.strip(b"\r\n")
 
 
@@ -141,7 +144,7 @@ class SourceFile:
         self.required_lines = sum(self._end_of(index) <= size for index in range(len(self.starts)))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. Lines can no longer be read from it."""
         self._file.close()
 
     def line_at(self, position: int) -> SourceLine | None:
@@ -223,7 +226,11 @@ class SourceFile:
         )
 
     def digest(self) -> tuple[int, str]:
-        """Return the size of the file in bytes, and its BLAKE2b-128 digest in hexadecimal."""
+        """Read the whole file and return its size and digest.
+
+        Returns:
+            Size in bytes, and BLAKE2b-128 digest of the content in hexadecimal.
+        """
         self._file.seek(0)
         digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         return self._file.tell(), digest.hexdigest()
