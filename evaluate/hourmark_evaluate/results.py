@@ -86,7 +86,7 @@ class LeaderTakeover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionClaims:
+class MirrorPositionResult:
     """The comparison of the positions that a mirror committed with the records on its target.
 
     The target's logs are read immediately after each request for the mirror's positions. A record
@@ -213,7 +213,7 @@ class TrialResult:
     counts: tuple[RecordCounts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
     takeovers: tuple[LeaderTakeover, ...] = ()
-    claims: PositionClaims | None = None
+    claims: MirrorPositionResult | None = None
     backlog: BacklogResult | None = None
     fatal: str = ""
     comparisons: tuple[MetricComparison, ...] = ()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hourmark_evaluate.results import Evaluation, PositionClaims, TrialResult
+from hourmark_evaluate.results import Evaluation, MirrorPositionResult, TrialResult
 
 
 class EvaluationVerdict(StrEnum):
@@ -186,7 +186,7 @@ def _count_findings(trial: TrialResult) -> Iterator[PropertyFinding]:
         )
 
 
-def _claim_faults(claims: PositionClaims) -> Iterator[str]:
+def _claim_faults(claims: MirrorPositionResult) -> Iterator[str]:
     if claims.false_records:
         yield f"{claims.false_records:,} records committed as copied but missing on the target"
     if claims.early_s > EARLY_S:

@@ -148,7 +148,7 @@ class EvaluatedCluster:
         """
         return self._metadata_from(broker) is not None
 
-    def all_in_sync(self, topics: Collection[str]) -> bool:
+    def are_all_in_sync(self, topics: Collection[str]) -> bool:
         """Return whether all brokers respond, list each other, and report the topics fully in sync.
 
         Metadata is requested from each broker directly, because the other brokers report a stopped

@@ -54,7 +54,7 @@ class LoadProducer:
         placement: The topic and partition of each record.
         rate: Events per second as a function of the seconds since the start.
         clock: Source of time.
-        delivery_s: Delivery timeout of a record, in seconds.
+        delivery_timeout_s: Delivery timeout of a record, in seconds.
 
     Attributes:
         placement: The topic and partition of each record.
@@ -71,7 +71,7 @@ class LoadProducer:
         placement: RecordPlacement,
         rate: Rate,
         clock: Clock,
-        delivery_s: float,
+        delivery_timeout_s: float,
     ) -> None:
         self.placement = placement
         self.fatal_error = ""
@@ -81,9 +81,11 @@ class LoadProducer:
             record_format,
             rate,
             clock,
-            delivery_s,
+            delivery_timeout_s,
         )
-        settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
+        settings = client_settings(
+            cluster, delivery_timeout_ms=int(delivery_timeout_s * 1000), **_SETTINGS
+        )
         self._producer = Producer(
             {**settings, "error_cb": self._on_error}, logger=librdkafka_logger()
         )

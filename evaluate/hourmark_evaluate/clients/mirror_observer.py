@@ -15,7 +15,7 @@ from hourmark_evaluate.clients.cluster import EvaluatedCluster
 from hourmark_evaluate.clients.load_producer import LoadProducer
 from hourmark_evaluate.clients.readers import FirstReadTimes, IncrementalReader
 from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
-from hourmark_evaluate.results import PositionClaims
+from hourmark_evaluate.results import MirrorPositionResult
 
 Offsets = Mapping[Partition, int]
 # End offsets by partition -> number of different records read below them, by partition.
@@ -42,7 +42,7 @@ class PositionChecker:
     """
 
     def __init__(self) -> None:
-        self.claims = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
+        self.claims = MirrorPositionResult(samples=0, false_records=0, waiting_max=0, early_max=0)
         self._pending = deque[_Sample]()
 
     def add_sample(
@@ -174,7 +174,7 @@ class MirroredLoadObserver:
         )
         self._checker.evaluate_completed(now_s, self.reader.next_offsets, self.reader.count_below)
 
-    def finish(self) -> PositionClaims:
+    def finish(self) -> MirrorPositionResult:
         """Evaluate all samples that are still pending and return the overall result.
 
         Call it once, after the last `poll`.
@@ -216,11 +216,11 @@ class MirroredLoadObserver:
 
 
 def merge_sample(
-    before: PositionClaims,
+    before: MirrorPositionResult,
     claimed: Mapping[Partition, int],
     present: Mapping[Partition, int],
     waiting: int,
-) -> PositionClaims:
+) -> MirrorPositionResult:
     """Return the results of a mirror's position checks, updated with one more sample.
 
     Args:

@@ -31,7 +31,7 @@ _NOT_ALLOWED: Final = (
 )
 
 
-class SeenNumbers:
+class RecordNumberSet:
     """A set of record numbers, in which a consumer notes the records that it has read.
 
     Attributes:
@@ -84,7 +84,7 @@ class IncrementalReader:
         self._offsets: dict[
             Partition, array[int]
         ] = {}  # offsets of the first reading of each record, ascending
-        self._known = SeenNumbers()
+        self._known = RecordNumberSet()
         self._cluster, self._format = cluster, record_format
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.next_offsets: dict[Partition, Offset] = {}
@@ -237,7 +237,7 @@ class GroupConsumer:
     ) -> None:
         self.records_read = ConsumedRecords()
         self.error = ""
-        self._known = SeenNumbers()
+        self._known = RecordNumberSet()
         self._format = record_format
         self._ending = threading.Event()
         settings = consumer_settings(

@@ -45,17 +45,17 @@ class EvaluationOptions:
         return self.rate / 4
 
     @property
-    def away_s(self) -> float:
+    def outage_s(self) -> float:
         """Seconds for which a fault keeps a server down: a tenth of `seconds`, but at least 2."""
         return max(2.0, self.seconds / 10)
 
     @property
-    def delivery_s(self) -> float:
-        """Return the delivery timeout of a record, in seconds: twice `away_s`, at least 180.
+    def delivery_timeout_s(self) -> float:
+        """Return the delivery timeout of a record, in seconds: twice `outage_s`, at least 180.
 
         It exceeds every outage, including the time that servers need to recover.
         """
-        return max(180.0, 2 * self.away_s)
+        return max(180.0, 2 * self.outage_s)
 
     @property
     def recovery_s(self) -> float:

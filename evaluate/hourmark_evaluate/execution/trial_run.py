@@ -403,7 +403,7 @@ class TrialRun:
                 "all of them",
             )
         self.environment.wait_until(
-            lambda: edge.all_in_sync(self.load.placement.topics), RECOVERY_SECONDS
+            lambda: edge.are_all_in_sync(self.load.placement.topics), RECOVERY_SECONDS
         )
         try:
             metrics = jmx.read_metrics(self.load.placement.topics)
@@ -485,7 +485,7 @@ def start_trial_run(
             RecordPlacement(topics, shares, partitions),
             rate,
             environment.clock,
-            environment.options.delivery_s,
+            environment.options.delivery_timeout_s,
         )
         if central is not None:
             mirror = MirroredLoadObserver(

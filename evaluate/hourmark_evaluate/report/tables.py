@@ -9,7 +9,7 @@ from hourmark_evaluate.results import (
     Evaluation,
     LeaderTakeover,
     MetricComparison,
-    PositionClaims,
+    MirrorPositionResult,
     TrialResult,
 )
 from hourmark_evaluate.verdicts import (
@@ -166,7 +166,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def _early(claims: PositionClaims) -> str:
+def _early(claims: MirrorPositionResult) -> str:
     if claims.early_max is None:
         return ""
     before = f" up to {format_seconds(claims.early_s)}" if claims.early_max else ""

@@ -54,7 +54,7 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         trial.wait_under_load(1.0)
         how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
         done = [
-            broker_outage.stop_brokers_for_a_while(
+            broker_outage.stop_brokers_temporarily(
                 trial, [broker], f"broker {broker} {how}", wiped=wiped
             )
             for broker in environment.edge.ids

@@ -11,7 +11,7 @@ from typing import Final
 from hourmark.kafka.mirror import NO_LEADER, MirrorWorkers
 from hourmark_evaluate.clients.load_producer import constant_rate
 from hourmark_evaluate.execution import mirror_state
-from hourmark_evaluate.execution.broker_outage import stop_brokers_for_a_while
+from hourmark_evaluate.execution.broker_outage import stop_brokers_temporarily
 from hourmark_evaluate.execution.environment import TrialEnvironment
 from hourmark_evaluate.execution.server_operations import (
     OnWorker,
@@ -57,7 +57,7 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
             trial.mirror = None
         trial.wait_under_load(1.0)
         first = environment.edge.partition_leader(trial.load.placement.topics[0])
-        stop_brokers_for_a_while(trial, [first], f"broker {first}, a leader, killed")
+        stop_brokers_temporarily(trial, [first], f"broker {first}, a leader, killed")
         _pause_leading_broker(trial)
         if is_copied:
             remove_leading_workers(trial)
@@ -81,7 +81,7 @@ def _pause_leading_broker(trial: TrialRun) -> None:
         lambda: pause(leader),
         lambda: resume(leader),
         PAUSE_S,
-        lambda: environment.edge.all_in_sync(trial.load.placement.topics),
+        lambda: environment.edge.are_all_in_sync(trial.load.placement.topics),
         is_effective=lambda: not environment.edge.responds(leader),
     )
 
@@ -103,7 +103,7 @@ def _kill_mirror(trial: TrialRun) -> None:
         "the mirror killed",
         stop,
         start,
-        environment.options.away_s,
+        environment.options.outage_s,
         victim="mirror",
         is_effective=lambda: mirror_state.has_no_workers(environment),
     )
@@ -192,7 +192,7 @@ def _remove_leading_worker(
         f"of {len(before.hosts)} workers of the mirror the leading one {how}",
         remove_and_wait,
         lambda: restore(before.leader.address),
-        environment.options.away_s,
+        environment.options.outage_s,
         is_complete,
         victim="mirror",
     )

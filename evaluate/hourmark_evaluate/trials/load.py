@@ -80,5 +80,5 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
             f"the daily curve ended after {trial.load.sent:,} records; now at the maximum rate"
         )
         trial.start_cpu_measurement()
-        trial.wait_under_load(options.away_s)
+        trial.wait_under_load(options.outage_s)
         return trial.finish()

@@ -54,8 +54,8 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
             return TrialResult(
                 name=name, title=title, not_tried=mirror_state.why_nothing_copied(trial)
             )
-        trial.wait_under_load(environment.options.away_s)
-        if accepted := _refuse_writes(trial, 2 * environment.options.away_s):
+        trial.wait_under_load(environment.options.outage_s)
+        if accepted := _refuse_writes(trial, 2 * environment.options.outage_s):
             return TrialResult(
                 name=name,
                 title=title,

@@ -124,7 +124,7 @@ class BodyFile:
     def free(self, removed: Collection[int]) -> None:
         """Release the space of ranges that a durable transaction removed.
 
-        The space that `keep_reserved` held for failed transactions is released too.
+        The space that `keep_space_reserved` held for failed transactions is released too.
 
         Args:
             removed: Sequence numbers of the removed ranges.
@@ -133,7 +133,7 @@ class BodyFile:
             self._taken.pop(sequence, None)
         self._doubted.clear()
 
-    def keep_reserved(self, sequences: Collection[int]) -> None:
+    def keep_space_reserved(self, sequences: Collection[int]) -> None:
         """Keep space reserved for ranges whose transaction failed.
 
         Rows of the failed transaction may be on disk until a later transaction is durable.
@@ -311,7 +311,7 @@ def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool
     if done:
         bodies.free([row[0] for sql, row in changes if sql is _UNSPOOL])
     else:
-        bodies.keep_reserved([row[0] for sql, row in changes if sql is _SPOOL])
+        bodies.keep_space_reserved([row[0] for sql, row in changes if sql is _SPOOL])
 
 
 def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:

@@ -88,7 +88,7 @@ def recover_spools(
 
 
 @dataclasses.dataclass(kw_only=True)
-class SpoolReceivers:
+class ReceiverGroup:
     """The receivers of all receiving sources of one tailer. Used by the scanning thread.
 
     Attributes:
@@ -149,7 +149,7 @@ class SpoolReceivers:
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
-    def unsettled_sources(self) -> set[str]:
+    def sources_with_unsynced_data(self) -> set[str]:
         """Return the names of the sources that may have received data which is not on disk yet.
 
         Such a source must not be reported as caught up by the current scan.

@@ -102,7 +102,7 @@ def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosingStat
     return found
 
 
-def is_closed_enough(
+def are_buckets_closed(
     closing: Mapping[str, TypeClosingState], wanted: Mapping[str, int], end_ms: int
 ) -> bool:
     """Return whether each type has enough proved buckets and is closed up to a given time.

@@ -41,8 +41,8 @@ from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
     ClosingStallDetector,
     TypeClosingState,
+    are_buckets_closed,
     format_closing,
-    is_closed_enough,
     read_closing_states,
 )
 from hourmark_verify.demo.configuration import (
@@ -465,7 +465,7 @@ class Demo:
                     f"no bucket was closed for {STALLED_SECONDS:.0f} s; the log of the ETL is "
                     f"{self.components.log('etl')}"
                 )
-            return is_closed_enough(found, wanted, end_ms)
+            return are_buckets_closed(found, wanted, end_ms)
 
         self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
@@ -492,7 +492,7 @@ class Demo:
         wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
             self.wait_until(
-                lambda: is_closed_enough(closed_now(), wanted, end_ms),
+                lambda: are_buckets_closed(closed_now(), wanted, end_ms),
                 "the next minute to close",
                 seconds,
                 POLL_SECONDS,

@@ -98,7 +98,7 @@ class RecordedLog:
 _WRITE_BYTES: Final = 1 << 18  # written at once, at most
 
 
-class DueLine(NamedTuple):
+class ScheduledLine(NamedTuple):
     """A log line and the time at which it must be written.
 
     Attributes:
@@ -129,7 +129,7 @@ class LiveLog:
     """
 
     def __init__(
-        self, path: Path, event_type: str | None, lines: Iterator[DueLine], clock: Clock
+        self, path: Path, event_type: str | None, lines: Iterator[ScheduledLine], clock: Clock
     ) -> None:
         self.path = path
         self.event_type = event_type
@@ -150,7 +150,7 @@ class LiveLog:
         """Whether all lines of this log file have been written."""
         return self._next is None
 
-    def write_due(self, moment: float) -> None:
+    def write_due_lines(self, moment: float) -> None:
         """Write all lines that are due, and rotate the file at the middle of the time span.
 
         Args:
@@ -242,7 +242,7 @@ class Traffic:
         try:
             while not self._stop.is_set() and not all(log.done for log in self.logs):
                 for log in self.logs:
-                    log.write_due(self.moment)
+                    log.write_due_lines(self.moment)
                 self._stop.wait(_TICK_SECONDS)
         except BaseException as error:  # noqa: BLE001  # raised again by `done`
             self.failure = error

@@ -106,7 +106,7 @@ class FileExpectation(_ExpectationModel):
         if self.format == "cri":
             yield from ("format", "cri")
 
-    def types_carried(self, types: Iterable[str]) -> list[str]:
+    def possible_types(self, types: Iterable[str]) -> list[str]:
         """Return the event types that lines of this file can have, in the order of matching.
 
         Args:

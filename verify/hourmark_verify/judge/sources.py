@@ -286,7 +286,7 @@ class SourceFile:
         self._end = end
 
     def _claimed_type(self, line: bytes) -> str:
-        carried = self.expectation.types_carried(self._types[1:])
+        carried = self.expectation.possible_types(self._types[1:])
         if self.expectation.form != "rfc5424":
             return carried[0] if carried else NO_TYPE
         parts = rfc5424.split_rfc5424(line)
