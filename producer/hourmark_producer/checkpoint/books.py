@@ -260,7 +260,7 @@ def compute_balances(
 
 
 def read_current_balances(
-    look: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
+    read_books: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
 ) -> dict[str, SourceBalance]:
     """Return the accounting equation of each source of a running tailer, by source name.
 
@@ -269,13 +269,13 @@ def read_current_balances(
     disagree count as having no unread bytes.
 
     Args:
-        look: Function that reads the accounting from the checkpoint.
+        read_books: Function that reads the accounting from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
     Raises:
-        CheckpointFailed: `look` could not read the checkpoint.
+        CheckpointFailed: `read_books` could not read the checkpoint.
     """
-    books, unread = look(), dict[str, int]()
+    books, unread = read_books(), dict[str, int]()
     for _ in range(_LOOKS):
         by_id = {file.file_id: file for file in files}
         found = {
@@ -287,7 +287,7 @@ def read_current_balances(
         if len(unread) == len(found):
             break
         time.sleep(_BETWEEN_S)
-        books = look()
+        books = read_books()
     return compute_balances(books, unread)
 
 

@@ -663,20 +663,20 @@ class Checkpoint:
         """
         return self.read(books.read_accounting)
 
-    def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
+    def read(self, query: Callable[[sqlite3.Connection], _Found]) -> _Found:
         """Call a function with the database connection and return its result.
 
         No other thread uses the database during the call.
 
         Args:
-            look: Function that reads from the database; it must not write.
+            query: Function that reads from the database; it must not write.
 
         Raises:
             CheckpointFailed: The function raised sqlite3.Error.
         """
         try:
             with self._database:
-                return look(self._db)
+                return query(self._db)
         except sqlite3.Error as error:
             raise CheckpointFailed(
                 f"the checkpoint cannot be read: {error}; look at the disk"

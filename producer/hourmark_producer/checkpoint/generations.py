@@ -114,7 +114,7 @@ class Generations:
         )
         return known.generation + (not is_it)
 
-    def note(self, file_id: str, generation: int, content: bytes) -> None:
+    def record_generation(self, file_id: str, generation: int, content: bytes) -> None:
         """Record the first bytes of a generation before its first range is sent.
 
         Does nothing if the same record was made before.

@@ -71,7 +71,7 @@ def find_line_offset(content: _Content, line: int, block_bytes: int = BLOCK_BYTE
 _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
-class PackedFileScan(NamedTuple):
+class CompressedFileScan(NamedTuple):
     """The result of reading a compressed file to its end.
 
     Attributes:
@@ -86,7 +86,7 @@ class PackedFileScan(NamedTuple):
     source_file: CheckpointedFile | None
 
 
-def is_packed(path: Path) -> bool:
+def is_compressed_path(path: Path) -> bool:
     """Return whether a file counts as compressed, judging only by the suffix of its name.
 
     Args:
@@ -95,9 +95,9 @@ def is_packed(path: Path) -> bool:
     return path.name.endswith(PACKED)
 
 
-def scan_packed_file(
+def scan_compressed_file(
     path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
-) -> PackedFileScan:
+) -> CompressedFileScan:
     """Read a compressed file to its end, to locate a line and to identify the original file.
 
     Args:
@@ -125,7 +125,7 @@ def scan_packed_file(
         raise UsageError(
             f"{path} cannot be unpacked: {error}; if it is still being written, try again later"
         ) from error
-    return PackedFileScan(
+    return CompressedFileScan(
         begin, watched.size, watched.matches[0] if len(watched.matches) == 1 else None
     )
 
@@ -229,7 +229,7 @@ def trace_line(
         Unavailable: The checkpoint cannot be read at the moment.
     """
     try:
-        if is_packed(path):
+        if is_compressed_path(path):
             return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
             begin = offset if offset is not None else find_line_offset(content, line or 1)
@@ -250,7 +250,7 @@ def trace_line(
 
 def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> LineTrace:
     known = read_snapshot(state_dir / "checkpoint.sqlite")
-    begin, size, file = scan_packed_file(path, known.files, line, offset)
+    begin, size, file = scan_compressed_file(path, known.files, line, offset)
     if file is not None:
         stage = determine_stage(file, begin, size, skipped=_has_skipped_bytes(known, file.source))
     else:

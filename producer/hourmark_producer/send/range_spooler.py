@@ -166,7 +166,9 @@ class RangeSpooler:
         """
         before = file.progress.position
         if before.offset == 0:
-            self._generations.note(file.file_id, before.generation, bytes(cut.body[:HEAD_BYTES]))
+            self._generations.record_generation(
+                file.file_id, before.generation, bytes(cut.body[:HEAD_BYTES])
+            )
         outgoing = SpooledRange(next(self._sequence), self._make_range(file, before, cut, reading))
         body: bytes = compressor.zstd.compress(cut.body)
         end, anchor = outgoing.range.end, extend_anchor(before.anchor, cut.body)
