@@ -29,7 +29,10 @@ class EvaluationVerdict(StrEnum):
 
 
 class KafkaProperty(StrEnum):
-    """A property that Kafka must keep under faults; the value is its description in the report."""
+    """A property that Kafka must keep under faults, such as not losing acknowledged records.
+
+    The value of each member is the description of the property in the report.
+    """
 
     NOT_LOST = "no acknowledged record is lost"
     NOT_DOUBLED = "no record is duplicated"

@@ -187,17 +187,20 @@ class MirroredLoadObserver:
         return self._checker.claims
 
     def has_copied_below(self, number: int) -> bool:
-        """Return whether the target cluster has all records with numbers below `number`.
+        """Return whether the mirror has copied all records of the load up to a given one.
 
-        Only records that `poll` has read from the target cluster count.
+        Only records that `poll` has read from the target cluster count as copied.
+
+        Args:
+            number: Record number (exclusive).
         """
         return self.first_read_times.first_missing >= number
 
     @property
     def copied_count(self) -> int:
-        """Return the number of records read from the target so far, each counted once.
+        """Number of different records read from the target cluster so far.
 
-        A mirror may copy some records more than once.
+        A record that the mirror copied more than once counts once.
         """
         return self.reader.distinct_count
 

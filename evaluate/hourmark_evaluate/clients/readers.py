@@ -171,7 +171,10 @@ def read_all(
 
 
 class FirstReadTimes:
-    """The times at which records were first read from the target cluster, by record number."""
+    """The times at which records were first read from the target cluster, by record number.
+
+    All times are in seconds since the start of the load.
+    """
 
     def __init__(self) -> None:
         self._seen_s = array("d")

@@ -51,17 +51,17 @@ class EvaluationOptions:
 
     @property
     def delivery_timeout_s(self) -> float:
-        """Return the delivery timeout of a record, in seconds: twice `outage_s`, at least 180.
+        """Delivery timeout of a record in seconds: twice `outage_s`, but at least 180.
 
-        It exceeds every outage, including the time that servers need to recover.
+        It is longer than every outage, including the time that servers need to recover.
         """
         return max(180.0, 2 * self.outage_s)
 
     @property
     def recovery_s(self) -> float:
-        """Return the time limit for recovery after a fault, in seconds: 4 * `seconds`, at least 120.
+        """Time limit for recovery after a fault, in seconds: 4 * `seconds`, but at least 120.
 
-        A component that needs longer is reported as stuck.
+        The report states that a component that needs longer did not recover.
         """
         return max(120.0, 4 * self.seconds)
 

@@ -59,9 +59,13 @@ def current_workers(environment: TrialEnvironment) -> MirrorWorkers:
 
 
 def has_no_workers(environment: TrialEnvironment) -> bool:
-    """Return whether the central cluster reports that the mirror has no workers.
+    """Return whether the mirror certainly has no running workers.
 
-    If the central cluster does not answer, the result is False.
+    Args:
+        environment: The clusters and the user's options.
+
+    Returns:
+        True if the central cluster reports no worker. False if it reports one or does not answer.
     """
     return _read_workers(environment) == MirrorWorkers()
 
@@ -76,9 +80,14 @@ def _read_workers(environment: TrialEnvironment) -> MirrorWorkers | None:
 
 
 def describe_worker_count(environment: TrialEnvironment) -> str:
-    """Return a remark for the report with the mirror's current number of workers.
+    """Describe the current number of the mirror's workers for the report.
 
-    If the central cluster reports no worker, the remark states that the number is unknown.
+    Args:
+        environment: The clusters and the user's options.
+
+    Returns:
+        A remark with the number of workers. If the central cluster reports no worker, the remark
+        states that the number is unknown.
     """
     count = len(current_workers(environment).hosts)
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"

@@ -163,9 +163,10 @@ class SizingMeasurements:
         return [relative_errors(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurements as a JSON-serializable dict, which `read_measurements` reads.
+        """Convert the measurements to a JSON-serializable dict, which can be saved in a file.
 
-        The keys are `about`, `fitted` and `checked`.
+        Returns:
+            The keys `about`, `fitted` and `checked`. `read_measurements` reads this format.
         """
         kept = {
             name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")

@@ -19,6 +19,9 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         name: Name of the trial.
         title: Title for the report.
 
+    Returns:
+        The measurements of the trial, and the faults that were or could not be injected.
+
     Raises:
         RecoveryFailed: The brokers did not recover, or the sent records cannot be read back.
         Unavailable: The edge cluster does not answer.

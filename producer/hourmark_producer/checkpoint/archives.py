@@ -72,14 +72,18 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 
 
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
-    """Return the SQL statement that records that a compressed file was examined.
+    """Return the SQL statement that records that the tailer has examined a compressed file.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    A compressed file with a record is not examined again. The statement takes effect when it is
+    passed to `Checkpoint.commit`.
 
     Args:
         stamp: Identifies the compressed file.
         file_id: Id of the tracked file under which its content is sent; None if its content is not
             sent.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR REPLACE INTO archives VALUES (?,?,?,?)", (*stamp, file_id)
 

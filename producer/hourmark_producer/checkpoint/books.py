@@ -131,7 +131,7 @@ class AccountingSnapshot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBalance:
-    """The two sides of the accounting equation of one source, in bytes.
+    """The bytes observed in the files of one source, and what became of them.
 
     `seen` must equal the sum of the other attributes.
 
@@ -235,12 +235,15 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 def compute_balances(
     books: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
-    """Return the accounting equation of each source, by source name in sorted order.
+    """Compute, for each source, how many bytes were observed and what became of them.
 
     Args:
         books: The accounting as stored in the checkpoint.
         unread: Number of bytes after the offset of each file, by file id. Bytes that were destroyed
             but are not yet counted as lost are included. A file without an entry counts as 0.
+
+    Returns:
+        The balance of each source, by source name in sorted order.
     """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
@@ -262,7 +265,7 @@ def compute_balances(
 def read_current_balances(
     read_books: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
 ) -> dict[str, SourceBalance]:
-    """Return the accounting equation of each source of a running tailer, by source name.
+    """Compute the byte balance of each source while the tailer is running.
 
     The checkpoint and the files in memory must agree on each position. If they disagree because a
     file is being processed, both are read again, up to five times. After that, files that still
@@ -271,6 +274,9 @@ def read_current_balances(
     Args:
         read_books: Function that reads the accounting from the checkpoint.
         files: The tracked files. They are iterated once for each read.
+
+    Returns:
+        The balance of each source, by source name in sorted order.
 
     Raises:
         CheckpointFailed: `read_books` could not read the checkpoint.

@@ -664,15 +664,16 @@ class Checkpoint:
         return self.read(books.read_accounting)
 
     def read(self, query: Callable[[sqlite3.Connection], _Found]) -> _Found:
-        """Call a function with the database connection and return its result.
+        """Run a read-only query in the checkpoint database and return its result.
 
         No other thread uses the database during the call.
 
         Args:
-            query: Function that reads from the database; it must not write.
+            query: Function that takes the database connection and returns the result. It must not
+                write.
 
         Raises:
-            CheckpointFailed: The function raised sqlite3.Error.
+            CheckpointFailed: `query` raised sqlite3.Error, because the database cannot be read.
         """
         try:
             with self._database:

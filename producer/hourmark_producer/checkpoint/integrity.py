@@ -225,7 +225,7 @@ def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
 
 
 def restart_log(db: sqlite3.Connection) -> None:
-    """Move the content of the write-ahead log into the database and start a new log.
+    """Move all commits from the SQLite write-ahead log into the database, and start a new log.
 
     Raises:
         sqlite3.Error: The disk is full or cannot be written. No commit is lost.

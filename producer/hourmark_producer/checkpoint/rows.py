@@ -24,9 +24,14 @@ _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
 def identity_columns(file: TrackedFile) -> tuple[int, int, int]:
-    """Return the columns `device`, `inode` and `birth_ns` of the table `files`.
+    """Return the columns of the table `files` that identify a file.
 
-    Device and inode are converted to signed 64-bit integers, as SQLite stores them.
+    Args:
+        file: The tracked file.
+
+    Returns:
+        The values of `device`, `inode` and `birth_ns`, in this order. Device and inode are
+        converted to signed 64-bit integers, as SQLite stores them.
     """
     # SQLite's integers are signed; device and inode numbers are not
     device, inode = (
@@ -48,7 +53,11 @@ def location_columns(place: FileLocation) -> tuple[str, bytes, bytes, int]:
 def position_columns(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
     """Return the columns of the table `files` that describe a position.
 
-    The order is `generation`, `offset`, `in_line`, `anchor`, `size_seen`.
+    Args:
+        position: Position up to which the file was cut into byte ranges.
+
+    Returns:
+        The values of `generation`, `offset`, `in_line`, `anchor` and `size_seen`, in this order.
     """
     return (
         position.generation,

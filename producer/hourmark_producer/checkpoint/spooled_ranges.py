@@ -67,7 +67,7 @@ class Extent(NamedTuple):
 
 
 class BodyFile:
-    """The file next to the checkpoint that stores the large bodies of spooled ranges.
+    """A file next to the checkpoint database that stores large bodies of unacknowledged ranges.
 
     Not thread-safe: the caller must hold the lock of the checkpoint.
     """
@@ -134,9 +134,10 @@ class BodyFile:
         self._doubted.clear()
 
     def keep_space_reserved(self, sequences: Collection[int]) -> None:
-        """Keep space reserved for ranges whose transaction failed.
+        """Keep the space of range bodies reserved although their transaction failed.
 
-        Rows of the failed transaction may be on disk until a later transaction is durable.
+        Rows of the failed transaction may be on disk until a later transaction is durable, so their
+        space must not be reused before. `free` releases it.
 
         Args:
             sequences: Sequence numbers of the ranges.
@@ -301,7 +302,10 @@ def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
 
 
 def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
-    """Update which space in the file of bodies is free, after a transaction.
+    """Reserve or release the space of large range bodies after a transaction has ended.
+
+    If the transaction succeeded, the space of removed ranges is released. If it failed, the space
+    of added ranges stays reserved, because their rows may still be on disk.
 
     Args:
         bodies: The file of bodies.

@@ -285,13 +285,14 @@ class SourceReceiver:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Wait until everything that arrived before this call is on disk.
+        """Wait until all data that arrived before this call is on disk.
 
         Args:
             within_s: Maximum time to wait, in seconds.
 
         Returns:
-            True if it is on disk. False if the time is over or the receiver is paused.
+            True if all of that data is on disk. False if the time limit expired, or if the receiver
+            is paused because its spool is full or cannot be written.
         """
         with self._changed:
             self._wanted += 1

@@ -150,9 +150,12 @@ class ReceiverGroup:
             receiver.stop(STOP_WITHIN_S)
 
     def sources_with_unsynced_data(self) -> set[str]:
-        """Return the names of the sources that may have received data which is not on disk yet.
+        """Return the sources that may have received data that is not on disk yet.
 
-        Such a source must not be reported as caught up by the current scan.
+        The tailer must not report such a source as caught up after the current scan.
+
+        Returns:
+            Names of the sources; empty if all received data is on disk.
         """
         found = set()
         for source, receiver in self.receivers.items():
@@ -180,9 +183,10 @@ class ReceiverGroup:
         return source in self.receivers and not self.receivers[source].input.is_resumable
 
     def remove_acknowledged(self) -> None:
-        """Delete the segment files that are complete and acknowledged.
+        """Delete all segment files whose content was sent and acknowledged completely.
 
-        If one cannot be deleted, this is logged and the next call tries again.
+        A segment file stores received lines until they are delivered; the current one is kept. If a
+        file cannot be deleted, the error is logged and the next call tries again.
         """
         if not self.receivers:
             return

@@ -72,7 +72,7 @@ _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
 class CompressedFileScan(NamedTuple):
-    """The result of reading a compressed file to its end.
+    """The result of searching a compressed file for a line and for the file it was made from.
 
     Attributes:
         line_offset: Offset of the requested line in the decompressed content; None if there is no
@@ -98,7 +98,7 @@ def is_compressed_path(path: Path) -> bool:
 def scan_compressed_file(
     path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
 ) -> CompressedFileScan:
-    """Read a compressed file to its end, to locate a line and to identify the original file.
+    """Read a compressed file completely, to locate a line and to identify the original file.
 
     Args:
         path: The compressed file.
@@ -106,6 +106,9 @@ def scan_compressed_file(
         line: Number of the line, counted from 1. If `line` and `offset` are None, line 1 is
             located.
         offset: Offset at which the line begins, instead of its number.
+
+    Returns:
+        Offset of the line, size of the content, and original file.
 
     Raises:
         UsageError: The content is damaged or incomplete.

@@ -263,9 +263,10 @@ class EventMatcher:
         return False
 
     def finish(self) -> None:
-        """Add duplicate ids and missing lines to the report, and count lines by file and type.
+        """Complete the report after all events were compared.
 
-        Call this method once, after the last `match_event` and `mark_destroyed`.
+        Duplicate ids and source lines without an event are added as findings, and lines are counted
+        by file and type. Call this method once, after the last `match_event` and `mark_destroyed`.
         """
         for duplicate in self._ids.duplicates():
             self.report.add(

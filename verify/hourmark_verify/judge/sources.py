@@ -294,7 +294,10 @@ class SourceFile:
 
 
 class ContainerFile(SourceFile):
-    """A container log in CRI format, whose records may consist of several non-adjacent lines."""
+    """A source file in the log format of the Kubernetes container runtime interface (CRI).
+
+    A record may consist of several lines of the file that are not adjacent.
+    """
 
     def _index_new_lines(self) -> None:
         # all of it again: a record whose last line was partial may have grown
