@@ -23,7 +23,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass
-class ReadRecords:
+class ConsumedRecords:
     """The record numbers that a consumer read, by topic and partition, in reading order.
 
     `len()` returns the number of all messages read, including foreign ones.
@@ -57,7 +57,7 @@ class ReadRecords:
 
 
 def count_records(
-    place: str, placement: RecordPlacement, acknowledged: Flags, readings: ReadRecords
+    place: str, placement: RecordPlacement, acknowledged: Flags, readings: ConsumedRecords
 ) -> RecordCounts:
     """Count the records that were lost, duplicated, altered or out of order at one place.
 
@@ -105,10 +105,15 @@ def _in_assigned_partition(
 
 
 def count_disordered(numbers: Numbers) -> int:
-    """Return how many records of a partition were first read after a record with a higher number.
+    """Count the records of one partition that a consumer read out of order.
+
+    A record is out of order if it was first read after a record with a higher number.
 
     Args:
         numbers: Record numbers of one partition in reading order. Repeated readings are ignored.
+
+    Returns:
+        The number of such records; 0 if all records are in order.
     """
     _, first = np.unique(numbers, return_index=True)
     in_order = numbers[np.sort(first)]
@@ -165,12 +170,15 @@ def recovery_seconds(
     return max(0.0, float(before.max(initial=healed_s)) - healed_s)
 
 
-def timeline(sent_s: Floats, answered_s: Floats, acknowledged: Flags) -> tuple[TimelinePoint, ...]:
-    """Return the number of records sent and acknowledged in each second of the load.
+def count_per_second(
+    sent_s: Floats, answered_s: Floats, acknowledged: Flags
+) -> tuple[TimelinePoint, ...]:
+    """Count the records that were sent and acknowledged in each second of a load.
 
     Args:
-        sent_s: By record number, when it was sent, in seconds.
-        answered_s: By record number, when it was acknowledged or refused; NaN if neither happened.
+        sent_s: By record number, seconds from the start of the load until the record was sent.
+        answered_s: By record number, seconds until it was acknowledged or refused; NaN if neither
+            happened.
         acknowledged: By record number, whether it was acknowledged.
 
     Returns:

@@ -254,17 +254,6 @@ def _print_verdicts(result: Evaluation) -> None:
 
 
 def _make_writable_folder(folder: Path) -> Path:
-    """Create a folder for the report if it does not exist, and check that it is writable.
-
-    Args:
-        folder: Path of the folder.
-
-    Returns:
-        The same path.
-
-    Raises:
-        UsageError: The folder cannot be created or is not writable.
-    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -387,13 +376,7 @@ def _read_properties(file: Path | None) -> dict[str, str]:
 
 
 def _reconstruct_command(given: dict[str, Any]) -> str:
-    """Return the command line that repeats the run, for the report.
-
-    The user's shell commands may contain secrets, so each of them is replaced by "…".
-
-    Args:
-        given: Values of all options by parameter name, as click passes them.
-    """
+    # Shell commands may contain secrets, so each of them is replaced by "…".
     words = ["hourmark", "evaluate"]
     for name in (
         "bootstrap",

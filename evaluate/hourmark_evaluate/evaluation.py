@@ -44,7 +44,13 @@ RECREATED_SECONDS: Final = 15.0
 
 
 def new_run_id() -> str:
-    """Return a random identifier of 8 hexadecimal digits for the topic names of one run."""
+    """Generate the random identifier of one evaluation run.
+
+    It is part of the names of all topics of the run, so that runs do not share topics.
+
+    Returns:
+        Eight hexadecimal digits.
+    """
     return secrets.token_hex(4)
 
 
@@ -111,14 +117,6 @@ def evaluate(
 
 
 def _run_or_skip_trial(environment: TrialEnvironment, name: str, aborted: str) -> TrialResult:
-    """Run one trial and return its result, with the reason if it failed or was not tried.
-
-    Args:
-        environment: The clusters and the user's options.
-        name: Name of the trial, a key of `TRIALS`.
-        aborted: Name of an earlier trial whose servers did not recover; "" if there is none. The
-            trial is not tried if it is set.
-    """
     title = TRIALS[name].title
     if aborted:
         return TrialResult(
@@ -262,20 +260,18 @@ def user_environment(
 
 
 def new_record_format(options: EvaluationOptions) -> RecordFormat:
-    """Return a record format with a random run identifier, which no other run uses."""
+    """Create the record format of one evaluation run, with a random run identifier.
+
+    The identifier distinguishes the records of this run from those of any other run.
+
+    Args:
+        options: The user's options, of which `event_bytes` is used.
+    """
     return RecordFormat(secrets.token_bytes(RUN_BYTES), options.event_bytes)
 
 
 @contextlib.contextmanager
 def _topics_deleted_on_exit(environment: TrialEnvironment) -> Iterator[None]:
-    """Delete all topics of this run when the `with` block ends.
-
-    Topics that the mirror creates again meanwhile are deleted too. Names of topics that cannot be
-    deleted within 180 s are reported as progress.
-
-    Args:
-        environment: The clusters and the identifier of the run.
-    """
     try:
         yield
     finally:
@@ -290,19 +286,8 @@ def _topics_deleted_on_exit(environment: TrialEnvironment) -> Iterator[None]:
 
 
 def _delete_topics(environment: TrialEnvironment, waited_s: float) -> list[str]:
-    """Delete the topics of this run in both clusters.
-
-    The caller repeats the call until the result is empty, because MirrorMaker 2 may create a deleted
-    topic of the central cluster again.
-
-    Args:
-        environment: The clusters and the identifier of the run.
-        waited_s: Seconds since the caller's first call. Once enough time has passed, topics are no
-            longer expected to be created again.
-
-    Returns:
-        Descriptions of topics that remain or may be created again; empty if there are none.
-    """
+    # MirrorMaker 2 may create a deleted topic of the central cluster again. The caller therefore
+    # repeats the call until the result is empty.
     failed = [
         name
         for cluster in (environment.edge, environment.central)

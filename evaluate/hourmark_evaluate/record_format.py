@@ -83,7 +83,14 @@ class RecordPlacement:
     partitions: int
 
     def assign(self, number: int) -> tuple[str, int]:
-        """Return the name of the topic and the partition to which a record number is assigned."""
+        """Return the destination of a record.
+
+        Args:
+            number: Record number, at least 0.
+
+        Returns:
+            Name of the topic, and partition number.
+        """
         round_, left = divmod(number, sum(self.shares))
         for topic, share in zip(self.topics, self.shares, strict=True):
             if left < share:

@@ -42,7 +42,7 @@ class RecordCounts:
 
     @property
     def distinct(self) -> int:
-        """Return the number of records of this run that were read, each counted once."""
+        """Number of different records of this run that were read. Duplicates count once."""
         return self.read - self.doubled - self.phantom
 
 
@@ -86,7 +86,7 @@ class LeaderTakeover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionClaims:
+class MirrorPositionResult:
     """The comparison of the positions that a mirror committed with the records on its target.
 
     The target's logs are read immediately after each request for the mirror's positions. A record
@@ -162,7 +162,7 @@ class CpuUsage:
 
     @property
     def events_per_client_core(self) -> float:
-        """Return the acknowledged events per second of the client's CPU time."""
+        """Acknowledged events per second of CPU time of the client process."""
         return self.events / max(self.client_cpu_s, 1e-9)
 
 
@@ -213,7 +213,7 @@ class TrialResult:
     counts: tuple[RecordCounts, ...] = ()
     disturbances: tuple[Disturbance, ...] = ()
     takeovers: tuple[LeaderTakeover, ...] = ()
-    claims: PositionClaims | None = None
+    claims: MirrorPositionResult | None = None
     backlog: BacklogResult | None = None
     fatal: str = ""
     comparisons: tuple[MetricComparison, ...] = ()
@@ -224,7 +224,7 @@ class TrialResult:
 
     @property
     def tried(self) -> bool:
-        """Return whether the trial was tried, even if it was aborted later."""
+        """Whether the trial was started. It is True for a trial that was aborted later."""
         return not self.not_tried
 
 
@@ -268,7 +268,7 @@ _JSON = TypeAdapter(Evaluation)
 
 
 def as_json(evaluation: Evaluation) -> bytes:
-    """Return the evaluation as indented JSON, which `from_json` can read."""
+    """Serialize an evaluation as indented JSON in UTF-8. `from_json` is the inverse."""
     return _JSON.dump_json(evaluation, indent=1) + b"\n"
 
 

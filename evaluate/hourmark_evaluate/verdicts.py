@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hourmark_evaluate.results import Evaluation, PositionClaims, TrialResult
+from hourmark_evaluate.results import Evaluation, MirrorPositionResult, TrialResult
 
 
 class EvaluationVerdict(StrEnum):
@@ -29,7 +29,10 @@ class EvaluationVerdict(StrEnum):
 
 
 class KafkaProperty(StrEnum):
-    """A property that Kafka must keep under faults; the value is its description in the report."""
+    """A property that Kafka must keep under faults, such as not losing acknowledged records.
+
+    The value of each member is the description of the property in the report.
+    """
 
     NOT_LOST = "no acknowledged record is lost"
     NOT_DOUBLED = "no record is duplicated"
@@ -186,7 +189,7 @@ def _count_findings(trial: TrialResult) -> Iterator[PropertyFinding]:
         )
 
 
-def _claim_faults(claims: PositionClaims) -> Iterator[str]:
+def _claim_faults(claims: MirrorPositionResult) -> Iterator[str]:
     if claims.false_records:
         yield f"{claims.false_records:,} records committed as copied but missing on the target"
     if claims.early_s > EARLY_S:

@@ -80,7 +80,7 @@ class CanaryPoster:
         return not letters
 
     def render_metrics(self) -> bytes:
-        """Return the body of /metrics, in the Prometheus text format."""
+        """Return the body of the response to `/metrics`, in the Prometheus text format."""
         return render_canary_metrics(self._acknowledged_ms / 1000)
 
     def unhealthy_reasons(self) -> list[str]:

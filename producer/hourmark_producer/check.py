@@ -108,9 +108,15 @@ def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
 
 
 def nearest_unwritable_path(folder: Path) -> Path | None:
-    """Return the path that prevents writing to a folder, or None if the folder is writable.
+    """Find the path that prevents this user from writing to a folder.
 
     If the folder does not exist, its nearest existing parent is checked instead.
+
+    Args:
+        folder: The folder, which need not exist.
+
+    Returns:
+        The path that cannot be written or is not a folder; None if the folder can be written.
     """
     there = next(above for above in (folder, *folder.absolute().parents) if os.path.lexists(above))
     return None if there.is_dir() and os.access(there, os.W_OK | os.X_OK) else there

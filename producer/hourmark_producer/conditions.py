@@ -86,7 +86,8 @@ class ConditionLog:
     def sweep(self) -> None:
         """End and log all conditions that did not occur within the last `quiet_s` seconds.
 
-        Must be called regularly.
+        The owner calls this method at regular intervals, because a condition has no other end
+        unless `resolve` is called.
         """
         before_s = self._clock.monotonic_s() - self._quiet_s
         with self._lock:
@@ -96,7 +97,11 @@ class ConditionLog:
             self._tell_end(condition)
 
     def ongoing(self) -> list[Condition]:
-        """Return copies of the ongoing conditions, oldest first, at most `SHOWN_MAX`."""
+        """Return the conditions that have begun and not ended.
+
+        Returns:
+            Copies of the conditions, oldest first; at most `SHOWN_MAX`.
+        """
         with self._lock:
             return [
                 dataclasses.replace(condition)
@@ -115,9 +120,10 @@ class ConditionLog:
             return any(key in self._ongoing and self._ongoing[key].met_s >= since_s for key in keys)
 
     def latest(self) -> Condition | None:
-        """Return the condition that began most recently, or None if none has begun.
+        """Return the condition that began most recently, even if it has ended.
 
-        It may have ended since.
+        Returns:
+            The condition; None if no condition has begun since the start of the process.
         """
         with self._lock:
             return self._latest

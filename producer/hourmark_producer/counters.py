@@ -89,7 +89,14 @@ class Counters:
             self.dead_letters += answer.dead_letters
 
     def add_loss(self, loss: Loss) -> None:
-        """Add a loss to the totals of its source. The checkpoint must already contain the loss."""
+        """Add a loss of bytes to the totals of its source.
+
+        Call this method after the checkpoint has stored the loss, so that the counters never exceed
+        the checkpoint.
+
+        Args:
+            loss: The loss.
+        """
         with self._lock:
             before = self._losses.get(loss.source, Losses())
             self._losses[loss.source] = Losses(
@@ -97,12 +104,23 @@ class Counters:
             )
 
     def losses(self, source: str) -> Losses:
-        """Return the total losses of a source; zeros if it has none."""
+        """Return the total losses of one source, including those of earlier runs.
+
+        Args:
+            source: Name of the source.
+
+        Returns:
+            The totals; both numbers are 0 if the source has no losses.
+        """
         with self._lock:
             return self._losses.get(source, Losses())
 
     def total_losses(self) -> Losses:
-        """Return the total losses of all sources."""
+        """Return the losses of all sources, added up.
+
+        Returns:
+            The totals; both numbers are 0 if nothing was lost.
+        """
         with self._lock:
             every = self._losses.values()
             return Losses(

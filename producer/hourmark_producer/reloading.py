@@ -47,7 +47,11 @@ class ReloadHandler:
         self.was_last_reload_accepted = True  # result of the latest reload
 
     def listen(self) -> None:
-        """Begin to handle SIGHUP, including a signal that arrived during a restart."""
+        """Install the handler of SIGHUP and unblock the signal.
+
+        A signal that arrived while the process was restarting is handled now. Call it in the main
+        thread.
+        """
         signal.signal(
             signal.SIGHUP, lambda *_: _thread.start_new_thread(self.request_reload, ()) and None
         )
@@ -55,7 +59,7 @@ class ReloadHandler:
 
     @property
     def is_restart_requested(self) -> bool:
-        """Whether the process must restart once the tailer has stopped."""
+        """Whether the process must restart after the tailer stops, to use a new configuration."""
         return self._restart_requested
 
     def restart_if_requested(self, is_over: Callable[[], bool]) -> None:

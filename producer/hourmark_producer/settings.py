@@ -18,10 +18,13 @@ _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 
 
 def validate_settings(settings: TailerConfig) -> TailerConfig:
-    """Check the settings of the tailer and return them unchanged.
+    """Check the tailer's settings for invalid values and for conflicts between settings.
+
+    Returns:
+        The same settings, unchanged.
 
     Raises:
-        ConfigError: A setting is invalid or conflicts with another one; the message names it.
+        ConfigError: A setting is invalid or conflicts with another one. The message names it.
     """
     if not settings.sources:
         raise ConfigError(

@@ -33,7 +33,7 @@ from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
-from hourmark_producer.receive.spools import SpoolReceivers, recover_spools, sources_as_files
+from hourmark_producer.receive.spools import ReceiverGroup, recover_spools, sources_as_files
 from hourmark_producer.reloading import ReloadHandler
 from hourmark_producer.report import metrics, snapshot
 from hourmark_producer.report.probes import TailerHealth
@@ -221,7 +221,7 @@ class Tailer:
             ),
             beginnings=StartPositions(list(sources.values()), checkpoint.begun(), clock),
         )
-        self._spools = SpoolReceivers(
+        self._spools = ReceiverGroup(
             config=config,
             files=self.files,
             checkpoint=checkpoint,
@@ -356,7 +356,7 @@ class Tailer:
         )  # received before the scan, so no claim can be too late
         at_s = self._clock.monotonic_s()
         self._pace.begin()
-        behind = self._spools.unsettled_sources()
+        behind = self._spools.sources_with_unsynced_data()
         try:
             seen = self._scanner.scan(self._scans)
             seen.complete -= behind
@@ -462,7 +462,12 @@ class Tailer:
         )
 
     def balances(self) -> dict[str, SourceBalance]:
-        """Return the byte counts of each source at this moment, by source name. Thread-safe.
+        """Return the current byte counts of each source: seen, acknowledged, pending and lost.
+
+        Thread-safe.
+
+        Returns:
+            Byte counts by source name.
 
         Raises:
             CheckpointFailed: The checkpoint cannot be read.
@@ -508,9 +513,9 @@ class Tailer:
         )
 
     def take_snapshot(self) -> snapshot.TailerSnapshot:
-        """Return the current state of the tailer in the form that is saved for other processes.
+        """Return the current state of the tailer, in the form that `save_snapshot` writes.
 
-        Thread-safe.
+        Commands such as `hourmark tail status` read the saved snapshot. Thread-safe.
         """
         now_s, latest = self._clock.monotonic_s(), self._throttle.latest()
         claims = {source: claim.monotonic_time_s() for source, claim in self._caught_up.items()}

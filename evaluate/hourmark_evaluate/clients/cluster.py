@@ -47,7 +47,7 @@ class EvaluatedCluster:
 
     @property
     def replication(self) -> int:
-        """Return the replication factor of new topics: 3, or the number of brokers if lower."""
+        """Replication factor of new topics: 3, or the number of brokers if there are fewer."""
         return self.settings.replication_factor
 
     def create_topics(self, topics: Sequence[str], partitions: int) -> None:
@@ -138,14 +138,17 @@ class EvaluatedCluster:
         return self._addresses[broker]
 
     def responds(self, broker: int) -> bool:
-        """Return whether a broker answers a metadata request that is sent directly to it.
+        """Return whether a broker is available.
+
+        The broker is available if it answers a metadata request that is sent directly to it. Other
+        brokers may still list a stopped broker.
 
         Args:
             broker: Id of the broker.
         """
         return self._metadata_from(broker) is not None
 
-    def all_in_sync(self, topics: Collection[str]) -> bool:
+    def are_all_in_sync(self, topics: Collection[str]) -> bool:
         """Return whether all brokers respond, list each other, and report the topics fully in sync.
 
         Metadata is requested from each broker directly, because the other brokers report a stopped

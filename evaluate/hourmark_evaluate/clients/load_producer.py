@@ -31,10 +31,13 @@ Rate = Callable[[float], float]  # seconds since the load started -> events per 
 
 
 def constant_rate(rate: float) -> Rate:
-    """Return a load curve with the same rate at any time.
+    """Return a load curve that has the same rate at all times.
 
     Args:
         rate: Events per second.
+
+    Returns:
+        A function that takes the seconds since the start and returns `rate`.
     """
     return lambda _: rate
 
@@ -51,7 +54,7 @@ class LoadProducer:
         placement: The topic and partition of each record.
         rate: Events per second as a function of the seconds since the start.
         clock: Source of time.
-        delivery_s: Delivery timeout of a record, in seconds.
+        delivery_timeout_s: Delivery timeout of a record, in seconds.
 
     Attributes:
         placement: The topic and partition of each record.
@@ -68,7 +71,7 @@ class LoadProducer:
         placement: RecordPlacement,
         rate: Rate,
         clock: Clock,
-        delivery_s: float,
+        delivery_timeout_s: float,
     ) -> None:
         self.placement = placement
         self.fatal_error = ""
@@ -78,9 +81,11 @@ class LoadProducer:
             record_format,
             rate,
             clock,
-            delivery_s,
+            delivery_timeout_s,
         )
-        settings = client_settings(cluster, delivery_timeout_ms=int(delivery_s * 1000), **_SETTINGS)
+        settings = client_settings(
+            cluster, delivery_timeout_ms=int(delivery_timeout_s * 1000), **_SETTINGS
+        )
         self._producer = Producer(
             {**settings, "error_cb": self._on_error}, logger=librdkafka_logger()
         )
@@ -92,7 +97,7 @@ class LoadProducer:
         self.began_s = clock.monotonic_s()
 
     def start(self) -> None:
-        """Start sending records. Call it once."""
+        """Start the thread that sends records. This method must be called only once."""
         self.began_s = self._clock.monotonic_s()
         self._thread.start()
 
@@ -106,18 +111,18 @@ class LoadProducer:
             self._thread.join()
 
     def abort(self) -> None:
-        """Stop sending at once and discard records that are not acknowledged yet."""
+        """Stop sending at once, discard unacknowledged records, and wait for the thread to end."""
         self._aborted = True
         self.stop()
 
     @property
     def now_s(self) -> float:
-        """Return the seconds since the load started."""
+        """Seconds since the load started, on the monotonic clock."""
         return self._clock.monotonic_s() - self.began_s
 
     @property
     def sent(self) -> int:
-        """Return the number of records passed to the producer so far."""
+        """Number of records that were passed to the Kafka client, acknowledged or not."""
         return len(self._flags)
 
     def has_recovered_since(self, since_s: float) -> bool:

@@ -15,7 +15,7 @@ from hourmark_evaluate.clients.cluster import EvaluatedCluster
 from hourmark_evaluate.clients.load_producer import LoadProducer
 from hourmark_evaluate.clients.readers import FirstReadTimes, IncrementalReader
 from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
-from hourmark_evaluate.results import PositionClaims
+from hourmark_evaluate.results import MirrorPositionResult
 
 Offsets = Mapping[Partition, int]
 # End offsets by partition -> number of different records read below them, by partition.
@@ -42,7 +42,7 @@ class PositionChecker:
     """
 
     def __init__(self) -> None:
-        self.claims = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
+        self.claims = MirrorPositionResult(samples=0, false_records=0, waiting_max=0, early_max=0)
         self._pending = deque[_Sample]()
 
     def add_sample(
@@ -174,38 +174,43 @@ class MirroredLoadObserver:
         )
         self._checker.evaluate_completed(now_s, self.reader.next_offsets, self.reader.count_below)
 
-    def finish(self) -> PositionClaims:
-        """Evaluate the remaining samples and return the result of all samples."""
+    def finish(self) -> MirrorPositionResult:
+        """Evaluate all samples that are still pending and return the overall result.
+
+        Call it once, after the last `poll`.
+
+        Returns:
+            The comparison of the mirror's committed positions with the records on the target
+            cluster.
+        """
         self._checker.evaluate_remaining(self.reader.count_below)
         return self._checker.claims
 
     def has_copied_below(self, number: int) -> bool:
-        """Return whether the target cluster has all records with numbers below `number`.
+        """Return whether the mirror has copied all records of the load up to a given one.
 
-        Only records that `poll` has read from the target cluster count.
+        Only records that `poll` has read from the target cluster count as copied.
+
+        Args:
+            number: Record number (exclusive).
         """
         return self.first_read_times.first_missing >= number
 
     @property
     def copied_count(self) -> int:
-        """Return the number of records read from the target so far, each counted once.
+        """Number of different records read from the target cluster so far.
 
-        A mirror may copy some records more than once.
+        A record that the mirror copied more than once counts once.
         """
         return self.reader.distinct_count
 
     def close(self) -> None:
-        """Close the consumers."""
+        """Close the Kafka consumers that read the copies and the mirror's positions."""
         self.reader.close()
         self._positions.close()
 
     def _claimed_by_target(self, claimed: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return the number of this load's records that the mirror committed, by target partition.
-
-        Args:
-            claimed: The mirror's committed offset by source partition, for all topics. The topics
-                of this load are new, so that each offset is one record.
-        """
+        # The topics of the load are new, so each offset is one record.
         return {
             Partition(central_topic(p.topic, self._alias), p.partition): offset
             for p, offset in claimed.items()
@@ -214,11 +219,11 @@ class MirroredLoadObserver:
 
 
 def merge_sample(
-    before: PositionClaims,
+    before: MirrorPositionResult,
     claimed: Mapping[Partition, int],
     present: Mapping[Partition, int],
     waiting: int,
-) -> PositionClaims:
+) -> MirrorPositionResult:
     """Return the results of a mirror's position checks, updated with one more sample.
 
     Args:

@@ -20,7 +20,7 @@ from hourmark.config.groups import KafkaCluster
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import Cluster, Offset, Partition, consumer_settings, librdkafka_logger
 from hourmark.kafka.committed_reader import CommittedReader, MessageRun
-from hourmark_evaluate.accounting import Floats, ReadRecords
+from hourmark_evaluate.accounting import ConsumedRecords, Floats
 from hourmark_evaluate.record_format import RecordFormat
 
 _BATCH: Final = 2_000
@@ -31,11 +31,11 @@ _NOT_ALLOWED: Final = (
 )
 
 
-class SeenNumbers:
-    """The set of record numbers that a consumer has read.
+class RecordNumberSet:
+    """A set of record numbers, in which a consumer notes the records that it has read.
 
     Attributes:
-        count: Number of different record numbers seen.
+        count: Number of different record numbers in the set.
     """
 
     def __init__(self) -> None:
@@ -80,11 +80,11 @@ class IncrementalReader:
     def __init__(
         self, cluster: Cluster, record_format: RecordFormat, topics: Sequence[str], partitions: int
     ) -> None:
-        self.records_read = ReadRecords()
+        self.records_read = ConsumedRecords()
         self._offsets: dict[
             Partition, array[int]
         ] = {}  # offsets of the first reading of each record, ascending
-        self._known = SeenNumbers()
+        self._known = RecordNumberSet()
         self._cluster, self._format = cluster, record_format
         self._partitions = [Partition(topic, n) for topic in topics for n in range(partitions)]
         self.next_offsets: dict[Partition, Offset] = {}
@@ -125,7 +125,7 @@ class IncrementalReader:
 
     @property
     def distinct_count(self) -> int:
-        """Return the number of records read so far, each counted once."""
+        """Number of different records read so far. A record that was read twice counts once."""
         return self._known.count
 
     def high_watermarks(self) -> dict[Partition, Offset]:
@@ -145,13 +145,13 @@ class IncrementalReader:
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
     def close(self) -> None:
-        """Close the consumer."""
+        """Close the Kafka consumer. `poll` must not be called afterwards."""
         self._reader.close()
 
 
 def read_all(
     cluster: Cluster, record_format: RecordFormat, topics: Sequence[str], partitions: int
-) -> ReadRecords:
+) -> ConsumedRecords:
     """Read all committed records of the topics and return their numbers by partition.
 
     Args:
@@ -171,7 +171,10 @@ def read_all(
 
 
 class FirstReadTimes:
-    """The times at which records were first read from the target cluster, by record number."""
+    """The times at which records were first read from the target cluster, by record number.
+
+    All times are in seconds since the start of the load.
+    """
 
     def __init__(self) -> None:
         self._seen_s = array("d")
@@ -179,7 +182,7 @@ class FirstReadTimes:
 
     @property
     def first_missing(self) -> int:
-        """Return the lowest record number that was not read yet."""
+        """Lowest record number that has not been read yet."""
         while (
             self._first_missing < len(self._seen_s)
             and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]
@@ -235,9 +238,9 @@ class GroupConsumer:
     def __init__(
         self, cluster: KafkaCluster, record_format: RecordFormat, topics: Sequence[str], name: str
     ) -> None:
-        self.records_read = ReadRecords()
+        self.records_read = ConsumedRecords()
         self.error = ""
-        self._known = SeenNumbers()
+        self._known = RecordNumberSet()
         self._format = record_format
         self._ending = threading.Event()
         settings = consumer_settings(
@@ -252,13 +255,13 @@ class GroupConsumer:
         self._thread = threading.Thread(target=self._run, name="group", daemon=True)
 
     def start(self) -> None:
-        """Subscribe to the topics and start reading."""
+        """Subscribe to the topics and start the thread that reads them."""
         self._consumer.subscribe(self._topics)
         self._thread.start()
 
     @property
     def distinct_count(self) -> int:
-        """Return the number of records read so far, each counted once."""
+        """Number of different records read so far. A record that was read twice counts once."""
         return self._known.count
 
     def stop(self) -> None:

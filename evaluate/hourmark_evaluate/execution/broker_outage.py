@@ -42,7 +42,7 @@ def why_unavailable(environment: TrialEnvironment) -> str:
     return ""
 
 
-def stop_brokers_for_a_while(
+def stop_brokers_temporarily(
     trial: TrialRun, brokers: Sequence[int], description: str, *, wiped: bool = False
 ) -> bool:
     """Stop brokers, start them again after a while, and wait for the load to recover.
@@ -84,8 +84,8 @@ def stop_brokers_for_a_while(
         description,
         lambda: call_for_each_broker(stop, brokers),
         lambda: call_for_each_broker(start, brokers),
-        environment.options.away_s,
-        lambda: environment.edge.all_in_sync(trial.load.placement.topics),
+        environment.options.outage_s,
+        lambda: environment.edge.are_all_in_sync(trial.load.placement.topics),
         is_effective=lambda: not any(map(environment.edge.responds, brokers)),
         before_undo=empty_disks,
     )

@@ -40,28 +40,28 @@ class EvaluationOptions:
 
     @property
     def steady_rate(self) -> float:
-        """Return the constant rate in trials with faults, a quarter of the peak, in events/s."""
+        """Constant load of trials with faults, in events per second: a quarter of the peak."""
         # High enough to show each gap, low enough that a small machine can restart the servers.
         return self.rate / 4
 
     @property
-    def away_s(self) -> float:
-        """Return how many seconds a server stays down in a fault: `seconds` / 10, at least 2."""
+    def outage_s(self) -> float:
+        """Seconds for which a fault keeps a server down: a tenth of `seconds`, but at least 2."""
         return max(2.0, self.seconds / 10)
 
     @property
-    def delivery_s(self) -> float:
-        """Return the delivery timeout of a record, in seconds: twice `away_s`, at least 180.
+    def delivery_timeout_s(self) -> float:
+        """Delivery timeout of a record in seconds: twice `outage_s`, but at least 180.
 
-        It exceeds every outage, including the time that servers need to recover.
+        It is longer than every outage, including the time that servers need to recover.
         """
-        return max(180.0, 2 * self.away_s)
+        return max(180.0, 2 * self.outage_s)
 
     @property
     def recovery_s(self) -> float:
-        """Return the time limit for recovery after a fault, in seconds: 4 * `seconds`, at least 120.
+        """Time limit for recovery after a fault, in seconds: 4 * `seconds`, but at least 120.
 
-        A component that needs longer is reported as stuck.
+        The report states that a component that needs longer did not recover.
         """
         return max(120.0, 4 * self.seconds)
 

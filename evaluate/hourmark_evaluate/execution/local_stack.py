@@ -26,7 +26,14 @@ _TOO_SMALL: Final = "100"
 
 
 def required_servers(stack: LocalStack) -> tuple[str, ...]:
-    """Return the names of the stack's servers that an evaluation needs: brokers and the mirror."""
+    """Return the servers of a local stack that an evaluation needs: all brokers and the mirror.
+
+    Args:
+        stack: The local stack, running or not.
+
+    Returns:
+        Names of the servers, such as `edge-1`.
+    """
     return tuple(name for name in stack.names if name.startswith(("edge-", "central-", MIRROR)))
 
 
@@ -74,9 +81,14 @@ def local_operations(stack: LocalStack, central: EvaluatedCluster | None) -> Ser
 
 
 def read_broker_cpu_seconds(stack: LocalStack) -> dict[int, float]:
-    """Return the CPU seconds used by each running edge broker, by process id.
+    """Read the CPU time that each edge broker has used since its process started.
 
-    A restarted broker has a new process id and starts at 0.
+    Args:
+        stack: The running local stack.
+
+    Returns:
+        CPU seconds by process id; brokers that are not running are absent. A restarted broker has a
+        new process id and starts at 0.
     """
     processes = [process for name in stack.brokers if (process := stack.process(name)) is not None]
     times = {process.pid: psutil.Process(process.pid).cpu_times() for process in processes}

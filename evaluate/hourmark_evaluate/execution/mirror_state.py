@@ -23,9 +23,15 @@ def wait_for_first_copy(trial: TrialRun) -> bool:
 
 
 def why_nothing_copied(trial: TrialRun) -> str:
-    """Return why the mirror did not copy records of a trial, as a reason for the report.
+    """Return the reason why the mirror copied no record of a trial, for the report.
 
-    Call this function only after `wait_for_first_copy` returned False.
+    Call it only if `wait_for_first_copy` returned False.
+
+    Args:
+        trial: The running trial.
+
+    Returns:
+        A text that states what is missing or what failed, and which options to check.
     """
     environment, mirror = trial.environment, trial.mirror
     prefix = environment.options.mirrored_prefix
@@ -53,9 +59,13 @@ def current_workers(environment: TrialEnvironment) -> MirrorWorkers:
 
 
 def has_no_workers(environment: TrialEnvironment) -> bool:
-    """Return whether the central cluster reports that the mirror has no workers.
+    """Return whether the mirror certainly has no running workers.
 
-    If the central cluster does not answer, the result is False.
+    Args:
+        environment: The clusters and the user's options.
+
+    Returns:
+        True if the central cluster reports no worker. False if it reports one or does not answer.
     """
     return _read_workers(environment) == MirrorWorkers()
 
@@ -70,9 +80,14 @@ def _read_workers(environment: TrialEnvironment) -> MirrorWorkers | None:
 
 
 def describe_worker_count(environment: TrialEnvironment) -> str:
-    """Return a remark for the report with the mirror's current number of workers.
+    """Describe the current number of the mirror's workers for the report.
 
-    If the central cluster reports no worker, the remark states that the number is unknown.
+    Args:
+        environment: The clusters and the user's options.
+
+    Returns:
+        A remark with the number of workers. If the central cluster reports no worker, the remark
+        states that the number is unknown.
     """
     count = len(current_workers(environment).hosts)
     known = f"the mirror ran with {count} worker{'' if count == 1 else 's'}"

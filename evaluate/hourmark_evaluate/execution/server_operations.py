@@ -73,7 +73,14 @@ class ServerOperations:
 
 
 def option_name(operation: str) -> str:
-    """Return the command-line option of an operation: "stop_broker" gives "--stop-broker"."""
+    """Return the command-line option that defines an operation on servers.
+
+    Args:
+        operation: Name of the operation, such as "stop_broker".
+
+    Returns:
+        Name of the option, such as "--stop-broker".
+    """
     return f"--{operation.replace('_', '-')}"
 
 

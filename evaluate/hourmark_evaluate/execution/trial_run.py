@@ -53,7 +53,10 @@ class _CompletedFault:
 
 
 class RecoveryFailed(Unavailable):
-    """The error raised when servers do not recover, or when sent records cannot be read back."""
+    """Raised when servers do not recover from a fault, or when sent records cannot be read back.
+
+    The trial cannot continue.
+    """
 
 
 class TrialRun:
@@ -90,15 +93,22 @@ class TrialRun:
         self._cpu_at_start: tuple[float, float, dict[int, float] | None] | None = None
 
     def report_progress(self, message: str) -> None:
-        """Report a line of progress to the user, prefixed with the name of the trial."""
+        """Report a line of progress to the user, with the name of the trial as its prefix."""
         self.environment.report_progress(f"{self._name}: {message}")
 
     def wait_under_load(self, seconds: float) -> None:
-        """Wait for this many seconds while the load continues, and poll the mirror meanwhile."""
+        """Wait while the load continues, and poll the mirror repeatedly.
+
+        Args:
+            seconds: How long to wait.
+        """
         self.environment.wait_until(lambda: False, seconds, self.poll_mirror)
 
     def poll_mirror(self) -> None:
-        """Sample the mirror's positions once; do nothing if the trial does not use a mirror."""
+        """Compare the mirror's committed positions with the copied records once.
+
+        Does nothing if the trial does not use a mirror.
+        """
         if self.mirror is not None:
             self.mirror.poll()
 
@@ -187,7 +197,10 @@ class TrialRun:
         self._not_tried.append(f"{description} was not tried: {reason}")
 
     def start_cpu_measurement(self) -> None:
-        """Start to measure CPU time and acknowledged events, until `finish` is called."""
+        """Start to measure the CPU time of client and brokers, and the acknowledged events.
+
+        The measurement ends when `finish` is called, and its result is part of the trial's result.
+        """
         self._cpu_at_start = (self.load.now_s, _process_cpu_s(), self._read_broker_cpu())
 
     def finish(self) -> TrialResult:
@@ -231,7 +244,7 @@ class TrialRun:
             comparisons=compared,
             not_compared=not_compared,
             cost=cpu_usage,
-            timeline=accounting.timeline(sent_s, answered_s, acknowledged),
+            timeline=accounting.count_per_second(sent_s, answered_s, acknowledged),
             notes=(*self.notes, *self._not_tried),
         )
 
@@ -299,7 +312,7 @@ class TrialRun:
             else ""
         )
 
-    def _read_edge_records(self) -> accounting.ReadRecords:
+    def _read_edge_records(self) -> accounting.ConsumedRecords:
         topics, partitions = self.load.placement.topics, self.environment.options.partitions
         try:
             return read_all(
@@ -314,19 +327,6 @@ class TrialRun:
     def _count_group_and_central(
         self, counts: list[RecordCounts], acknowledged: accounting.Flags
     ) -> accounting.Floats | None:
-        """Append the counts of the consumer group and the central cluster, if the trial uses them.
-
-        Records are counted only when the consumer and the mirror have reached the end of the
-        topics, or have stopped making progress.
-
-        Args:
-            counts: The list to extend; its first item must be the counts of the edge cluster.
-            acknowledged: By record number, whether the record was acknowledged.
-
-        Returns:
-            By record number, seconds from the start of the load until the record was first read
-            from the central cluster, NaN if never; None if the trial does not use a mirror.
-        """
         if (group := self.group) is not None:
             self.environment.wait_while_progressing(
                 lambda: group.distinct_count >= counts[0].distinct,
@@ -390,12 +390,6 @@ class TrialRun:
     def _compare_with_metrics(
         self, counts: dict[tuple[str, int], int]
     ) -> tuple[tuple[MetricComparison, ...], str]:
-        """Compare record counts by (topic, partition) with the metrics of the edge brokers.
-
-        Returns:
-            The comparisons, and "". If the metrics are not available, an empty tuple and the
-            reason.
-        """
         jmx, edge = self.environment.jmx, self.environment.edge
         if jmx is None:
             return (
@@ -409,7 +403,7 @@ class TrialRun:
                 "all of them",
             )
         self.environment.wait_until(
-            lambda: edge.all_in_sync(self.load.placement.topics), RECOVERY_SECONDS
+            lambda: edge.are_all_in_sync(self.load.placement.topics), RECOVERY_SECONDS
         )
         try:
             metrics = jmx.read_metrics(self.load.placement.topics)
@@ -491,7 +485,7 @@ def start_trial_run(
             RecordPlacement(topics, shares, partitions),
             rate,
             environment.clock,
-            environment.options.delivery_s,
+            environment.options.delivery_timeout_s,
         )
         if central is not None:
             mirror = MirroredLoadObserver(

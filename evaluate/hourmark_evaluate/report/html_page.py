@@ -112,7 +112,11 @@ _CLASSES: Final = {
 
 
 def as_html(evaluation: Evaluation) -> str:
-    """Return the complete report as one HTML document, with inline styles and plots."""
+    """Render an evaluation as a self-contained HTML document with inline styles and plots.
+
+    Args:
+        evaluation: The result of a completed or interrupted run.
+    """
     return "\n".join(
         (
             "<!doctype html>",

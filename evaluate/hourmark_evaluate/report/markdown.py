@@ -70,7 +70,11 @@ _LIMITS: Final = """\
 
 
 def as_markdown(evaluation: Evaluation) -> str:
-    """Return the complete report as one Markdown page, with figures published by others."""
+    """Render an evaluation as a Markdown page, and compare it with published figures.
+
+    Args:
+        evaluation: The result of a completed or interrupted run.
+    """
     parts = (
         "# Kafka, evaluated",
         _INTRO,

@@ -9,7 +9,7 @@ from hourmark_evaluate.results import (
     Evaluation,
     LeaderTakeover,
     MetricComparison,
-    PositionClaims,
+    MirrorPositionResult,
     TrialResult,
 )
 from hourmark_evaluate.verdicts import (
@@ -54,12 +54,20 @@ COSTS: Final = (
 
 
 def format_seconds(value: float | None) -> str:
-    """Return a duration with one decimal and its unit, such as "1.5 s"; "never" for None."""
+    """Format a duration in seconds with one decimal, such as "1.5 s".
+
+    Args:
+        value: Duration in seconds; None gives "never".
+    """
     return "never" if value is None else f"{value:,.1f} s"
 
 
 def describe_setting(evaluation: Evaluation) -> str:
-    """Return one paragraph that describes the clusters, the load and the machine of a run."""
+    """Describe the conditions of a run for the report: clusters, load and client machine.
+
+    Returns:
+        One paragraph of plain text.
+    """
     e = evaluation
     where = f"on {e.where}" if e.where.startswith("the ") else f"on the {e.where}"
     central = f", {e.central_brokers} central brokers" if e.central_brokers else ""
@@ -158,7 +166,7 @@ def remarks(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def _early(claims: PositionClaims) -> str:
+def _early(claims: MirrorPositionResult) -> str:
     if claims.early_max is None:
         return ""
     before = f" up to {format_seconds(claims.early_s)}" if claims.early_max else ""
@@ -166,7 +174,14 @@ def _early(claims: PositionClaims) -> str:
 
 
 def describe_takeover(takeover: LeaderTakeover) -> str:
-    """Return a sentence that describes whether another worker took over from a mirror's leader."""
+    """Describe for the report whether another worker replaced the leading worker of a mirror.
+
+    Args:
+        takeover: Outcome of the removal of the leading worker.
+
+    Returns:
+        A clause that states how the worker was removed and when another worker led, if ever.
+    """
     led_s = takeover.another_led_s
     outcome = (
         "no other worker led in time"

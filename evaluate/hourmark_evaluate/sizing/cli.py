@@ -9,7 +9,7 @@ import click
 from hourmark.printing import json_option, print_json
 from hourmark_evaluate.sizing import report
 from hourmark_evaluate.sizing.measurements import read_measurements
-from hourmark_evaluate.sizing.model import Load, Machine, component_needs
+from hourmark_evaluate.sizing.model import Load, Machine, estimate_requirements
 
 _POSITIVE = click.FloatRange(0, min_open=True)
 
@@ -131,7 +131,7 @@ def size(
         cores=cores, network_gbit=network_gbit, disk_tb=disk_tb, utilisation=utilisation
     )
     measurements = read_measurements(measured)
-    needs = component_needs(load, machine, measurements.coefficients)
+    needs = estimate_requirements(load, machine, measurements.coefficients)
     if as_json:
         print_json(report.as_object(load, machine, needs, measurements.model_errors()))
     else:

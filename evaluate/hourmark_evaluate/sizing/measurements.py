@@ -43,7 +43,7 @@ class LoadMeasurement:
     bucket: float
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurement as a JSON-serializable dict, which `from_object` reads."""
+        """Convert the measurement to a JSON-serializable dict. `from_object` is the inverse."""
         return dataclasses.asdict(self)
 
     @classmethod
@@ -149,7 +149,7 @@ class SizingMeasurements:
 
     @property
     def coefficients(self) -> Coefficients:
-        """Return the coefficients fitted to the measurements in `fitted`."""
+        """Fit the coefficients of the sizing model to the measurements in `fitted`."""
         return fit_coefficients(self.fitted)
 
     def model_errors(self) -> list[dict[str, float]]:
@@ -163,9 +163,10 @@ class SizingMeasurements:
         return [relative_errors(one, self.coefficients) for one in self.checked]
 
     def as_object(self) -> dict[str, Any]:
-        """Return the measurements as a JSON-serializable dict, which `read_measurements` reads.
+        """Convert the measurements to a JSON-serializable dict, which can be saved in a file.
 
-        The keys are `about`, `fitted` and `checked`.
+        Returns:
+            The keys `about`, `fitted` and `checked`. `read_measurements` reads this format.
         """
         kept = {
             name: [one.as_object() for one in getattr(self, name)] for name in ("fitted", "checked")

@@ -50,7 +50,7 @@ class Load:
 
     @property
     def buckets_per_second(self) -> float:
-        """Return the number of buckets closed per second."""
+        """Number of buckets that are closed per second, over all event types."""
         return self.types / self.bucket_seconds
 
 
@@ -122,7 +122,7 @@ class Coefficients:
     bucket: float
 
 
-class ComponentNeed(NamedTuple):
+class ComponentRequirement(NamedTuple):
     """The resources that one component needs at the peak.
 
     Attributes:
@@ -143,7 +143,9 @@ class ComponentNeed(NamedTuple):
     bound_by: str
 
 
-def component_needs(load: Load, machine: Machine, measured: Coefficients) -> list[ComponentNeed]:
+def estimate_requirements(
+    load: Load, machine: Machine, measured: Coefficients
+) -> list[ComponentRequirement]:
     """Return the resources that each component needs, in the order in which an event passes them.
 
     Tailers run on the log hosts, so they need no machines of their own.
@@ -159,14 +161,16 @@ def component_needs(load: Load, machine: Machine, measured: Coefficients) -> lis
     return [_need(component, load, machine, measured) for component in COMPONENTS]
 
 
-def _need(component: str, load: Load, machine: Machine, measured: Coefficients) -> ComponentNeed:
+def _need(
+    component: str, load: Load, machine: Machine, measured: Coefficients
+) -> ComponentRequirement:
     cores = measured.costs[component].predict_cores(
         load, load.hosts if component == "tailer" else 1
     )
     mbit = _network_mbit(component, load, measured)
     disk_tb = _disk_tb(component, load, measured)
     if component == "tailer":
-        return ComponentNeed(component, cores, mbit, disk_tb, 0, "on each host")
+        return ComponentRequirement(component, cores, mbit, disk_tb, 0, "on each host")
     demands = {
         "cpu": cores / (machine.cores * machine.utilisation),
         "network": mbit / (machine.network_gbit * 1000 * machine.utilisation),
@@ -174,7 +178,9 @@ def _need(component: str, load: Load, machine: Machine, measured: Coefficients) 
         "one may be away": float(_machines_min(component, load)),
     }
     bound_by = max(demands, key=lambda name: math.ceil(demands[name]))
-    return ComponentNeed(component, cores, mbit, disk_tb, math.ceil(demands[bound_by]), bound_by)
+    return ComponentRequirement(
+        component, cores, mbit, disk_tb, math.ceil(demands[bound_by]), bound_by
+    )
 
 
 def _machines_min(component: str, load: Load) -> int:
@@ -184,16 +190,6 @@ def _machines_min(component: str, load: Load) -> int:
 
 
 def _network_mbit(component: str, load: Load, measured: Coefficients) -> float:
-    """Return the network traffic of one component, all machines together.
-
-    Args:
-        component: Name of the component, one of `COMPONENTS`.
-        load: The load.
-        measured: The measured coefficients.
-
-    Returns:
-        Mbit/s of the busier direction, inbound or outbound.
-    """
     mbit = load.events_per_second * load.event_bytes * 8 / 1e6
     ways = {
         "tailer": measured.sent,
@@ -217,6 +213,11 @@ def _disk_tb(component: str, load: Load, measured: Coefficients) -> float:
     return tb_a_second * measured.bucket * load.kept_days * _DAY_S if component == "hdfs" else 0.0
 
 
-def total_cores(needs: Sequence[ComponentNeed]) -> float:
-    """Return the number of CPU cores that all components use together, including tailers."""
+def total_cores(needs: Sequence[ComponentRequirement]) -> float:
+    """Return the CPU cores that all components use together.
+
+    Args:
+        needs: Result of `estimate_requirements`. Tailers, which run on the log hosts, are
+            included.
+    """
     return sum(need.cores for need in needs)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hourmark_evaluate.sizing.model import ComponentNeed, Load, Machine, total_cores
+from hourmark_evaluate.sizing.model import ComponentRequirement, Load, Machine, total_cores
 
 NAMES: Final = {
     "tailer": "File Tailers",
@@ -22,7 +22,7 @@ NAMES: Final = {
 def as_object(
     load: Load,
     machine: Machine,
-    needs: Sequence[ComponentNeed],
+    needs: Sequence[ComponentRequirement],
     model_errors: Sequence[Mapping[str, float]],
 ) -> dict[str, Any]:
     """Return the sizing result as a JSON-serializable dict.
@@ -50,7 +50,7 @@ def as_object(
 def as_text(
     load: Load,
     machine: Machine,
-    needs: Sequence[ComponentNeed],
+    needs: Sequence[ComponentRequirement],
     model_errors: Sequence[Mapping[str, float]],
 ) -> Iterator[str]:
     """Yield the lines of the sizing report: the load, a table of components, and remarks.

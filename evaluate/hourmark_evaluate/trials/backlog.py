@@ -19,6 +19,9 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         name: Name of the trial.
         title: Title for the report.
 
+    Returns:
+        The measurements of the trial.
+
     Raises:
         RecoveryFailed: The sent records cannot be read back.
         Unavailable: A cluster does not answer.

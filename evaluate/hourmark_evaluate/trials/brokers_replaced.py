@@ -43,6 +43,9 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         name: Name of the trial.
         title: Title for the report.
 
+    Returns:
+        The measurements of the trial, and the faults that were or could not be injected.
+
     Raises:
         RecoveryFailed: A broker did not recover, or the sent records cannot be read back.
         Unavailable: The edge cluster does not answer.
@@ -54,7 +57,7 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         trial.wait_under_load(1.0)
         how = "killed, and replaced by one with an empty disk" if wiped else "stopped and started"
         done = [
-            broker_outage.stop_brokers_for_a_while(
+            broker_outage.stop_brokers_temporarily(
                 trial, [broker], f"broker {broker} {how}", wiped=wiped
             )
             for broker in environment.edge.ids

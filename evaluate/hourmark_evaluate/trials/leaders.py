@@ -11,7 +11,7 @@ from typing import Final
 from hourmark.kafka.mirror import NO_LEADER, MirrorWorkers
 from hourmark_evaluate.clients.load_producer import constant_rate
 from hourmark_evaluate.execution import mirror_state
-from hourmark_evaluate.execution.broker_outage import stop_brokers_for_a_while
+from hourmark_evaluate.execution.broker_outage import stop_brokers_temporarily
 from hourmark_evaluate.execution.environment import TrialEnvironment
 from hourmark_evaluate.execution.server_operations import (
     OnWorker,
@@ -43,6 +43,9 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         name: Name of the trial.
         title: Title for the report.
 
+    Returns:
+        The measurements of the trial, and the faults that were or could not be injected.
+
     Raises:
         RecoveryFailed: Servers did not recover, or the sent records cannot be read back.
         Unavailable: A cluster does not answer.
@@ -57,7 +60,7 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
             trial.mirror = None
         trial.wait_under_load(1.0)
         first = environment.edge.partition_leader(trial.load.placement.topics[0])
-        stop_brokers_for_a_while(trial, [first], f"broker {first}, a leader, killed")
+        stop_brokers_temporarily(trial, [first], f"broker {first}, a leader, killed")
         _pause_leading_broker(trial)
         if is_copied:
             remove_leading_workers(trial)
@@ -81,7 +84,7 @@ def _pause_leading_broker(trial: TrialRun) -> None:
         lambda: pause(leader),
         lambda: resume(leader),
         PAUSE_S,
-        lambda: environment.edge.all_in_sync(trial.load.placement.topics),
+        lambda: environment.edge.are_all_in_sync(trial.load.placement.topics),
         is_effective=lambda: not environment.edge.responds(leader),
     )
 
@@ -103,7 +106,7 @@ def _kill_mirror(trial: TrialRun) -> None:
         "the mirror killed",
         stop,
         start,
-        environment.options.away_s,
+        environment.options.outage_s,
         victim="mirror",
         is_effective=lambda: mirror_state.has_no_workers(environment),
     )
@@ -167,21 +170,7 @@ def remove_leading_workers(trial: TrialRun) -> None:
 def _remove_leading_worker(
     trial: TrialRun, before: MirrorWorkers, how: str, remove: OnWorker, restore: OnWorker
 ) -> bool:
-    """Remove the mirror's leading worker, wait until another worker leads, and restore it.
-
-    The outcome is added to `trial.takeovers`.
-
-    Args:
-        trial: The running trial; its topics must be mirrored.
-        before: The mirror's workers before the removal.
-        how: How the worker is removed, for the report: "killed" or "paused".
-        remove: Operation that removes a worker, given HOST:PORT of its REST server.
-        restore: Operation that restores the worker.
-
-    Returns:
-        False if the same worker was still leading after 90 s, so that the removal had no effect.
-        True otherwise, even if the fault failed and was recorded as not tried.
-    """
+    # False if the same worker still led after 90 s, so that its removal had no effect
     environment = trial.environment
     takeover_s: float | None = None
     last = before.leader
@@ -206,7 +195,7 @@ def _remove_leading_worker(
         f"of {len(before.hosts)} workers of the mirror the leading one {how}",
         remove_and_wait,
         lambda: restore(before.leader.address),
-        environment.options.away_s,
+        environment.options.outage_s,
         is_complete,
         victim="mirror",
     )

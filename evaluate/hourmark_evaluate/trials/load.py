@@ -58,6 +58,9 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
         name: Name of the trial.
         title: Title for the report.
 
+    Returns:
+        The measurements of the trial.
+
     Raises:
         RecoveryFailed: The sent records cannot be read back.
         Unavailable: A cluster does not answer.
@@ -80,5 +83,5 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
             f"the daily curve ended after {trial.load.sent:,} records; now at the maximum rate"
         )
         trial.start_cpu_measurement()
-        trial.wait_under_load(options.away_s)
+        trial.wait_under_load(options.outage_s)
         return trial.finish()

@@ -54,8 +54,8 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
             return TrialResult(
                 name=name, title=title, not_tried=mirror_state.why_nothing_copied(trial)
             )
-        trial.wait_under_load(environment.options.away_s)
-        if accepted := _refuse_writes(trial, 2 * environment.options.away_s):
+        trial.wait_under_load(environment.options.outage_s)
+        if accepted := _refuse_writes(trial, 2 * environment.options.outage_s):
             return TrialResult(
                 name=name,
                 title=title,
@@ -80,16 +80,6 @@ def run_trial(environment: TrialEnvironment, name: str, title: str) -> TrialResu
 
 
 def _refuse_writes(trial: TrialRun, duration_s: float) -> int:
-    """Make the target refuse writes for a while, and return how many records it still accepted.
-
-    Args:
-        trial: The running trial; its only topic must be mirrored.
-        duration_s: Seconds for which writes are refused.
-
-    Returns:
-        The number of records accepted during the refusal; 0 if the refusal failed and was recorded
-        as not tried.
-    """
     operations, mirror = trial.environment.operations, trial.mirror
     assert operations.refuse_target and operations.accept_target and mirror, (
         "why_unavailable was checked"

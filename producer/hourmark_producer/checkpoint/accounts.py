@@ -45,7 +45,7 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
                 is TruncationVerdict.REPLACED
             ):
                 pending.append(
-                    changes.save_former_if_current(file.file_id, progress.position)
+                    changes.save_pre_truncation_position_if_current(file.file_id, progress.position)
                 )  # the account has its new head
             saved[file] = account
     if pending:
@@ -54,16 +54,19 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
         file.saved = account
 
 
-def save_head(file_id: str, position: FilePosition) -> Change:
+def save_first_bytes(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
-
-    The statement does not replace a longer head, or an account that recorded that the file shrank.
+    The first bytes identify the content of a file when the tailer compares it with other files. The
+    statement takes effect when it is passed to `Checkpoint.commit`. It does not overwrite a longer
+    saved prefix, or a row that recorded that the file shrank.
 
     Args:
         file_id: Id of the file.
         position: Position of the file; its `head` holds the first bytes.
+
+    Returns:
+        The statement and its parameters.
     """
     sql = (
         "INSERT INTO accounts VALUES (?,?,?,?,?,'[]',?) ON CONFLICT (file_id) DO UPDATE SET "

@@ -47,7 +47,11 @@ class ArchiveStamp(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> ArchiveStamp:
-        """Return the stamp of a file from the result of `os.stat`."""
+        """Create the stamp of a compressed file from the result of `os.stat`.
+
+        Args:
+            status: Result of `os.stat` for the compressed file.
+        """
         return cls(
             status.st_ino - (1 << 64) if status.st_ino >> 63 else status.st_ino,
             status.st_size,
@@ -68,22 +72,33 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 
 
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
-    """Return the SQL statement that records that a compressed file was examined.
+    """Return the SQL statement that records that the tailer has examined a compressed file.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    A compressed file with a record is not examined again. The statement takes effect when it is
+    passed to `Checkpoint.commit`.
 
     Args:
         stamp: Identifies the compressed file.
         file_id: Id of the tracked file under which its content is sent; None if its content is not
             sent.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR REPLACE INTO archives VALUES (?,?,?,?)", (*stamp, file_id)
 
 
 def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
-    """Return the SQL statements that delete the records of the given compressed files.
+    """Return the SQL statements that delete the records of compressed files that were examined.
 
-    They take effect when they are passed to `Checkpoint.commit`.
+    They take effect when they are passed to `Checkpoint.commit`. Stamps without a record are
+    ignored.
+
+    Args:
+        stamps: Stamps of the compressed files to delete.
+
+    Returns:
+        One statement with its parameters per stamp.
     """
     return [
         ("DELETE FROM archives WHERE inode=? AND size=? AND mtime_ns=?", tuple(stamp))
@@ -91,17 +106,20 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
     ]
 
 
-def save_scan_times(looked_ms: Mapping[str, int]) -> list[_Change]:
-    """Return the SQL statements that save when each source was last scanned.
+def save_scan_times(scan_began_ms: Mapping[str, int]) -> list[_Change]:
+    """Return the SQL statements that save the time of the latest full scan of each source.
 
     They take effect when they are passed to `Checkpoint.commit`.
 
     Args:
-        looked_ms: When the latest full scan began, in Unix milliseconds, by source name.
+        scan_began_ms: When the latest full scan began, in Unix milliseconds, by source name.
+
+    Returns:
+        One statement with its parameters per source.
     """
     return [
         ("INSERT OR REPLACE INTO looked VALUES (?,?)", (source, at_ms))
-        for source, at_ms in looked_ms.items()
+        for source, at_ms in scan_began_ms.items()
     ]
 
 
@@ -143,24 +161,44 @@ def save_departed(
 
 
 def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
-    """Return the examined compressed files, with the id of the file that each is sent as.
+    """Return the compressed files that the tailer has already examined.
 
-    The id is None if the content is not sent.
+    Returns:
+        For each compressed file, the id of the tracked file under which its content is sent; None
+        if its content is not sent. Empty if no compressed file was examined.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
     """
     rows = db.execute("SELECT inode, size, mtime_ns, file_id FROM archives")
     return {ArchiveStamp(inode, size, mtime_ns): file_id for inode, size, mtime_ns, file_id in rows}
 
 
 def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
-    """Return when each source was last scanned, in Unix milliseconds by source name."""
+    """Return the time of the latest full scan of each source.
+
+    Returns:
+        When the scan began, in Unix milliseconds, by source name. Sources without a recorded scan
+        are absent.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
+    """
     return dict(db.execute("SELECT source, at_ms FROM looked").fetchall())
 
 
 def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
-    """Return the positions that `save_departed` recorded.
+    """Return how far files and generations were read before they ended.
 
-    In each position, `size_seen` holds the offset up to which the bytes are accounted for as read
-    or lost.
+    `save_departed` records these positions. The tailer compares a compressed file with these
+    positions to recognize content that it has already read.
+
+    Returns:
+        One position per record. Its `size_seen` holds the offset (exclusive) up to which all bytes
+        are accounted for, either as read or as lost.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
     """
     rows = db.execute("SELECT head, offset, anchor, high FROM departed")
     return [

@@ -131,7 +131,7 @@ class AccountingSnapshot(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBalance:
-    """The two sides of the accounting equation of one source, in bytes.
+    """The bytes observed in the files of one source, and what became of them.
 
     `seen` must equal the sum of the other attributes.
 
@@ -153,9 +153,10 @@ class SourceBalance:
 
     @property
     def off_by(self) -> int:
-        """Number of bytes seen that the other attributes do not account for.
+        """Difference in bytes between `seen` and the sum of the other attributes.
 
-        Any value but 0 is a bug of the tailer.
+        The value is 0 if the accounting is consistent. Any other value indicates a bug in the
+        tailer.
         """
         return (
             self.seen - self.acknowledged - self.in_flight - self.pending - self.skipped - self.lost
@@ -234,12 +235,15 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 def compute_balances(
     books: AccountingSnapshot, unread: Mapping[str, int]
 ) -> dict[str, SourceBalance]:
-    """Return the accounting equation of each source, by source name in sorted order.
+    """Compute, for each source, how many bytes were observed and what became of them.
 
     Args:
         books: The accounting as stored in the checkpoint.
         unread: Number of bytes after the offset of each file, by file id. Bytes that were destroyed
             but are not yet counted as lost are included. A file without an entry counts as 0.
+
+    Returns:
+        The balance of each source, by source name in sorted order.
     """
     offsets, pending = Counter[str](), Counter[str]()
     for row in books.files:
@@ -259,26 +263,29 @@ def compute_balances(
 
 
 def read_current_balances(
-    look: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
+    read_books: Callable[[], AccountingSnapshot], files: Iterable[TrackedFile]
 ) -> dict[str, SourceBalance]:
-    """Return the accounting equation of each source of a running tailer, by source name.
+    """Compute the byte balance of each source while the tailer is running.
 
     The checkpoint and the files in memory must agree on each position. If they disagree because a
     file is being processed, both are read again, up to five times. After that, files that still
     disagree count as having no unread bytes.
 
     Args:
-        look: Function that reads the accounting from the checkpoint.
+        read_books: Function that reads the accounting from the checkpoint.
         files: The tracked files. They are iterated once for each read.
 
+    Returns:
+        The balance of each source, by source name in sorted order.
+
     Raises:
-        CheckpointFailed: `look` could not read the checkpoint.
+        CheckpointFailed: `read_books` could not read the checkpoint.
     """
-    books, unread = look(), dict[str, int]()
+    books, unread = read_books(), dict[str, int]()
     for _ in range(_LOOKS):
         by_id = {file.file_id: file for file in files}
         found = {
-            row.file_id: _unread(by_id[row.file_id], row)
+            row.file_id: _count_unread_bytes(by_id[row.file_id], row)
             for row in books.files
             if row.file_id in by_id
         }
@@ -286,21 +293,12 @@ def read_current_balances(
         if len(unread) == len(found):
             break
         time.sleep(_BETWEEN_S)
-        books = look()
+        books = read_books()
     return compute_balances(books, unread)
 
 
-def _unread(file: TrackedFile, row: FileAccountingRow) -> int | None:
-    """Return the number of unread bytes of a file, if memory and checkpoint agree on its position.
-
-    Args:
-        file: The file in memory.
-        row: The row of the file in the checkpoint.
-
-    Returns:
-        None if generation, missing flag or settled shrinks differ, because the file is being
-        processed.
-    """
+def _count_unread_bytes(file: TrackedFile, row: FileAccountingRow) -> int | None:
+    # None if memory and checkpoint disagree on the position, because the file is being processed
     progress, missing = file.progress, file.place.missing
     position = progress.position
     if (row.generation, row.missing) != (position.generation, missing) or row.settled not in (

@@ -45,11 +45,11 @@ from hourmark.process.durable import sync_folder
 from hourmark_producer.checkpoint import archives, books, forgotten, integrity, marks
 from hourmark_producer.checkpoint.integrity import find_log_damage
 from hourmark_producer.checkpoint.rows import (
-    device_row,
+    identity_columns,
     json_to_range,
+    location_columns,
     orphaned_ranges_to_file,
-    place_row,
-    position_row,
+    position_columns,
     restore_account,
     row_to_file,
 )
@@ -62,9 +62,9 @@ from hourmark_producer.checkpoint.spooled_ranges import (
     migrate_ranges_table,
     move_bodies_into_database,
     open_bodies,
-    place_large_bodies,
     read_body,
-    settle_bodies,
+    store_large_bodies,
+    update_body_space,
 )
 from hourmark_producer.counters import Loss, Losses
 from hourmark_producer.files.tracked_file import (
@@ -124,28 +124,40 @@ _Found = TypeVar("_Found")
 
 
 class CheckpointFailed(Unavailable):
-    """Raised when the checkpoint cannot be read or written. The operation changed nothing."""
+    """Raised when the checkpoint database cannot be read or written, for example on a full disk.
+
+    The failed operation changed nothing, so the caller may repeat it.
+    """
 
 
 class CheckpointBroken(Exception):
-    """Raised when a checkpoint is damaged or incomplete, or has an unsupported version."""
+    """Raised when a checkpoint database is damaged or incomplete, or has an unsupported format.
+
+    The database cannot be used. An operator must restore a good copy or start with an empty one.
+    """
 
 
 def insert_file(file: TrackedFile) -> Change:
-    """Return the SQL statement that adds a file to the table `files`.
+    """Return the SQL statement that adds a tracked file to the table `files`.
 
     It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        file: The file, with its identity, location and position.
+
+    Returns:
+        The statement and its parameters.
     """
     row = (
         file.file_id,
-        *device_row(file),
-        *place_row(file.place),
-        *position_row(file.progress.position),
+        *identity_columns(file),
+        *location_columns(file.place),
+        *position_columns(file.progress.position),
     )
     return f"INSERT INTO files VALUES ({','.join('?' * len(row))})", row  # noqa: S608
 
 
-def save_place(file: TrackedFile, place: FileLocation) -> Change:
+def save_location(file: TrackedFile, place: FileLocation) -> Change:
     """Return the SQL statement that saves where a file was found.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -154,7 +166,7 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
         file: The file, whose current device, inode and birth time are saved too.
         place: Its source and paths.
     """
-    row = (*device_row(file), *place_row(place), file.file_id)
+    row = (*identity_columns(file), *location_columns(place), file.file_id)
     return (
         (
             "UPDATE files SET device=?, inode=?, birth_ns=?, source=?, path=?, seen_at=?, "
@@ -165,11 +177,18 @@ def save_place(file: TrackedFile, place: FileLocation) -> Change:
 
 
 def save_position(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves up to which position a file was cut into ranges.
+    """Return the SQL statement that saves the position up to which a file was cut into byte ranges.
 
     It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        file_id: Id of the file, which must be in the table `files`.
+        position: Generation of the file and offset (exclusive) up to which it was cut.
+
+    Returns:
+        The statement and its parameters.
     """
-    row = (*position_row(position), file_id)
+    row = (*position_columns(position), file_id)
     return (
         "UPDATE files SET generation=?, offset=?, in_line=?, anchor=?, size_seen=? WHERE file_id=?",
         row,
@@ -177,9 +196,16 @@ def save_position(file_id: str, position: FilePosition) -> Change:
 
 
 def delete_file(file_id: str) -> list[Change]:
-    """Return the SQL statements that delete all data of a file, except its spooled ranges.
+    """Return the SQL statements that delete a file from the checkpoint.
 
-    They take effect when they are passed to `Checkpoint.commit`.
+    Byte ranges of the file that wait for an acknowledgement are kept, because they must still be
+    sent. The statements take effect when they are passed to `Checkpoint.commit`.
+
+    Args:
+        file_id: Id of the file.
+
+    Returns:
+        The statements with their parameters, in the order in which they must be applied.
     """
     tables = "files", "accounts", "targets", "formers", "marks", "kept"
     return [(f"DELETE FROM {table} WHERE file_id=?", (file_id,)) for table in tables]  # noqa: S608
@@ -225,25 +251,45 @@ def save_account(
 def mark_source_scanned(source: str) -> Change:
     """Return the SQL statement that records that a source was scanned at least once.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    `Checkpoint.begun` returns these sources. The statement takes effect when it is passed to
+    `Checkpoint.commit`.
+
+    Args:
+        source: Name of the source.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR IGNORE INTO begun VALUES (?)", (source,)
 
 
-def save_target(file_id: str, path: str) -> Change:
-    """Return the SQL statement that saves the path that a file's symbolic link resolves to.
+def save_link_target(file_id: str, path: str) -> Change:
+    """Return the SQL statement that saves the resolved path of a file that is a symbolic link.
 
     It takes effect when it is passed to `Checkpoint.commit`.
+
+    Args:
+        file_id: Id of the file.
+        path: Path to which the symbolic link resolves.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR REPLACE INTO targets VALUES (?,?)", (file_id, os.fsencode(path))
 
 
-def save_former(file_id: str, position: FilePosition) -> Change:
+def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the position that a file had before it was truncated.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    The tailer uses this position to recognize a copy of the earlier content. The statement takes
+    effect when it is passed to `Checkpoint.commit`.
 
-    A copy of the earlier content is recognized by this position.
+    Args:
+        file_id: Id of the file.
+        position: Position up to which the file was read before the truncation.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR REPLACE INTO formers VALUES (?,?,?,?,?)", (
         file_id,
@@ -254,7 +300,7 @@ def save_former(file_id: str, position: FilePosition) -> Change:
     )
 
 
-def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
+def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
     """Return the SQL statement that saves how much content of a file outlasted a truncation.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -267,17 +313,20 @@ def save_kept(file_id: str, generation: int, kept_to: int) -> Change:
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
 
-def save_former_if_current(file_id: str, position: FilePosition) -> Change:
-    """Return the SQL statement that saves a file's position before a detected truncation.
+def save_pre_truncation_position_if_current(file_id: str, position: FilePosition) -> Change:
+    """Return a conditional SQL statement that saves the position of a file before its truncation.
 
-    It takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the generation
-    in the table `files` is no longer that of the position.
+    The statement takes effect when it is passed to `Checkpoint.commit`. It changes nothing if the
+    table `files` holds another generation of the file than `position`.
 
     Args:
         file_id: Id of the file.
-        position: Position up to which the file was read.
+        position: Position up to which the file was read before the truncation was detected.
+
+    Returns:
+        The statement and its parameters.
     """
-    _, row = save_former(file_id, position)
+    _, row = save_pre_truncation_position(file_id, position)
     at = (file_id, position.generation)
     return (
         (
@@ -322,10 +371,10 @@ def add_loss(loss: Loss) -> list[Change]:
 
 
 class Checkpoint:
-    """An open checkpoint: the tailer's durable state in one SQLite database.
+    """The durable state of the tailer, stored in one SQLite database.
 
-    `create` makes an empty one on disk, `open` returns an instance. Safe to use from several
-    threads.
+    `create` creates an empty checkpoint on disk; `open` opens an existing one. The object may be
+    used from several threads.
     """
 
     def __init__(self, db: sqlite3.Connection, log: Path, bodies: BodyFile) -> None:
@@ -484,7 +533,7 @@ class Checkpoint:
         )  # until COMMIT has returned
         changes = [change for ticket in batch for change in ticket.changes]
         try:
-            changes = place_large_bodies(self._bodies, changes)
+            changes = store_large_bodies(self._bodies, changes)
             self._db.execute("BEGIN IMMEDIATE")
             for change in changes:
                 self._db.execute(*change)
@@ -496,7 +545,7 @@ class Checkpoint:
         finally:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
-            settle_bodies(self._bodies, changes, done=error is None)
+            update_body_space(self._bodies, changes, done=error is None)
             for ticket in batch:
                 ticket.error, ticket.done = error, True
 
@@ -551,8 +600,8 @@ class Checkpoint:
     def begun(self) -> set[str]:
         """Return the names of the sources that were scanned at least once.
 
-        A source also counts as scanned if the checkpoint holds files or totals of it, because early
-        versions did not record scans.
+        A source for which the checkpoint holds files or byte totals counts as scanned, because
+        early versions did not record scans.
         """
         with self._database:
             rows = self._db.execute(
@@ -562,7 +611,11 @@ class Checkpoint:
             return {source for (source,) in rows}
 
     def last_sequence(self) -> int:
-        """Return the highest sequence number of a spooled range, or 0 if no range is spooled."""
+        """Return the highest sequence number of the byte ranges that wait for an acknowledgement.
+
+        Returns:
+            The number; 0 if no range is waiting.
+        """
         with self._database:
             (highest,) = self._db.execute(
                 "SELECT coalesce(max(sequence), 0) FROM ranges"
@@ -587,7 +640,11 @@ class Checkpoint:
             ) from error
 
     def losses(self) -> dict[str, Losses]:
-        """Return the total losses by source name. Sources without losses are absent."""
+        """Return the total number of lost bytes and of losses of unknown size, by source name.
+
+        Returns:
+            Totals by source name. Sources without losses are absent.
+        """
         with self._database:
             known = dict(self._db.execute("SELECT source, bytes FROM losses").fetchall())
             unknown = dict(self._db.execute("SELECT source, occasions FROM unknown").fetchall())
@@ -606,27 +663,32 @@ class Checkpoint:
         """
         return self.read(books.read_accounting)
 
-    def read(self, look: Callable[[sqlite3.Connection], _Found]) -> _Found:
-        """Call a function with the database connection and return its result.
+    def read(self, query: Callable[[sqlite3.Connection], _Found]) -> _Found:
+        """Run a read-only query in the checkpoint database and return its result.
 
         No other thread uses the database during the call.
 
         Args:
-            look: Function that reads from the database; it must not write.
+            query: Function that takes the database connection and returns the result. It must not
+                write.
 
         Raises:
-            CheckpointFailed: The function raised sqlite3.Error.
+            CheckpointFailed: `query` raised sqlite3.Error, because the database cannot be read.
         """
         try:
             with self._database:
-                return look(self._db)
+                return query(self._db)
         except sqlite3.Error as error:
             raise CheckpointFailed(
                 f"the checkpoint cannot be read: {error}; look at the disk"
             ) from error
 
     def occasions(self) -> list[Loss]:
-        """Return the latest losses, oldest first, at most `OCCASIONS_MAX`."""
+        """Return the most recent losses of file content.
+
+        Returns:
+            The losses, oldest first, at most `OCCASIONS_MAX`; empty if nothing was lost.
+        """
         with self._database:
             rows = self._db.execute(
                 "SELECT source, path, at_ms, bytes, unknown, what FROM occasions ORDER BY number"
@@ -660,7 +722,6 @@ class _Ticket:
 
 
 def _complete_schema(db: sqlite3.Connection) -> None:
-    """Add the tables, columns and triggers that versions after the database's own have."""
     db.executescript(
         _LATER + _BEGUN + integrity.SCHEMA + archives.SCHEMA + marks.SCHEMA + forgotten.SCHEMA
     )
@@ -670,13 +731,7 @@ def _complete_schema(db: sqlite3.Connection) -> None:
 
 
 def _check_schema(db: sqlite3.Connection) -> None:
-    """Compare columns and triggers with those of a new database.
-
-    SQLite parses a trigger only when it fires. If its text is damaged, no commit succeeds.
-
-    Raises:
-        CheckpointBroken: A table or a trigger differs.
-    """
+    # SQLite parses a trigger only when it fires. If its text is damaged, no commit succeeds.
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as new:
         new.executescript(_SCHEMA)
         _complete_schema(new)
@@ -687,7 +742,6 @@ def _check_schema(db: sqlite3.Connection) -> None:
 
 
 def _describe_schema(db: sqlite3.Connection) -> dict[str, frozenset[str]]:
-    """Return the columns of each table, and the text of each trigger, by name."""
     found = {}
     for kind, name, text in db.execute(
         "SELECT type, name, sql FROM sqlite_master WHERE type IN ('table', 'trigger')"

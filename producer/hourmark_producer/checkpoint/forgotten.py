@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from typing import Any, Final, NamedTuple
 
-from hourmark_producer.checkpoint.rows import device_row
+from hourmark_producer.checkpoint.rows import identity_columns
 from hourmark_producer.files.identity import FileIdentity
 from hourmark_producer.files.tracked_file import FilePosition, TrackedFile
 
@@ -51,7 +51,7 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
     assert file.identity.birth_ns, (
         "a file without a birth time cannot be distinguished from the next one with its inode"
     )
-    _, inode, birth_ns = device_row(file)
+    _, inode, birth_ns = identity_columns(file)
     at = file.progress.position
     columns = "inode, birth_ns, file_id, generation, offset, in_line, anchor, head"
     row = (inode, birth_ns, file.file_id, at.generation, at.offset, at.in_line, at.anchor, at.head)

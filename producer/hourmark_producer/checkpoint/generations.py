@@ -48,21 +48,23 @@ class GenerationStart(NamedTuple):
 
     @classmethod
     def of(cls, generation: int, content: bytes) -> GenerationStart:
-        """Return the record for a generation of a file.
+        """Create the record of one generation from the content of the file.
 
         Args:
-            generation: Number of the generation.
-            content: Content from its first byte; bytes after `HEAD_BYTES` are ignored.
+            generation: Number of the generation, starting at 0.
+            content: Content of the file from its first byte. Only the first `HEAD_BYTES` bytes are
+                used.
         """
         head = content[:HEAD_BYTES]
         return cls(generation, len(head), hashlib.blake2b(head, digest_size=8).hexdigest())
 
 
 class Generations:
-    """The recorded generations of all files of one host.
+    """The generation numbers of all files of one host, stored outside the checkpoint.
 
-    It is used if the checkpoint is lost, to give content the same generation number as before. Safe
-    to use from several threads.
+    A generation is the content of a file between two truncations. If the checkpoint is lost, the
+    tailer uses these records to assign the same generation numbers as before. Safe to use from
+    several threads.
     """
 
     def __init__(self, folders: Sequence[Path], host_id: str) -> None:
@@ -112,7 +114,7 @@ class Generations:
         )
         return known.generation + (not is_it)
 
-    def note(self, file_id: str, generation: int, content: bytes) -> None:
+    def record_generation(self, file_id: str, generation: int, content: bytes) -> None:
         """Record the first bytes of a generation before its first range is sent.
 
         Does nothing if the same record was made before.

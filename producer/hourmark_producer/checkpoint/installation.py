@@ -116,23 +116,6 @@ def _doubt(checkpoint: Checkpoint, path: Path, sources: Sequence[str]) -> None:
 def _open(
     path: Path, sources: Sequence[str], *, reread: bool, host_id: str | None
 ) -> tuple[Checkpoint, str, bool]:
-    """Open the checkpoint, or replace a broken one by an empty one if `reread` is True.
-
-    The broken checkpoint is kept under another name.
-
-    Args:
-        path: Path of the checkpoint, which must exist.
-        sources: Names of the configured sources, which count as scanned before in a new checkpoint.
-        reread: Whether to replace a broken checkpoint.
-        host_id: Host id for a new checkpoint; None to create one.
-
-    Returns:
-        The checkpoint, its host id, and whether it was replaced.
-
-    Raises:
-        UsageError: The checkpoint is broken and `reread` is False.
-        CheckpointFailed: The checkpoint cannot be read or written.
-    """
     try:
         return *Checkpoint.open(path), False
     except CheckpointBroken as error:

@@ -77,13 +77,13 @@ class WalFrame(NamedTuple):
 
 
 def find_log_damage(path: Path) -> str:
-    """Check the write-ahead log of a database and return a description of the damage.
+    """Check the SQLite write-ahead log of a database for damage.
 
     Args:
         path: Path of the database. No process may have it open, and its log must exist.
 
     Returns:
-        An empty string if the log is complete.
+        A description of the damage; an empty string if the log is intact.
 
     Raises:
         OSError: The log cannot be read.
@@ -91,13 +91,15 @@ def find_log_damage(path: Path) -> str:
     log, index = path.with_name(f"{path.name}-wal").read_bytes(), read_wal_index(path)
     order = "=" if len(log) < _LOG_HEADER.size else ">" if log[3] & 1 else "<"
     frames = list(_frames(log))
-    recovered = _recovered(log, frames, order)
+    recovered = _count_recoverable_frames(log, frames, order)
     if index is not None and _is_of(index, log, frames) and recovered < index.frames:
         return (
             f"its write-ahead log holds {recovered} whole frames of {index.frames}: it {_DAMAGED}"
         )
     salts = _salts(log, order)
-    own = (run for run in _runs(frames[recovered:], order) if salts in (None, run[-1].salts))
+    own = (
+        run for run in _split_at_breaks(frames[recovered:], order) if salts in (None, run[-1].salts)
+    )
     commits = max((sum(frame.is_commit for frame in run) for run in own), default=0)
     if commits > _TORN_MAX:
         return (
@@ -154,14 +156,8 @@ def _frames(log: bytes) -> Iterator[WalFrame]:
         yield WalFrame(pages != 0, salts, (first, second), content)
 
 
-def _recovered(log: bytes, frames: list[WalFrame], order: str) -> int:
-    """Return how many frames SQLite would read: up to the last commit before an invalid frame.
-
-    Args:
-        log: Content of the write-ahead log.
-        frames: All frames in the log, valid or not.
-        order: Byte order of the checksums, `<` or `>`.
-    """
+def _count_recoverable_frames(log: bytes, frames: list[WalFrame], order: str) -> int:
+    # SQLite reads up to the last commit before the first invalid frame.
     salts = _salts(log, order)
     if salts is None:
         return 0
@@ -186,16 +182,8 @@ def _salts(log: bytes, order: str) -> bytes | None:
     )
 
 
-def _runs(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
-    """Yield sequences of frames in which each checksum continues that of the previous frame.
-
-    Each sequence except the first begins with the last frame of the previous sequence, which may be
-    the damaged one.
-
-    Args:
-        frames: Frames in the order of the log.
-        order: Byte order of the checksums, `<` or `>`.
-    """
+def _split_at_breaks(frames: list[WalFrame], order: str) -> Iterator[list[WalFrame]]:
+    # A sequence begins with the frame before the break, which may be the damaged one.
     begin = 0
     for at in range(1, len(frames) + 1):
         if at == len(frames) or not _follows(frames[at - 1], frames[at], order):
@@ -223,7 +211,9 @@ _ENDED, _LOGGED, _ALL = 0, 1, 2
 
 
 def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
-    """Return whether the write-ahead log was removed after a run that did not end in order.
+    """Return whether the write-ahead log of the database was deleted after an unclean shutdown.
+
+    Commits that were only in the log are then lost.
 
     Args:
         db: The open database.
@@ -235,7 +225,7 @@ def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
 
 
 def restart_log(db: sqlite3.Connection) -> None:
-    """Move the content of the write-ahead log into the database and start a new log.
+    """Move all commits from the SQLite write-ahead log into the database, and start a new log.
 
     Raises:
         sqlite3.Error: The disk is full or cannot be written. No commit is lost.
@@ -246,7 +236,7 @@ def restart_log(db: sqlite3.Connection) -> None:
 
 
 def mark_run_ended(db: sqlite3.Connection) -> None:
-    """Record that the run ended in order, so that the next start does not expect a write-ahead log.
+    """Record a clean shutdown, so that the next start does not require a write-ahead log.
 
     Raises:
         sqlite3.Error: The database cannot be written.

@@ -84,9 +84,16 @@ def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]
 def save_marks(file_id: str, position: FilePosition) -> _Change:
     """Return the SQL statement that saves the marks of a file's position.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    Marks are digests of the content at recent offsets. The tailer uses them to recognize a copy of
+    the file that is shorter than the part already read. The statement takes effect when it is
+    passed to `Checkpoint.commit`.
 
-    Marks are digests at recent offsets, by which a shorter copy of the file is recognized.
+    Args:
+        file_id: Id of the file.
+        position: The position, whose `marks` are saved.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR REPLACE INTO marks VALUES (?,?,?,?)", (
         file_id,
@@ -113,9 +120,14 @@ def delete_old_marks(file_id: str, generation: int) -> _Change:
 
 
 def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
-    """Return the positions that the table `marks` describes, by file id and then by generation.
+    """Return the saved marks (digests of the content at recent offsets) of all files.
 
-    The positions contain offset, head and marks, but no anchor.
+    Returns:
+        Positions by file id and then by generation. Each position has its offset, first bytes and
+        marks; its `anchor` is not set.
+
+    Raises:
+        sqlite3.Error: The database cannot be read.
     """
     found = dict[str, dict[int, FilePosition]]()
     for file_id, generation, head, marks in db.execute(

@@ -69,7 +69,7 @@ class CheckpointedFile(NamedTuple):
 
     @property
     def in_flight(self) -> int:
-        """Total size of the ranges that are not acknowledged yet, in bytes."""
+        """Total size in bytes of the ranges that no delivery service has acknowledged yet."""
         return sum(spooled.end - spooled.start for spooled in self.spooled)
 
 

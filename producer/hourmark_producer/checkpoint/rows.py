@@ -23,10 +23,15 @@ from hourmark_producer.files.tracked_file import (
 _FIELDS: Final = tuple(field.name for field in dataclasses.fields(ByteRange))
 
 
-def device_row(file: TrackedFile) -> tuple[int, int, int]:
-    """Return the columns `device`, `inode` and `birth_ns` of the table `files`.
+def identity_columns(file: TrackedFile) -> tuple[int, int, int]:
+    """Return the columns of the table `files` that identify a file.
 
-    Device and inode are converted to signed 64-bit integers, as SQLite stores them.
+    Args:
+        file: The tracked file.
+
+    Returns:
+        The values of `device`, `inode` and `birth_ns`, in this order. Device and inode are
+        converted to signed 64-bit integers, as SQLite stores them.
     """
     # SQLite's integers are signed; device and inode numbers are not
     device, inode = (
@@ -36,15 +41,23 @@ def device_row(file: TrackedFile) -> tuple[int, int, int]:
     return device, inode, file.identity.birth_ns
 
 
-def place_row(place: FileLocation) -> tuple[str, bytes, bytes, int]:
-    """Return the columns `source`, `path`, `seen_at` and `missing` of the table `files`."""
+def location_columns(place: FileLocation) -> tuple[str, bytes, bytes, int]:
+    """Return the columns of the table `files` that describe where a file was found.
+
+    Returns:
+        The values of `source`, `path`, `seen_at` and `missing`, in this order. Paths are bytes.
+    """
     return place.source, os.fsencode(place.path), os.fsencode(place.seen_at), place.missing
 
 
-def position_row(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
+def position_columns(position: FilePosition) -> tuple[int, int, bool, bytes, int]:
     """Return the columns of the table `files` that describe a position.
 
-    The order is `generation`, `offset`, `in_line`, `anchor`, `size_seen`.
+    Args:
+        position: Position up to which the file was cut into byte ranges.
+
+    Returns:
+        The values of `generation`, `offset`, `in_line`, `anchor` and `size_seen`, in this order.
     """
     return (
         position.generation,
@@ -173,6 +186,12 @@ def range_to_fields(sent: ByteRange) -> dict[str, Any]:
 
 
 def json_to_range(text: str) -> ByteRange:
-    """Return the byte range from the JSON text in the table `ranges`."""
+    """Parse a byte range from its JSON form in the table `ranges`.
+
+    This is the inverse of `range_to_fields`.
+
+    Args:
+        text: JSON object with the fields of the range.
+    """
     fields = json.loads(text)
     return ByteRange(**fields | {"part": Part(fields["part"])})

@@ -36,7 +36,7 @@ _ENDING_BYTES: Final = 4  # zstd ends a frame with the checksum of what is in it
 
 
 class BodyDamaged(Exception):
-    """Raised when a stored range body is missing or differs from what was written."""
+    """Raised when the stored body of a byte range is missing or differs from the written bytes."""
 
 
 class Extent(NamedTuple):
@@ -67,7 +67,7 @@ class Extent(NamedTuple):
 
 
 class BodyFile:
-    """The file next to the checkpoint that stores the large bodies of spooled ranges.
+    """A file next to the checkpoint database that stores large bodies of unacknowledged ranges.
 
     Not thread-safe: the caller must hold the lock of the checkpoint.
     """
@@ -94,7 +94,7 @@ class BodyFile:
             os.ftruncate(self._descriptor, 0)
 
     def close(self) -> None:
-        """Close the file. Later reads and writes raise OSError."""
+        """Close the file. Later calls of `put`, `get` and `check` raise OSError."""
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 
@@ -113,7 +113,7 @@ class BodyFile:
         placed = dict[int, Extent]()
         for sequence, body in bodies.items():
             placed[sequence] = Extent(
-                self._room(len(body), placed.values()), len(body), body[-_ENDING_BYTES:]
+                self._find_free_space(len(body), placed.values()), len(body), body[-_ENDING_BYTES:]
             )
             _write(self._descriptor, body, placed[sequence].at)
         if placed:
@@ -124,7 +124,7 @@ class BodyFile:
     def free(self, removed: Collection[int]) -> None:
         """Release the space of ranges that a durable transaction removed.
 
-        The space that `keep_reserved` held for failed transactions is released too.
+        The space that `keep_space_reserved` held for failed transactions is released too.
 
         Args:
             removed: Sequence numbers of the removed ranges.
@@ -133,10 +133,11 @@ class BodyFile:
             self._taken.pop(sequence, None)
         self._doubted.clear()
 
-    def keep_reserved(self, sequences: Collection[int]) -> None:
-        """Keep space reserved for ranges whose transaction failed.
+    def keep_space_reserved(self, sequences: Collection[int]) -> None:
+        """Keep the space of range bodies reserved although their transaction failed.
 
-        Rows of the failed transaction may be on disk until a later transaction is durable.
+        Rows of the failed transaction may be on disk until a later transaction is durable, so their
+        space must not be reused before. `free` releases it.
 
         Args:
             sequences: Sequence numbers of the ranges.
@@ -176,13 +177,7 @@ class BodyFile:
             if not is_whole:
                 raise BodyDamaged(f"a range's body at byte {extent.at} is not as it was written")
 
-    def _room(self, size: int, placed: Collection[Extent]) -> int:
-        """Return the offset of the first free space of at least `size` bytes.
-
-        Args:
-            size: Size of the body to store.
-            placed: Locations that are already assigned in the current call of `put`.
-        """
+    def _find_free_space(self, size: int, placed: Collection[Extent]) -> int:
         at = 0
         for extent in sorted((*self._taken.values(), *placed)):
             if extent.at - at >= size:
@@ -226,14 +221,21 @@ def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
 
 
 def remove_from_spool(sequence: int) -> Change:
-    """Return the SQL statement that removes an acknowledged range from the spool.
+    """Return the SQL statement that removes an acknowledged byte range from the spool.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    It takes effect when it is passed to `Checkpoint.commit`, which also frees the space of a large
+    body.
+
+    Args:
+        sequence: Sequence number of the range.
+
+    Returns:
+        The statement and its parameters.
     """
     return _UNSPOOL, (sequence,)
 
 
-def mark_several_per_file() -> Change:
+def mark_several_ranges_per_file() -> Change:
     """Return the SQL statement that records that a file may have several ranges in the spool.
 
     It takes effect when it is passed to `Checkpoint.commit`.
@@ -269,7 +271,7 @@ def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
     return bodies
 
 
-def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
+def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
     """Write large range bodies to the file of bodies, and return the changes that refer to them.
 
     Args:
@@ -299,8 +301,11 @@ def place_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Chan
     ]
 
 
-def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
-    """Update which space in the file of bodies is free, after a transaction.
+def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool) -> None:
+    """Reserve or release the space of large range bodies after a transaction has ended.
+
+    If the transaction succeeded, the space of removed ranges is released. If it failed, the space
+    of added ranges stays reserved, because their rows may still be on disk.
 
     Args:
         bodies: The file of bodies.
@@ -310,7 +315,7 @@ def settle_bodies(bodies: BodyFile, changes: Sequence[Change], *, done: bool) ->
     if done:
         bodies.free([row[0] for sql, row in changes if sql is _UNSPOOL])
     else:
-        bodies.keep_reserved([row[0] for sql, row in changes if sql is _SPOOL])
+        bodies.keep_space_reserved([row[0] for sql, row in changes if sql is _SPOOL])
 
 
 def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:

@@ -245,7 +245,7 @@ class RemainderFinder:
             else:
                 position = dataclasses.replace(file.progress.position, head=search.head)
                 self.checkpoint.commit(
-                    [changes.save_former(file.file_id, position)]
+                    [changes.save_pre_truncation_position(file.file_id, position)]
                 )  # looks know only its new head
         except BaseException:
             plain.close()

@@ -49,13 +49,21 @@ class SyslogFramer:
 
     @property
     def unfinished_bytes(self) -> int:
-        """Number of bytes received of a message that is not complete yet."""
+        """Number of buffered bytes that belong to a message whose end has not arrived yet."""
         return len(self._partial)
 
     def feed(self, data: bytes) -> FramingResult:
         """Process the next chunk of the stream and return the messages that it completes.
 
-        After a result with an `error`, the stream must not be fed further.
+        The first byte of the stream determines the framing for the whole connection: octet counting
+        if it is a digit, otherwise one message per line (RFC 6587).
+
+        Args:
+            data: The next bytes of the stream; the chunk may end within a message.
+
+        Returns:
+            The completed messages. If its `error` is not empty, the stream is invalid and the
+            caller must close the connection.
         """
         if self._counted is None and data:
             self._counted = data[:1].isdigit()

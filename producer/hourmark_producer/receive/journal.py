@@ -106,7 +106,14 @@ def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
 
 
 def find_cursor(text: bytes) -> str:
-    """Return the cursor in a fragment of an entry's JSON text; an empty string if it has none."""
+    """Find the journal cursor in a fragment of an entry's JSON text.
+
+    Args:
+        text: Part of the output of `journalctl --output=json`.
+
+    Returns:
+        The cursor, which identifies the entry; an empty string if the fragment contains none.
+    """
     match = _CURSOR.search(text)
     return match[1].decode() if match else ""
 
@@ -185,7 +192,7 @@ class JournalInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the journal was read to its end and is being followed from there."""
+        """Whether all existing journal entries were read and new entries are being followed."""
         return (
             self._process is not None
             and self._follows
@@ -204,10 +211,10 @@ class JournalInput:
                 "is not from the journal, so the position to continue from is unknown; "
                 "give the journal's source a name of its own"
             ) from error
-        self._numbers = _read_numbers(receiver.segments.folder / _NUMBERS)
+        self._numbers = _load_sequence_numbers(receiver.segments.folder / _NUMBERS)
         self._remember(self._cursor)
         if not self._cursor and self._read_from != "start":
-            self._since = _start_time(
+            self._since = _load_start_time(
                 receiver.segments.folder / _SINCE, self._read_from, receiver.clock.now_ms()
             )
         try:
@@ -219,7 +226,7 @@ class JournalInput:
             ) from error
 
     def tick(self, now_s: float) -> None:
-        self._save_numbers()  # the receiver has written all lines of this round
+        self._save_sequence_numbers()  # the receiver has written all lines of this round
         if self._process is None and now_s >= self._retry_at_s:
             try:
                 self._start(follow=False)
@@ -345,12 +352,9 @@ class JournalInput:
         self._has_new_sequence |= sequence not in self._numbers
         self._numbers[sequence] = max(at, self._numbers.get(sequence, 0))
 
-    def _save_numbers(self) -> None:
-        """Save the highest sequence numbers if a new sequence began.
-
-        A saved number makes the next run skip the entry, so all received lines must be on disk
-        before.
-        """
+    def _save_sequence_numbers(self) -> None:
+        # The next run skips entries up to a saved number, so all received lines must be on disk
+        # first.
         if self._has_new_sequence and not self._receiver.is_paused:
             kept = dict(list(self._numbers.items())[-_SEQUENCES_MAX:])
             with contextlib.suppress(
@@ -451,15 +455,7 @@ class _EntryBuffer:
         return OversizedEntry(begin + b" " + content, count) if begin else content
 
 
-def _read_numbers(file: Path) -> dict[str, int]:
-    """Return the highest entry number that was read, by journal sequence id.
-
-    Args:
-        file: The file in which the numbers are saved, as JSON.
-
-    Returns:
-        An empty dict if the file is missing or invalid.
-    """
+def _load_sequence_numbers(file: Path) -> dict[str, int]:
     try:
         found = json.loads(file.read_bytes())
     except (FileNotFoundError, ValueError):
@@ -467,17 +463,8 @@ def _read_numbers(file: Path) -> dict[str, int]:
     return {str(sequence): int(number) for sequence, number in found.items()}
 
 
-def _start_time(file: Path, read_from: str, now_ms: int) -> str:
-    """Return the time at which to begin reading, as the value of `journalctl --since`.
-
-    Args:
-        file: File that keeps the time, so that it is determined only once.
-        read_from: `end` for now, or an ISO 8601 time.
-        now_ms: Current time in Unix milliseconds.
-
-    Returns:
-        `@` and Unix seconds with three decimals.
-    """
+def _load_start_time(file: Path, read_from: str, now_ms: int) -> str:
+    # The time is stored in the file, so that it is determined only once.
     if not file.exists():
         at_ms = (
             now_ms

@@ -149,7 +149,10 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether all data that has arrived can be read from the registered descriptors."""
+        """Whether the registered file descriptors give access to all data that has arrived.
+
+        While it is False, the source is not reported as caught up.
+        """
         ...
 
     def open(self, receiver: SourceReceiver) -> None:
@@ -172,7 +175,7 @@ class ReceivingInput(Protocol):
         ...
 
     def close(self) -> None:
-        """Unregister the file descriptors and release all resources."""
+        """Unregister the file descriptors of the input and release all of its resources."""
         ...
 
 
@@ -282,13 +285,14 @@ class SourceReceiver:
             self._thread.join(within_s)
 
     def settle(self, within_s: float) -> bool:
-        """Wait until everything that arrived before this call is on disk.
+        """Wait until all data that arrived before this call is on disk.
 
         Args:
             within_s: Maximum time to wait, in seconds.
 
         Returns:
-            True if it is on disk. False if the time is over or the receiver is paused.
+            True if all of that data is on disk. False if the time limit expired, or if the receiver
+            is paused because its spool is full or cannot be written.
         """
         with self._changed:
             self._wanted += 1
@@ -315,13 +319,19 @@ class SourceReceiver:
             self._selector.register(descriptor, selectors.EVENT_READ, callback)
 
     def unwatch(self, descriptor: int) -> None:
-        """Unregister a file descriptor before it is closed. Unknown descriptors are ignored."""
+        """Unregister a file descriptor, which the caller is about to close.
+
+        Args:
+            descriptor: The file descriptor. If it is not registered, nothing happens.
+        """
         self._paused = [key for key in self._paused if key.fd != descriptor]
         with contextlib.suppress(KeyError):
             self._selector.unregister(descriptor)
 
     def receive(self, line: bytes) -> None:
-        """Add received lines, which are appended to the segment at the end of the current round.
+        """Buffer received lines until the receiver writes them to the current segment file.
+
+        The receiver writes all buffered lines after it has called each readable input once.
 
         Args:
             line: One or more lines with their newlines; may be empty.
@@ -329,7 +339,7 @@ class SourceReceiver:
         self._lines.append(line)
 
     def finish(self) -> None:
-        """Mark the input as ended. The thread ends once everything is written."""
+        """Report that the input has ended. The receiver thread ends after all lines are on disk."""
         self._ending = True
 
     def _run(self) -> None:

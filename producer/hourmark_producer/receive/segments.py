@@ -86,17 +86,21 @@ class SegmentStore:
 
     @property
     def size(self) -> int:
-        """Total size of the segments in bytes, including acknowledged ones."""
+        """Total size of all existing segment files in bytes, including acknowledged ones."""
         return sum(list(self._sealed.values())) + self._size
 
     @property
     def unwritten_bytes(self) -> int:
-        """Number of bytes that were appended and could not be written yet."""
+        """Number of appended bytes that are only in memory, because writing them to disk failed."""
         return len(self._unwritten)
 
     @property
     def is_full(self) -> bool:
-        """Whether the size limit is reached, or bytes could not be written yet."""
+        """Whether the receiver must stop reading.
+
+        This is the case if the total size has reached its limit, or if appended bytes could not be
+        written to disk.
+        """
         return bool(self._unwritten) or self.size >= self._bytes_max
 
     def append(self, content: bytes) -> None:
@@ -122,7 +126,10 @@ class SegmentStore:
                     self._seal()
 
     def close(self) -> None:
-        """Close the current segment. Nothing can be appended afterwards."""
+        """Close the current segment file, which then counts as complete.
+
+        Does nothing if no segment is open.
+        """
         if self._descriptor is not None:
             self._seal()
 
@@ -194,18 +201,23 @@ class SegmentStore:
         return int(number), line
 
     def was_left_open(self) -> bool:
-        """Return whether the mark of `mark_open` exists.
+        """Return whether the previous run of the receiver may have lost data.
 
-        After an orderly stop, it remains only if the input loses data while no receiver runs.
+        `mark_open` creates a marker file in the folder of the source, and `clear_open_mark` removes
+        it. The marker exists after a crash. After an orderly stop, it exists only if the input
+        loses data while no receiver runs.
         """
         return (self.folder / _OPEN).exists()
 
     def mark_open(self) -> None:
-        """Mark the folder durably as in use by a receiver."""
+        """Create the marker file of a running receiver in this folder and sync it to disk."""
         write_durably(self.folder / _OPEN, b"")
 
     def clear_open_mark(self) -> None:
-        """Remove the mark of `mark_open`, once everything that was received is on disk."""
+        """Remove the marker file that `mark_open` created.
+
+        Call it only when all received data is on disk. Does nothing if the file does not exist.
+        """
         (self.folder / _OPEN).unlink(missing_ok=True)
 
     def _start_segment(self) -> int:
@@ -245,7 +257,14 @@ def _last_line(path: Path) -> bytes:
 
 
 def list_segments(folder: Path) -> Iterator[Path]:
-    """Yield the `.log` and `.done` segment files of a folder, in ascending order."""
+    """Yield the segment files of a folder in ascending order of their numbers.
+
+    Args:
+        folder: Folder of one source.
+
+    Yields:
+        Paths of the files with the suffix `.log` (in use) or `.done` (acknowledged).
+    """
     for path in sorted(folder.iterdir()):
         if path.suffix in (".log", ".done") and path.stem.isdigit():
             yield path
@@ -305,7 +324,7 @@ def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePositi
     )
     place = file.place._replace(missing=True)
     return [
-        changes.save_place(file, place),
+        changes.save_location(file, place),
         changes.save_position(file.file_id, position),
     ], position
 

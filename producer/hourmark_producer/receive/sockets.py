@@ -96,7 +96,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether new connections are being accepted."""
+        """Whether the listener accepts connections, which an error suspends for some time."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:

@@ -88,7 +88,7 @@ def recover_spools(
 
 
 @dataclasses.dataclass(kw_only=True)
-class SpoolReceivers:
+class ReceiverGroup:
     """The receivers of all receiving sources of one tailer. Used by the scanning thread.
 
     Attributes:
@@ -142,14 +142,20 @@ class SpoolReceivers:
             raise
 
     def stop(self) -> None:
-        """Write all received data to disk and end the receiver threads."""
+        """Write all received data to disk and end the receiver threads.
+
+        Each receiver has a limited time to stop (`STOP_WITHIN_S`).
+        """
         for receiver in self.receivers.values():
             receiver.stop(STOP_WITHIN_S)
 
-    def unsettled_sources(self) -> set[str]:
-        """Return the names of the sources that may have received data which is not on disk yet.
+    def sources_with_unsynced_data(self) -> set[str]:
+        """Return the sources that may have received data that is not on disk yet.
 
-        Such a source must not be reported as caught up by the current scan.
+        The tailer must not report such a source as caught up after the current scan.
+
+        Returns:
+            Names of the sources; empty if all received data is on disk.
         """
         found = set()
         for source, receiver in self.receivers.items():
@@ -165,16 +171,22 @@ class SpoolReceivers:
         return found
 
     def is_unrepeatable(self, source: str) -> bool:
-        """Return whether a source receives data that cannot be read again if it is lost.
+        """Return whether the data of a source is received only once and cannot be read again.
 
-        The result is False for a source that reads log files.
+        Args:
+            source: Name of the source.
+
+        Returns:
+            True for an input such as syslog. False for log files, and for an input that can be read
+            again from the last line on disk, such as the journal.
         """
         return source in self.receivers and not self.receivers[source].input.is_resumable
 
     def remove_acknowledged(self) -> None:
-        """Delete the segment files that are complete and acknowledged.
+        """Delete all segment files whose content was sent and acknowledged completely.
 
-        If one cannot be deleted, this is logged and the next call tries again.
+        A segment file stores received lines until they are delivered; the current one is kept. If a
+        file cannot be deleted, the error is logged and the next call tries again.
         """
         if not self.receivers:
             return

@@ -62,15 +62,22 @@ class TailerMetrics:
 
 
 def render_tailer_metrics(metrics: TailerMetrics) -> bytes:
-    """Return the metrics of a tailer in the Prometheus text format, version 0.0.4."""
+    """Render the metrics of a tailer for the endpoint `/metrics`.
+
+    Returns:
+        The metrics in the Prometheus text format, version 0.0.4, encoded in UTF-8.
+    """
     return "".join(_lines(metrics)).encode()
 
 
 def render_canary_metrics(acknowledged_at_s: float) -> bytes:
-    """Return the metrics of a canary poster in the Prometheus text format, version 0.0.4.
+    """Render the metrics of a canary poster, which sends test events at regular intervals.
 
     Args:
         acknowledged_at_s: When a canary event was last acknowledged, in Unix seconds; 0 for never.
+
+    Returns:
+        The metrics in the Prometheus text format, version 0.0.4.
     """
     said = "Unix time of the last canary that a delivery service acknowledged, 0 for never."
     return "".join(

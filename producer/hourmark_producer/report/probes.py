@@ -34,11 +34,15 @@ class ProbeTarget(Protocol):
     """
 
     def render_metrics(self) -> bytes:
-        """Return the body of /metrics, in the Prometheus text format."""
+        """Return the body of the response to `/metrics`, in the Prometheus text format."""
         ...
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return the reasons why the process is unhealthy, as messages; empty if it is healthy."""
+        """Return the reasons for which `/healthz` must report the process as unhealthy.
+
+        Returns:
+            One message per reason; an empty list if the process is healthy.
+        """
         ...
 
 
@@ -176,12 +180,20 @@ class TailerHealth:
                 self._ranges, self._moved_s = ranges, self._scanned_s
 
     def record_report(self) -> None:
-        """Record that a host report was delivered."""
+        """Record that a host report (a periodic status message) was delivered to a service."""
         with self._lock:
             self._reported_s = self._clock.monotonic_s()
 
     def unhealthy_reasons(self) -> list[str]:
-        """Return the reasons why the tailer is unhealthy, as messages; empty if it is healthy."""
+        """Return the reasons why the tailer is unhealthy.
+
+        The tailer is unhealthy if, for `stall_limit_s` seconds, no scan finished, no host report
+        was delivered, or no pending range was acknowledged. It is also unhealthy if the checkpoint
+        could not be written recently.
+
+        Returns:
+            One message per reason; an empty list if the tailer is healthy.
+        """
         now_s = self._clock.monotonic_s()
         with self._lock:
             standstills = (

@@ -68,7 +68,15 @@ class TailerSnapshot:
 
 
 def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
-    """Replace the snapshot in a folder atomically. Errors of the file system are ignored."""
+    """Write a snapshot of the running tailer to its folder, for other processes to read.
+
+    The previous snapshot is replaced atomically. File system errors are ignored, because the
+    snapshot is only informational.
+
+    Args:
+        folder: State folder of the tailer.
+        snapshot: Current state of the tailer.
+    """
     temporary = folder / f".{FILE}.tmp"
     with contextlib.suppress(OSError):
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -78,7 +86,14 @@ def save_snapshot(folder: Path, snapshot: TailerSnapshot) -> None:
 
 
 def load_snapshot(folder: Path) -> TailerSnapshot | None:
-    """Return the snapshot that was saved in a folder, or None if it is missing or invalid."""
+    """Read the latest snapshot that a tailer saved, whether or not the tailer still runs.
+
+    Args:
+        folder: State folder of the tailer.
+
+    Returns:
+        The snapshot; None if there is none or if it is invalid.
+    """
     try:
         fields: dict[str, Any] = json.loads((folder / FILE).read_bytes())
         latest = fields.pop("latest_trouble")

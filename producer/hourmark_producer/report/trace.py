@@ -71,8 +71,8 @@ def find_line_offset(content: _Content, line: int, block_bytes: int = BLOCK_BYTE
 _PACKED_BLOCK_BYTES: Final = 1 << 16
 
 
-class PackedFileScan(NamedTuple):
-    """The result of reading a compressed file to its end.
+class CompressedFileScan(NamedTuple):
+    """The result of searching a compressed file for a line and for the file it was made from.
 
     Attributes:
         line_offset: Offset of the requested line in the decompressed content; None if there is no
@@ -86,15 +86,19 @@ class PackedFileScan(NamedTuple):
     source_file: CheckpointedFile | None
 
 
-def is_packed(path: Path) -> bool:
-    """Return whether the file name has the suffix of a compressed file."""
+def is_compressed_path(path: Path) -> bool:
+    """Return whether a file counts as compressed, judging only by the suffix of its name.
+
+    Args:
+        path: Path of the file, which need not exist.
+    """
     return path.name.endswith(PACKED)
 
 
-def scan_packed_file(
+def scan_compressed_file(
     path: Path, files: Sequence[CheckpointedFile], line: int | None, offset: int | None
-) -> PackedFileScan:
-    """Read a compressed file to its end, to locate a line and to identify the original file.
+) -> CompressedFileScan:
+    """Read a compressed file completely, to locate a line and to identify the original file.
 
     Args:
         path: The compressed file.
@@ -102,6 +106,9 @@ def scan_packed_file(
         line: Number of the line, counted from 1. If `line` and `offset` are None, line 1 is
             located.
         offset: Offset at which the line begins, instead of its number.
+
+    Returns:
+        Offset of the line, size of the content, and original file.
 
     Raises:
         UsageError: The content is damaged or incomplete.
@@ -121,7 +128,7 @@ def scan_packed_file(
         raise UsageError(
             f"{path} cannot be unpacked: {error}; if it is still being written, try again later"
         ) from error
-    return PackedFileScan(
+    return CompressedFileScan(
         begin, watched.size, watched.matches[0] if len(watched.matches) == 1 else None
     )
 
@@ -175,7 +182,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and was delivered or will be delivered."""
+        """Whether the line exists and either was delivered or is going to be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
@@ -225,7 +232,7 @@ def trace_line(
         Unavailable: The checkpoint cannot be read at the moment.
     """
     try:
-        if is_packed(path):
+        if is_compressed_path(path):
             return _trace_packed(state_dir, path, line, offset)
         with path.open("rb") as content:
             begin = offset if offset is not None else find_line_offset(content, line or 1)
@@ -246,7 +253,7 @@ def trace_line(
 
 def _trace_packed(state_dir: Path, path: Path, line: int | None, offset: int | None) -> LineTrace:
     known = read_snapshot(state_dir / "checkpoint.sqlite")
-    begin, size, file = scan_packed_file(path, known.files, line, offset)
+    begin, size, file = scan_compressed_file(path, known.files, line, offset)
     if file is not None:
         stage = determine_stage(file, begin, size, skipped=_has_skipped_bytes(known, file.source))
     else:

@@ -188,7 +188,7 @@ class FileExaminer:
                 *changes.add_loss(loss),
                 *(_end_generation(file, known) if position.generation != known.generation else []),
                 *(
-                    [changes.save_kept(file.file_id, position.generation, kept_to)]
+                    [changes.save_kept_bytes(file.file_id, position.generation, kept_to)]
                     if kept_to
                     else []
                 ),
@@ -230,7 +230,7 @@ class FileExaminer:
 
 def _end_generation(file: TrackedFile, known: FilePosition) -> list[Change]:
     return [
-        changes.save_former(file.file_id, known),
+        changes.save_pre_truncation_position(file.file_id, known),
         delete_old_marks(file.file_id, known.generation),
         *save_departed(known),
     ]

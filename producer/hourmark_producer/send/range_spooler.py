@@ -19,11 +19,11 @@ import zstandard
 from hourmark.config.groups import TailedSource
 from hourmark.records.ranges import ByteRange, Part
 from hourmark_producer.checkpoint import database as changes
-from hourmark_producer.checkpoint.accounts import save_head
+from hourmark_producer.checkpoint.accounts import save_first_bytes
 from hourmark_producer.checkpoint.database import Change
 from hourmark_producer.checkpoint.generations import Generations
 from hourmark_producer.checkpoint.marks import next_marks, save_marks
-from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_per_file
+from hourmark_producer.checkpoint.spooled_ranges import add_to_spool, mark_several_ranges_per_file
 from hourmark_producer.cut.lines import RangeCut
 from hourmark_producer.cut.sources import optional_range_fields
 from hourmark_producer.files.fingerprints import HEAD_BYTES, extend_anchor
@@ -166,7 +166,9 @@ class RangeSpooler:
         """
         before = file.progress.position
         if before.offset == 0:
-            self._generations.note(file.file_id, before.generation, bytes(cut.body[:HEAD_BYTES]))
+            self._generations.record_generation(
+                file.file_id, before.generation, bytes(cut.body[:HEAD_BYTES])
+            )
         outgoing = SpooledRange(next(self._sequence), self._make_range(file, before, cut, reading))
         body: bytes = compressor.zstd.compress(cut.body)
         end, anchor = outgoing.range.end, extend_anchor(before.anchor, cut.body)
@@ -190,8 +192,8 @@ class RangeSpooler:
             changes.save_position(file.file_id, position),
             save_marks(file.file_id, position),
         ]
-        pending += [mark_several_per_file()] if others else []
-        pending += [save_head(file.file_id, position)] if before.offset < HEAD_BYTES else []
+        pending += [mark_several_ranges_per_file()] if others else []
+        pending += [save_first_bytes(file.file_id, position)] if before.offset < HEAD_BYTES else []
         progress = dataclasses.replace(
             file.progress, position=position, in_flight=(*others, outgoing), quiet_to=end
         )

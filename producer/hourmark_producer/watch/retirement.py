@@ -121,7 +121,9 @@ class FileRetirement:
         """
         place = file.place._replace(missing=True)
         self._count(
-            file, f"is not followed any more{_why_no_rest(file)}", [changes.save_place(file, place)]
+            file,
+            f"is not followed any more{_why_no_rest(file)}",
+            [changes.save_location(file, place)],
         )
         file.place = place
 
@@ -177,7 +179,7 @@ class FileRetirement:
             settled=file.progress.position.settled + 1,
         )
         place = file.place._replace(missing=True)
-        end = [changes.save_place(file, place), changes.save_position(file.file_id, position)]
+        end = [changes.save_location(file, place), changes.save_position(file.file_id, position)]
         end += archives.save_departed(file.progress.position, unread, high=self._account(file).high)
         self._count(file, what, end, known_to_end=known_to_end)
         file.close()

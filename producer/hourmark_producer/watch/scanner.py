@@ -438,10 +438,10 @@ class FileScanner:
         added, self._added = self._added, set()
         pending = [
             *map(changes.insert_file, added),
-            *(changes.save_place(file, file.place) for file in self._moved),
+            *(changes.save_location(file, file.place) for file in self._moved),
         ]
         pending += [
-            changes.save_target(file.file_id, file.target)
+            changes.save_link_target(file.file_id, file.target)
             for file in (*added, *self._moved)
             if file.target
         ]

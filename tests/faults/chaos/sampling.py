@@ -70,7 +70,7 @@ def smallest_sample(evidence: Evidence) -> Evidence:
     written = [
         of for of in told.written if any(fnmatch.fnmatch(of.path, file.path) for file in files)
     ]
-    types = {*evidence.api_types}.union(*(file.types_carried(told.types) for file in files))
+    types = {*evidence.api_types}.union(*(file.possible_types(told.types) for file in files))
     changed = {
         "files": files,
         "written": written,

@@ -28,7 +28,7 @@ from tests.support.api_traffic import ApiTraffic
 
 from hourmark.clock import Clock
 from hourmark_verify.demo.log_lines import line_renderer, structured_lines
-from hourmark_verify.demo.traffic import DueLine, RecordedLog
+from hourmark_verify.demo.traffic import RecordedLog, ScheduledLine
 from hourmark_verify.judge.expectations import ApiEvent
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Files:
     """
 
     def __init__(
-        self, logs: list[Log], lines: Iterator[DueLine], rate: float, seed: int, clock: Clock
+        self, logs: list[Log], lines: Iterator[ScheduledLine], rate: float, seed: int, clock: Clock
     ) -> None:
         self.logs, self.posted = logs, list[ApiEvent]()
         self.written = self.may_be_late = 0
@@ -172,7 +172,9 @@ class Posting:
         self._traffic.stop()
 
 
-def _files(world: World, source: str, lines: Iterator[DueLine], rate: float, seed: int) -> Files:
+def _files(
+    world: World, source: str, lines: Iterator[ScheduledLine], rate: float, seed: int
+) -> Files:
     logs = [
         Log(host, source, RecordedLog(world.logs / host / source / "player.log")) for host in HOSTS
     ]
@@ -195,8 +197,8 @@ def _kinds(world: World, rate: int, seed: int) -> Workload:
     names, chance = kind_names(world.kinds), random.Random(seed)
     number = iter(range(_NO_END))
 
-    def line() -> DueLine:
-        return DueLine(
+    def line() -> ScheduledLine:
+        return ScheduledLine(
             0.0,
             line_renderer(
                 "kinds", chance.choice(names), json.dumps({"number": next(number)}).encode()

@@ -25,11 +25,11 @@ from hourmark_evaluate.sizing.measurements import (
 from hourmark_evaluate.sizing.model import (
     COMPONENTS,
     Coefficients,
-    ComponentNeed,
+    ComponentRequirement,
     CpuCost,
     Load,
     Machine,
-    component_needs,
+    estimate_requirements,
 )
 
 FREE = CpuCost(0, 0, 0)
@@ -53,10 +53,12 @@ of_buckets = st.tuples(parts, parts, parts, parts).map(
 )
 
 
-def of(component: str, load: Load, **known: CpuCost) -> ComponentNeed:
+def of(component: str, load: Load, **known: CpuCost) -> ComponentRequirement:
     coefficients = Coefficients(costs=NOTHING | known, sent=0.25, topic=0.5, bucket=0.2)
     return next(
-        need for need in component_needs(load, MACHINE, coefficients) if need.component == component
+        need
+        for need in estimate_requirements(load, MACHINE, coefficients)
+        if need.component == component
     )
 
 

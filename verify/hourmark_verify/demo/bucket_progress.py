@@ -12,7 +12,7 @@ from hourmark_verify.judge.webhdfs import WebHdfsReader, hdfs_path
 _PROVED: Final = "proved"
 
 
-class TypeClosing(NamedTuple):
+class TypeClosingState(NamedTuple):
     """How far the buckets of one event type are closed, and how many of them are proved.
 
     A bucket holds the events of one type and time interval. Its grade is `proved` if it was
@@ -30,7 +30,7 @@ class TypeClosing(NamedTuple):
     latest: str = ""
 
 
-def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing]:
+def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosingState]:
     """Read from HDFS how far the buckets of each event type are closed.
 
     Args:
@@ -47,8 +47,10 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
     return closing_states(closed_buckets(hdfs, hdfs_path(root)))
 
 
-class ClosingWatch:
-    """A stall detector, which measures the time since any event type made progress in closing.
+class ClosingStallDetector:
+    """Measures the time since any event type last made progress in closing its buckets.
+
+    Call `update` with each new closing state, then read `stalled_s`.
 
     Args:
         clock: Source of time. The measurement starts at construction.
@@ -56,13 +58,18 @@ class ClosingWatch:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._last: dict[str, TypeClosing] | None = None
+        self._last: dict[str, TypeClosingState] | None = None
         self._changed_s = clock.monotonic_s()
 
-    def update(self, closing: dict[str, TypeClosing]) -> bool:
-        """Store the current closing state by event type, and return whether it has changed.
+    def update(self, closing: dict[str, TypeClosingState]) -> bool:
+        """Store the current closing state, and restart the measurement if the state has changed.
 
-        The first call always returns True.
+        Args:
+            closing: Closing state by event type, as returned by `read_closing_states`.
+
+        Returns:
+            Whether the state differs from that of the previous call; always True for the first
+            call.
         """
         if closing == self._last:
             return False
@@ -71,14 +78,11 @@ class ClosingWatch:
 
     @property
     def stalled_s(self) -> float:
-        """Seconds since the closing state last changed.
-
-        Before the first call of `update`, the seconds since construction.
-        """
+        """Seconds since the closing state last changed, or since construction if it never did."""
         return self._clock.monotonic_s() - self._changed_s
 
 
-def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
+def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosingState]:
     """Return how far the buckets of each event type are closed.
 
     Args:
@@ -87,19 +91,19 @@ def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosing]:
     Returns:
         Closing state by event type; an empty dictionary if there are no buckets.
     """
-    found: dict[str, TypeClosing] = {}
+    found: dict[str, TypeClosingState] = {}
     for bucket in buckets:
-        before = found.get(bucket.type, TypeClosing())
+        before = found.get(bucket.type, TypeClosingState())
         counts = bucket.marker.grade == _PROVED and bucket.marker.events > 0
         latest = bucket.hour if counts else before.latest
-        found[bucket.type] = TypeClosing(
+        found[bucket.type] = TypeClosingState(
             before.proved_with_events + counts, max(before.end_ms, bucket.end_ms), latest
         )
     return found
 
 
-def is_closed_enough(
-    closing: Mapping[str, TypeClosing], wanted: Mapping[str, int], end_ms: int
+def are_buckets_closed(
+    closing: Mapping[str, TypeClosingState], wanted: Mapping[str, int], end_ms: int
 ) -> bool:
     """Return whether each type has enough proved buckets and is closed up to a given time.
 
@@ -109,14 +113,14 @@ def is_closed_enough(
             Only these types are checked.
         end_ms: Time up to which each of these types must be closed, in Unix milliseconds.
     """
-    states = {name: closing.get(name, TypeClosing()) for name in wanted}
+    states = {name: closing.get(name, TypeClosingState()) for name in wanted}
     return all(
         states[name].proved_with_events >= count and states[name].end_ms >= end_ms
         for name, count in wanted.items()
     )
 
 
-def format_closing(closing: Mapping[str, TypeClosing]) -> str:
+def format_closing(closing: Mapping[str, TypeClosingState]) -> str:
     """Return the number of proved buckets with events of each type, as text for a progress line.
 
     Returns:

@@ -39,10 +39,10 @@ from hourmark_infra.stack.control import purge_stack
 from hourmark_infra.stack.options import SERVERS, Clusters
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
-    ClosingWatch,
-    TypeClosing,
+    ClosingStallDetector,
+    TypeClosingState,
+    are_buckets_closed,
     format_closing,
-    is_closed_enough,
     read_closing_states,
 )
 from hourmark_verify.demo.configuration import (
@@ -90,7 +90,7 @@ _FIRST_MINUTE_MIN_S: Final = 15  # a shorter first minute is not expected to mak
 _SPARE_S: Final = 10  # without traffic in the last minute, so that most lines arrive before its end
 _MS: Final = 1000
 
-ReadClosing = Callable[[], dict[str, TypeClosing]]
+ReadClosing = Callable[[], dict[str, TypeClosingState]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,7 +239,7 @@ class Demo:
         """
         with lock_home(self.home), ExitStack() as at_the_end:
             self.delete_previous_run()
-            at_the_end.callback(self.take_down)
+            at_the_end.callback(self.stop_processes)
             stack = self.start_stack()
             config = self.start_components(stack)
             traffic = self.start_traffic()
@@ -249,14 +249,19 @@ class Demo:
             return self._conclude(traffic, stack, config)
 
     def delete_previous_run(self) -> None:
-        """Stop all processes that an earlier run left behind, and delete the data of that run."""
+        """Stop all processes of an earlier run in this folder and delete the data of that run."""
         self.components.stop_all()
         purge_stack(self.home, self.report_progress)
         shutil.rmtree(self.work, ignore_errors=True)
         self.work.mkdir(parents=True)
 
     def start_stack(self) -> LocalStack:
-        """Start all servers, with UTC as their time zone, and return the stack.
+        """Create and start the servers of the local stack, with UTC as their time zone.
+
+        If the servers do not start, for example because a port is in use, one more attempt is made.
+
+        Returns:
+            The running stack.
 
         Raises:
             Unavailable: The servers did not start at the second attempt.
@@ -276,7 +281,13 @@ class Demo:
         return stack
 
     def start_components(self, stack: LocalStack) -> Config:
-        """Apply the event types, start the service, tailer and ETL, and return their configuration.
+        """Declare the event types, and start the delivery service, the tailer and the ETL.
+
+        Args:
+            stack: The running stack.
+
+        Returns:
+            The configuration of all components. The service is ready for requests.
 
         Raises:
             Unavailable: The types could not be applied, or the service did not become ready.
@@ -297,10 +308,13 @@ class Demo:
         return config
 
     def start_traffic(self) -> Traffic:
-        """Start writing the log files in a background thread, and return the writer.
+        """Start writing the log files of the demo in a background thread.
 
         The writing spans at least as many minutes as the requested number of buckets. The first and
         the last of these minutes are incomplete.
+
+        Returns:
+            The running writer, which `Traffic.stop` stops.
         """
         span_s = traffic_seconds(self._clock.now_ms(), self._options.buckets)
         sources, options = self.work / "sources", self._options
@@ -326,15 +340,15 @@ class Demo:
         )
         return traffic
 
-    def take_down(self) -> None:
-        """Stop all components, and stop the servers unless `keep` was requested."""
+    def stop_processes(self) -> None:
+        """Stop all components of Hourmark, and the servers unless the option `keep` was given."""
         self.components.stop_all()
         with suppress(UsageError):  # no stack exists yet
             if not self._options.keep:
                 LocalStack.load(self.home, self.report_progress).down()
 
     def report_progress(self, line: str) -> None:
-        """Report a line of progress, prefixed with the elapsed seconds."""
+        """Report a line of progress, prefixed with the number of seconds since the demo started."""
         self._say(f"[{self._seconds():5.0f} s] {line}")
 
     def wait_until(
@@ -354,10 +368,13 @@ class Demo:
         wait_for(condition, what, seconds, self._clock, self.components.check, pause_s=pause_s)
 
     def pause(self, seconds: float) -> None:
-        """Wait for some seconds, and check meanwhile that no component exits.
+        """Wait for a fixed time, and check repeatedly that no component of Hourmark has exited.
+
+        Args:
+            seconds: Time to wait.
 
         Raises:
-            Unavailable: A component exited.
+            Unavailable: A component exited; the message names it.
         """
         end_s = self._clock.monotonic_s() + seconds
         self.wait_until(lambda: self._clock.monotonic_s() >= end_s, "time to pass", seconds + 5)
@@ -379,7 +396,10 @@ class Demo:
             early = take_snapshot(hdfs, config.storage.root)
             closed_now = partial(read_closing_states, hdfs, config.storage.root)
             found = self._wait_closed(
-                closed_now, self._buckets_to_wait_for(traffic), next_minute_ms(drained_ms), until_s
+                closed_now,
+                self._required_bucket_counts(traffic),
+                next_minute_ms(drained_ms),
+                until_s,
             )
             expectations = write_expectations(
                 self.work / "expectations.json", config, self._judge_inputs(traffic, config, sizes)
@@ -418,12 +438,9 @@ class Demo:
             posted=self.posted,
         )
 
-    def _buckets_to_wait_for(self, traffic: Traffic) -> dict[str, int]:
-        """Return the number of non-empty buckets to wait for, by event type.
-
-        The type of named lines needs no more buckets than there are minutes in which such lines
-        were written.
-        """
+    def _required_bucket_counts(self, traffic: Traffic) -> dict[str, int]:
+        # Log lines of a named file need at most one bucket for each minute in which they were
+        # written.
         minutes = {
             minute for log in traffic.logs if log.event_type == LINES for minute in log.minutes
         }
@@ -434,9 +451,9 @@ class Demo:
 
     def _wait_closed(
         self, closed_now: ReadClosing, wanted: dict[str, int], end_ms: int, until_s: float
-    ) -> dict[str, TypeClosing]:
-        progress = ClosingWatch(self._clock)
-        found: dict[str, TypeClosing] = {}
+    ) -> dict[str, TypeClosingState]:
+        progress = ClosingStallDetector(self._clock)
+        found: dict[str, TypeClosingState] = {}
 
         def enough() -> bool:
             nonlocal found
@@ -448,7 +465,7 @@ class Demo:
                     f"no bucket was closed for {STALLED_SECONDS:.0f} s; the log of the ETL is "
                     f"{self.components.log('etl')}"
                 )
-            return is_closed_enough(found, wanted, end_ms)
+            return are_buckets_closed(found, wanted, end_ms)
 
         self.pause((end_ms - self._clock.now_ms()) / _MS)
         seconds = max(1.0, until_s - self._clock.monotonic_s())
@@ -463,16 +480,7 @@ class Demo:
     def _wait_one_more_minute(
         self, closed_now: ReadClosing, until_s: float, report: JudgeReport
     ) -> bool:
-        """Wait until the buckets of one more minute are closed, because lines may arrive late.
-
-        Args:
-            closed_now: Function that reads the closing state by event type.
-            until_s: Time limit on the monotonic clock, in seconds.
-            report: Report of the judge with the missing lines.
-
-        Returns:
-            True if the minute was closed; False if the time limit was reached first.
-        """
+        # Lines that are still missing may arrive late.
         end_ms = min(found.end_ms for found in closed_now().values()) + BUCKET_SECONDS * _MS
         self.report_progress(
             f"{sum(c.lost for c in report.types.values()):,} lines are in no closed "
@@ -484,7 +492,7 @@ class Demo:
         wanted = dict.fromkeys((*TYPES, DEAD_LETTERS), 0)
         with suppress(Unavailable):
             self.wait_until(
-                lambda: is_closed_enough(closed_now(), wanted, end_ms),
+                lambda: are_buckets_closed(closed_now(), wanted, end_ms),
                 "the next minute to close",
                 seconds,
                 POLL_SECONDS,

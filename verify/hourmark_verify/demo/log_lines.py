@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark_verify.demo.traffic import DueLine
+from hourmark_verify.demo.traffic import ScheduledLine
 
 HOST: Final = "demo-host"
 _APP_NAME_MAX: Final = 48
@@ -76,7 +76,9 @@ Render = Callable[[int], bytes]
 Fields = dict[str, Any]
 
 
-def structured_lines(count: int, seed: int, *, broken_at_least_each: int) -> Iterator[DueLine]:
+def structured_lines(
+    count: int, seed: int, *, broken_at_least_each: int
+) -> Iterator[ScheduledLine]:
     """Yield evenly spaced log lines of two event types, about 3 percent of which are broken.
 
     A broken line must become a dead letter: its JSON is truncated or invalid, a field is missing or
@@ -94,7 +96,7 @@ def structured_lines(count: int, seed: int, *, broken_at_least_each: int) -> Ite
         broken = chance.random() < _BROKEN_SHARE or number % broken_at_least_each == 0
         event_type, fields = _event(chance, number)
         render = chance.choice(_BROKEN) if broken else _of
-        yield DueLine(number / count, render(event_type, fields), broken)
+        yield ScheduledLine(number / count, render(event_type, fields), broken)
 
 
 def _event(chance: random.Random, number: int) -> tuple[str, Fields]:
@@ -144,7 +146,7 @@ _BROKEN: Final[tuple[Callable[[str, Fields], Render], ...]] = (
 LINES_TYPE: Final = "lines"
 
 
-def named_lines(path: Path) -> Iterator[DueLine]:
+def named_lines(path: Path) -> Iterator[ScheduledLine]:
     """Yield the lines of a file as RFC 5424 lines that are due at even intervals.
 
     The file is read twice and never held in memory. An unterminated last line is included. Lines
@@ -161,7 +163,7 @@ def named_lines(path: Path) -> Iterator[DueLine]:
     with path.open("rb") as file:
         for number, line in enumerate(itertools.islice(file, count)):
             message = line.removesuffix(b"\n")
-            yield DueLine(
+            yield ScheduledLine(
                 number / max(1, count - 1), line_renderer(app_name(path.name), LINES_TYPE, message)
             )
 

@@ -37,7 +37,11 @@ class RecordedLog:
 
     @property
     def records(self) -> list[WriterRecord]:
-        """Records of the rotated files, oldest first, and the record of the current file."""
+        """Size and digest of the content written to each file.
+
+        The records of the rotated files come first, oldest first; the last one is that of the
+        current file.
+        """
         now = WriterRecord(
             path=str(self.path),
             bytes=self._bytes,
@@ -47,11 +51,12 @@ class RecordedLog:
         return [*self.rotated, now]
 
     def append(self, content: bytes | bytearray, broken: Iterable[int] = ()) -> None:
-        """Append content to the current file and flush the file.
+        """Append content to the current file and pass it to the operating system.
 
         Args:
             content: Bytes to append.
-            broken: Offsets within `content` of the lines that must become dead letters.
+            broken: Byte offsets within `content` of the lines that are malformed on purpose, so
+                that the pipeline must store them as dead letters.
         """
         self._broken += [self._bytes + position for position in broken]
         self._bytes += len(content)
@@ -60,7 +65,7 @@ class RecordedLog:
         self._file.flush()
 
     def rotate(self) -> None:
-        """Rename the current file and continue in a new file."""
+        """Rename the current file to the next rotated name, and create a new file at `path`."""
         self._file.close()
         self.rotated = self.records
         self.path.rename(self._last_rotated)
@@ -78,7 +83,7 @@ class RecordedLog:
         self._begin_file()
 
     def close(self) -> None:
-        """Close the current file."""
+        """Close the current file. `append` must not be called afterwards."""
         self._file.close()
 
     @property
@@ -93,7 +98,7 @@ class RecordedLog:
 _WRITE_BYTES: Final = 1 << 18  # written at once, at most
 
 
-class DueLine(NamedTuple):
+class ScheduledLine(NamedTuple):
     """A log line and the time at which it must be written.
 
     Attributes:
@@ -124,7 +129,7 @@ class LiveLog:
     """
 
     def __init__(
-        self, path: Path, event_type: str | None, lines: Iterator[DueLine], clock: Clock
+        self, path: Path, event_type: str | None, lines: Iterator[ScheduledLine], clock: Clock
     ) -> None:
         self.path = path
         self.event_type = event_type
@@ -137,15 +142,15 @@ class LiveLog:
 
     @property
     def records(self) -> list[WriterRecord]:
-        """Records of the content written to the rotated file, if any, and to the current file."""
+        """Size and digest of the content of the rotated file, if any, and of the current file."""
         return self._log.records
 
     @property
     def done(self) -> bool:
-        """Whether all lines have been written."""
+        """Whether all lines of this log file have been written."""
         return self._next is None
 
-    def write_due(self, moment: float) -> None:
+    def write_due_lines(self, moment: float) -> None:
         """Write all lines that are due, and rotate the file at the middle of the time span.
 
         Args:
@@ -168,7 +173,7 @@ class LiveLog:
         self._flush(pending, broken)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. Lines that are not yet written are discarded."""
         self._log.close()
 
     def _flush(self, pending: bytearray, broken: list[int]) -> None:
@@ -202,24 +207,24 @@ class Traffic:
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
 
     def start(self) -> None:
-        """Start the thread. The time span of the traffic starts with this call."""
+        """Start the thread that writes the log files. The time span of the traffic begins now."""
         self._began_s = self.clock.monotonic_s()
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop writing and wait until the thread has ended. Lines not yet due are not written."""
+        """Stop the thread and wait for its end. Lines that are not yet due are not written."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
 
     @property
     def moment(self) -> float:
-        """Elapsed fraction of the time span; greater than 1 after the end of the span."""
+        """Elapsed fraction of the time span, from 0; greater than 1 after the end of the span."""
         return (self.clock.monotonic_s() - self._began_s) / self.span_s
 
     @property
     def written(self) -> int:
-        """Number of lines written so far, over all logs."""
+        """Number of lines written so far to all log files together."""
         return sum(log.written for log in self.logs)
 
     @property
@@ -237,7 +242,7 @@ class Traffic:
         try:
             while not self._stop.is_set() and not all(log.done for log in self.logs):
                 for log in self.logs:
-                    log.write_due(self.moment)
+                    log.write_due_lines(self.moment)
                 self._stop.wait(_TICK_SECONDS)
         except BaseException as error:  # noqa: BLE001  # raised again by `done`
             self.failure = error

@@ -51,7 +51,10 @@ class StoredBucket:
 
     @property
     def hour(self) -> str:
-        """Label of the interval, such as 2026-11-21T05 (hourly) or 2026-11-21T05:07 (shorter)."""
+        """Label of the bucket's time interval, such as 2026-11-21T05.
+
+        Buckets that are shorter than an hour have labels with minutes, such as 2026-11-21T05:07.
+        """
         return self.label(self.start_ms)
 
     def label(self, time_ms: int) -> str:

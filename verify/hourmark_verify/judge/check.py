@@ -28,7 +28,7 @@ from hourmark_verify.judge.buckets import (
 from hourmark_verify.judge.expectations import Expectations
 from hourmark_verify.judge.marker import MarkerFile
 from hourmark_verify.judge.marker_checks import (
-    BucketContents,
+    BucketTotals,
     find_balance_faults,
     find_chain_faults,
     find_contradictions,
@@ -98,8 +98,6 @@ def verify_delivery(expectations: Expectations, hdfs: WebHdfsReader) -> JudgeRep
 
 @dataclasses.dataclass
 class _Verification:
-    """One verification of all closed buckets; findings are added to the report."""
-
     expectations: Expectations
     hdfs: WebHdfsReader
     matcher: EventMatcher
@@ -111,10 +109,7 @@ class _Verification:
         self._fingerprints: dict[int, str] = {}  # by schema id
 
     def run(self) -> None:
-        """Check all closed buckets, including those that are closed during the check.
-
-        The folder tree is read again until it contains no unchecked bucket.
-        """
+        # The folder tree is read again until it contains no unchecked bucket.
         seen: HdfsTree = {}
         while new := bucket_paths(tree := read_tree(self.hdfs, self._root)).difference(
             bucket_paths(seen)
@@ -154,7 +149,7 @@ class _Verification:
         count.buckets_with_events += bool(marker.files)
         count.duplicates_removed += marker.duplicates_removed
         count.grades[marker.grade] = count.grades.get(marker.grade, 0) + 1
-        contents = BucketContents()
+        contents = BucketTotals()
         for file in marker.files:
             self._check_file(bucket, file, contents)
         grades = [
@@ -165,7 +160,7 @@ class _Verification:
             self._add_marker_finding(path, fault)
         return None
 
-    def _check_file(self, bucket: StoredBucket, file: MarkerFile, contents: BucketContents) -> None:
+    def _check_file(self, bucket: StoredBucket, file: MarkerFile, contents: BucketTotals) -> None:
         path = f"{bucket.path}/{file.name}"
         try:
             opened = self.hdfs.open(f"{self._root}/{path}")
@@ -201,7 +196,7 @@ class _Verification:
         return None
 
     def _count_event(
-        self, bucket: StoredBucket, path: str, event: Event, contents: BucketContents
+        self, bucket: StoredBucket, path: str, event: Event, contents: BucketTotals
     ) -> None:
         time_ms, late = event["event_time"], path.rpartition("/")[2].startswith("late-")
         contents.tails += int.from_bytes(event["event_id"][8:], "big")

@@ -35,7 +35,7 @@ class ContainerRecord:
 
     @property
     def time_ms(self) -> int | None:
-        """Time of the record in Unix milliseconds; None if it is invalid or before 1970."""
+        """Timestamp of the record in Unix milliseconds; None if it is invalid or before 1970."""
         found = syslog_headers.header_time_ms(self.time, "UTC", 0) if self.stream else None
         return found if found is not None and found >= 0 else None
 
@@ -43,7 +43,9 @@ class ContainerRecord:
 def join_partial_lines(
     lines: Iterable[tuple[int, bytes]], flushed: frozenset[int]
 ) -> Iterator[ContainerRecord]:
-    """Join the lines of a container log in CRI format to the lines that the container wrote.
+    """Reassemble the lines that a container wrote from a container log in CRI format.
+
+    The container runtime splits a long line into several partial lines of the log file.
 
     Args:
         lines: (byte offset, content) of each line, in order; the content includes the line feed.
@@ -51,8 +53,8 @@ def join_partial_lines(
             not joined with later lines, because the tailer had already sent it.
 
     Yields:
-        Records in the order of their first lines. Each line that is not in CRI format is a record
-        of its own.
+        One record per line of the container, in the order of their first parts. Each line that is
+        not in CRI format is a record of its own.
     """
     found: list[ContainerRecord] = []
     partial: dict[str, ContainerRecord] = {}

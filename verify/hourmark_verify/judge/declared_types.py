@@ -129,7 +129,7 @@ class DeclaredType:
 
     @property
     def time_key(self) -> str | None:
-        """Name of the message value that contains the event time; None if there is none."""
+        """Key of the event time in the result of `parse_message`; None if there is none."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
     def parse_message(self, message: bytes) -> dict[str, Any]:
@@ -266,10 +266,7 @@ class DeclaredType:
         return avro_from_json(field["type"], field.get("default"), self._named_types)
 
     def _tailer_values(self) -> dict[str, Any]:
-        """Return the tailer's values by field name, except those that their field cannot hold.
-
-        A map field with the name `labels` receives all values of the tailer.
-        """
+        # A map field with the name `labels` receives all values of the tailer.
         fields: dict[str, Any] = {}
         for field in self._fields if self._tailer_fields else ():
             name = field["name"]

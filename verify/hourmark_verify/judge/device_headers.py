@@ -137,6 +137,9 @@ def zone_offset_s(zone: str) -> int | None:
 def abbreviation_offset_s(zone: str) -> int | None:
     """Return the UTC offset of a time zone abbreviation such as CET.
 
+    Args:
+        zone: Abbreviation in upper case.
+
     Returns:
         Seconds east of UTC; None if the abbreviation is unknown.
     """

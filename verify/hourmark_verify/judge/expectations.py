@@ -106,7 +106,7 @@ class FileExpectation(_ExpectationModel):
         if self.format == "cri":
             yield from ("format", "cri")
 
-    def types_carried(self, types: Iterable[str]) -> list[str]:
+    def possible_types(self, types: Iterable[str]) -> list[str]:
         """Return the event types that lines of this file can have, in the order of matching.
 
         Args:
@@ -159,9 +159,9 @@ class TypeExpectation(_ExpectationModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether the declaration sets only `content`, fields, pattern, time and time format.
+        """Whether only content, fields, pattern, time and time format are set.
 
-        False if the content is `logfmt` or `tsv`.
+        It is False if the content is `logfmt` or `tsv`.
         """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 

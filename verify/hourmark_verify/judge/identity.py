@@ -127,19 +127,26 @@ def _digest(parts: Iterable[bytes], size: int) -> bytes:
     return digest.digest()
 
 
-def event_id(time_ms: int, bits: int) -> bytes:
+def event_id(time_ms: int, digest: int) -> bytes:
     """Return the 16-byte event id, a version 8 UUID made of a timestamp and a digest.
 
     Args:
         time_ms: Event time in Unix milliseconds.
-        bits: 74-bit digest as returned by `line_digest` or `client_event_digest`.
+        digest: 74-bit digest as returned by `line_digest` or `client_event_digest`.
     """
     return (
-        time_ms % (1 << 48) << 80 | 8 << 76 | bits >> 62 << 64 | 2 << 62 | bits & _LOW
+        time_ms % (1 << 48) << 80 | 8 << 76 | digest >> 62 << 64 | 2 << 62 | digest & _LOW
     ).to_bytes(16, "big")
 
 
 def digest_in_event_id(id_bytes: bytes) -> int:
-    """Return the 74-bit digest that a 16-byte event id contains after its timestamp."""
+    """Extract the digest from an event id, which consists of a timestamp and a digest.
+
+    Args:
+        id_bytes: Event id, 16 bytes, as returned by `event_id`.
+
+    Returns:
+        The 74-bit digest.
+    """
     number = int.from_bytes(id_bytes, "big")
     return (number >> 64 & 0xFFF) << 62 | number & _LOW

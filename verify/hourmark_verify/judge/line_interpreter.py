@@ -124,7 +124,7 @@ class LineInterpreter:
 
     def _is_general(self, file: FileExpectation) -> bool:
         # whether it needs more than RFC 5424 with JSON or text, or patterns
-        carried = [self.types[name].rule for name in file.types_carried(self.types)]
+        carried = [self.types[name].rule for name in file.possible_types(self.types)]
         return (
             file.form == "syslog"
             or file.hosts != "line"
@@ -153,7 +153,7 @@ class LineInterpreter:
                 observed,
             )
         message = line if header is None else header.message.encode("latin-1")
-        carried = file.types_carried(self.types)
+        carried = file.possible_types(self.types)
         if file.form == "rfc5424" and header is not None:
             named = header.parts.get("msgid", "-")
             if named not in carried:
@@ -246,7 +246,7 @@ class LineInterpreter:
         parts = rfc5424.split_rfc5424(line)
         if parts is None:
             return self._fall_back(file, line, LineRejected("not_rfc5424", "RFC 5424"), observed)
-        if parts.msgid not in file.types_carried(self.types):
+        if parts.msgid not in file.possible_types(self.types):
             return self._fall_back(
                 file, line, LineRejected("unknown_type", parts.msgid, parts.msgid), observed
             )
@@ -266,7 +266,7 @@ class LineInterpreter:
     def _interpret_free(
         self, file: FileExpectation, line: bytes, observed: tuple[int, int]
     ) -> ExpectedEvent:
-        carried = file.types_carried(self.types)
+        carried = file.possible_types(self.types)
         for declared in (self._types_with(file.fields)[name] for name in carried):
             if (found := declared.match_pattern(line)) is not None:
                 time, texts = found

@@ -21,7 +21,7 @@ from hourmark_verify.judge.report import FindingKind
 
 
 @dataclasses.dataclass
-class BucketContents:
+class BucketTotals:
     """Totals over the events in the files of one bucket, to compare with the bucket's marker.
 
     Attributes:
@@ -47,7 +47,7 @@ def schema_fingerprint(schema: Any) -> str:
 
 
 def find_contradictions(
-    bucket: StoredBucket, contents: BucketContents, grades: Sequence[str]
+    bucket: StoredBucket, contents: BucketTotals, grades: Sequence[str]
 ) -> Iterator[str]:
     """Yield a description of each contradiction between a bucket and its marker, or in the marker.
 

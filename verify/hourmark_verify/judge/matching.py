@@ -28,22 +28,28 @@ from hourmark_verify.judge.sources import SourceFile, SourceLine
 from hourmark_verify.judge.values import equal_values
 
 
-class IdSet:
-    """A collection of 16-byte event ids that can list duplicates."""
+class EventIdList:
+    """A compact list of 16-byte event ids, used to find ids that occur more than once."""
 
     def __init__(self) -> None:
         self._ids = bytearray()
 
     def add(self, event_id: bytes) -> None:
-        """Add an id, which must have exactly 16 bytes."""
+        """Append an event id to the list.
+
+        Args:
+            event_id: The id, exactly 16 bytes.
+        """
         assert len(event_id) == 16
         self._ids += event_id
 
     def duplicates(self) -> Iterator[bytes]:
-        """Return an iterator over the duplicate ids, in ascending order.
+        """Return the ids that occur more than once, in ascending order.
 
-        An id that was added n times occurs n - 1 times. This method sorts the stored ids in place,
-        so `add` must not be called afterwards.
+        The list is sorted in place, so `add` must not be called afterwards.
+
+        Returns:
+            An iterator. An id that was added n times occurs n - 1 times in it.
         """
         ids = np.frombuffer(self._ids, dtype="S16")
         ids.sort()
@@ -90,7 +96,7 @@ class EventMatcher:
             for rules, types in expectations.earlier.items()
         }
         self._bucket_files: list[str] = []  # by the number in SourceFile.found_in, less one
-        self._ids = IdSet()
+        self._ids = EventIdList()
         self._api = {
             (row.type, row.time_ms, client_event_digest(row.type, row.event_id)): row
             for row in expectations.api
@@ -190,14 +196,8 @@ class EventMatcher:
         return self._report_altered(source.name, position, path, faults)
 
     def _find_source(self, event: Event) -> SourceFile | None:
-        """Return the source file from which an event was read.
-
-        An event of a file that rotation copies may name any of the copies. The copy is then found
-        by the digest in the event id.
-
-        Returns:
-            The file; None if it is unknown.
-        """
+        # An event of a file that rotation copies may name any copy. The digest in its id identifies
+        # the right one.
         place = _file_key(event)
         source = self.sources.get(place)
         if not self._copied or (source is not None and not source.expectation.copied):
@@ -263,9 +263,10 @@ class EventMatcher:
         return False
 
     def finish(self) -> None:
-        """Add duplicate ids and missing lines to the report, and count lines by file and type.
+        """Complete the report after all events were compared.
 
-        Call this method once, after the last `match_event` and `mark_destroyed`.
+        Duplicate ids and source lines without an event are added as findings, and lines are counted
+        by file and type. Call this method once, after the last `match_event` and `mark_destroyed`.
         """
         for duplicate in self._ids.duplicates():
             self.report.add(
@@ -474,14 +475,7 @@ def _file_key(event: Event) -> FileKey:
 def _find_host_id(
     source: SourceFile, line: SourceLine, event: Event
 ) -> tuple[str | None, int | None]:
-    """Return the host id from which an event's id was computed, and the digest of the event's line.
-
-    A file may have several host ids; the digest in the event id determines which one was used.
-
-    Returns:
-        (host id, 74-bit digest). If no host id matches, the last host id of the file and the digest
-        for it. If the file has no host ids, (None, None).
-    """
+    # A file may have several host ids. The digest in the event id shows which one was used.
     host_id = bits = None
     for host_id in source.host_ids:
         bits = line_digest(host_id, *_file_key(event), line.start, line.content)

@@ -155,15 +155,19 @@ class JudgeReport:
             self.findings.sort(key=lambda finding: [*FindingKind].index(finding.kind))
 
     def type_count(self, event_type: str) -> TypeCount:
-        """Return the counts of an event type, which the caller may modify.
+        """Return the counts of an event type. The caller may modify them.
 
-        On first use, all counts are 0.
+        Args:
+            event_type: Name of the event type.
+
+        Returns:
+            The counts that this report stores; all of them are 0 at the first call for a type.
         """
         return self.types.setdefault(event_type, TypeCount())
 
     @property
     def compared(self) -> int:
-        """Number of events and dead letters that were matched with a line or an API record."""
+        """Number of events and dead letters for which the source line or API record was found."""
         return self.posted + sum(file.in_buckets + file.dead_letters for file in self.files)
 
     @property
@@ -187,7 +191,11 @@ class JudgeReport:
         }
 
     def as_text(self) -> str:
-        """Return the report as text: a table of event types, the findings, and the totals."""
+        """Render the report as text for the terminal.
+
+        Returns:
+            A table of event types, the findings, and the totals.
+        """
         header = ("type", "expected", "in buckets", "late", "dead letters", "lost", "buckets")
         rows = [
             (name, c.expected, c.in_buckets, c.late, c.dead_letters, c.lost, c.buckets)

@@ -38,7 +38,7 @@ class Rfc5424Parts(NamedTuple):
 
     @property
     def time_ms(self) -> int | None:
-        """TIMESTAMP in Unix milliseconds, rounded down; None if it is "-" or not valid."""
+        """The timestamp in Unix milliseconds, rounded down; None if it is absent or invalid."""
         micros = rfc3339_us(self.time)
         return None if micros is None else micros // 1000
 

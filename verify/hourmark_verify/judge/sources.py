@@ -89,7 +89,10 @@ class SourceLine:
 
     @property
     def blank(self) -> bool:
-        """Whether this is a whole line that is empty or has only CR and LF characters."""
+        """Whether the line is empty apart from carriage returns and line feeds.
+
+        It is always False for a piece of a line that exceeds the size limit.
+        """
         return self.part == "lines" and not self.content.strip(b"\r\n")
 
 
@@ -141,7 +144,7 @@ class SourceFile:
         self.required_lines = sum(self._end_of(index) <= size for index in range(len(self.starts)))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file. Lines can no longer be read from it."""
         self._file.close()
 
     def line_at(self, position: int) -> SourceLine | None:
@@ -223,7 +226,11 @@ class SourceFile:
         )
 
     def digest(self) -> tuple[int, str]:
-        """Return the size of the file in bytes, and its BLAKE2b-128 digest in hexadecimal."""
+        """Read the whole file and return its size and digest.
+
+        Returns:
+            Size in bytes, and BLAKE2b-128 digest of the content in hexadecimal.
+        """
         self._file.seek(0)
         digest = hashlib.file_digest(self._file, lambda: hashlib.blake2b(digest_size=16))
         return self._file.tell(), digest.hexdigest()
@@ -279,7 +286,7 @@ class SourceFile:
         self._end = end
 
     def _claimed_type(self, line: bytes) -> str:
-        carried = self.expectation.types_carried(self._types[1:])
+        carried = self.expectation.possible_types(self._types[1:])
         if self.expectation.form != "rfc5424":
             return carried[0] if carried else NO_TYPE
         parts = rfc5424.split_rfc5424(line)
@@ -287,7 +294,10 @@ class SourceFile:
 
 
 class ContainerFile(SourceFile):
-    """A container log in CRI format, whose records may consist of several non-adjacent lines."""
+    """A source file in the log format of the Kubernetes container runtime interface (CRI).
+
+    A record may consist of several lines of the file that are not adjacent.
+    """
 
     def _index_new_lines(self) -> None:
         # all of it again: a record whose last line was partial may have grown
@@ -369,14 +379,7 @@ def open_sources(
 def _unmatched_records(
     records: list[WriterRecord], files: Iterable[SourceFile]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the writers' records that match no file, and the files that match no writer's record.
-
-    A writer's record holds the size and digest of a file. Files are matched by these values,
-    because they may have been renamed. The matching record is stored in `SourceFile.record`.
-
-    Yields:
-        (path, description) of each record or file.
-    """
+    # Files are matched by size and digest, because they may have been renamed.
     by_content = defaultdict(list)
     for record in records:
         by_content[(record.bytes, record.blake2b)].append(record)

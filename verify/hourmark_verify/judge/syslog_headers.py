@@ -306,20 +306,6 @@ def _possible_local_times(when: HeaderTime, latest_ms: int) -> list[dt.datetime]
 def _latest_not_after(
     times: list[dt.datetime], zone: dt.tzinfo, latest_ms: int, ms: int, named: str | None
 ) -> int | None:
-    """Return the latest of several local times that is not after a limit.
-
-    Args:
-        times: Local times, latest first.
-        zone: Time zone of the local times.
-        latest_ms: Limit in Unix milliseconds.
-        ms: Milliseconds to add to the result.
-        named: If set, a zone abbreviation such as CEST; times at which the zone has another
-            abbreviation are skipped.
-
-    Returns:
-        Unix milliseconds. If all times are after the limit, the earliest of them. None if `named`
-        excludes all times.
-    """
     found: int | None = None
     for local in times:
         before, after = (local.replace(tzinfo=zone, fold=fold) for fold in (0, 1))

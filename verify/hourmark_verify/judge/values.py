@@ -22,7 +22,7 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 
 
 class LineRejected(Exception):
-    """The error raised when a line must become a dead letter, because it does not match its type.
+    """Raised when a line does not match its declared type, so that it must become a dead letter.
 
     Attributes:
         reason: Reason that the dead letter must have.
@@ -41,7 +41,16 @@ NamedTypes = Mapping[str, Any]  # named types of a schema, by full name
 
 
 def strip_annotations(schema: Any) -> Any:
-    """Return a copy of an Avro schema without `logicalType` and `doc` keys at any level."""
+    """Remove the annotations `logicalType` and `doc` from an Avro schema, at all levels.
+
+    Schemas that differ only in these annotations become equal.
+
+    Args:
+        schema: Avro schema as parsed JSON. It is not modified.
+
+    Returns:
+        A copy of the schema without these keys.
+    """
     if isinstance(schema, dict):
         return {
             key: strip_annotations(value)
@@ -52,9 +61,10 @@ def strip_annotations(schema: Any) -> Any:
 
 
 def equal_values(a: object, b: object) -> bool:
-    """Return whether two values are equal in value and type, at all levels.
+    """Compare two decoded values, including their types, at all levels of nesting.
 
-    Floats must have the same sign of zero, and NaN equals NaN.
+    Unlike `==`, this function distinguishes 1 from 1.0 and 0.0 from -0.0, and treats NaN as equal
+    to NaN.
     """
     if type(a) is not type(b):
         return False

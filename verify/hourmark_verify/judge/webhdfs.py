@@ -61,7 +61,7 @@ class WebHdfsReader:
         )
 
     def close(self) -> None:
-        """Close all HTTP connections."""
+        """Close all HTTP connections. The client cannot be used afterwards."""
         self._client.close()
 
     def list(self, folder: str) -> list[HdfsEntry]:

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hourmark_evaluate.accounting import (
-    ReadRecords,
+    ConsumedRecords,
+    count_per_second,
     count_records,
     longest_wait_seconds,
     recovery_seconds,
-    timeline,
 )
 from hourmark_evaluate.record_format import RecordFormat, RecordPlacement
 from hourmark_evaluate.results import TimelinePoint
@@ -25,9 +25,9 @@ PLAN = RecordPlacement(("a", "b"), (7, 3), 2)
 SENT = 200
 
 
-def faithful() -> ReadRecords:
+def faithful() -> ConsumedRecords:
     """All that was sent, as a consumer would read it."""
-    found = ReadRecords()
+    found = ConsumedRecords()
     for number in range(SENT):
         found.add(*PLAN.assign(number), [FORM.decode_number(FORM.encode(number))])
     return found
@@ -51,34 +51,34 @@ def test_what_is_whole_has_no_fault() -> None:
     ) == (0, 0, 0, 0, 0)
 
 
-def _remove(readings: ReadRecords) -> None:
+def _remove(readings: ConsumedRecords) -> None:
     readings.numbers["a", 0].remove(0)
 
 
-def _double(readings: ReadRecords) -> None:
+def _double(readings: ConsumedRecords) -> None:
     readings.numbers["a", 0].append(0)
 
 
-def _alter(readings: ReadRecords) -> None:
+def _alter(readings: ConsumedRecords) -> None:
     record = bytearray(FORM.encode(0))
     record[50] ^= 1
     readings.add("a", 0, [FORM.decode_number(bytes(record))])
 
 
-def _never_sent(readings: ReadRecords) -> None:
+def _never_sent(readings: ConsumedRecords) -> None:
     readings.add("a", 0, [FORM.decode_number(FORM.encode(SENT))])
 
 
-def _of_another_run(readings: ReadRecords) -> None:
+def _of_another_run(readings: ConsumedRecords) -> None:
     readings.add("a", 0, [FORM.decode_number(RecordFormat(b"x" * 16, 100).encode(0))])
 
 
-def _elsewhere(readings: ReadRecords) -> None:
+def _elsewhere(readings: ConsumedRecords) -> None:
     readings.numbers["a", 0].remove(0)
     readings.numbers["b", 1].append(0)
 
 
-def _turn(readings: ReadRecords) -> None:
+def _turn(readings: ConsumedRecords) -> None:
     numbers = readings.numbers["a", 1]
     numbers[0], numbers[1] = numbers[1], numbers[0]
 
@@ -97,7 +97,7 @@ def _turn(readings: ReadRecords) -> None:
     ids=lambda value: value.__name__.strip("_") if callable(value) else "",
 )
 def test_each_planted_fault_is_counted(
-    plant: Callable[[ReadRecords], None], found: dict[str, int]
+    plant: Callable[[ConsumedRecords], None], found: dict[str, int]
 ) -> None:
     readings = faithful()
     plant(readings)
@@ -185,9 +185,9 @@ def test_records_that_were_refused_meanwhile_do_not_hold_up_a_recovery() -> None
 
 
 def test_a_timeline_has_every_second() -> None:
-    points = timeline(
+    points = count_per_second(
         SENT_S, np.array([1.1, math.nan, 3.5, 9.9]), np.array([True, False, True, True])
     )
     assert len(points) == 10 and points[1] == TimelinePoint(at_s=1, sent=1, acknowledged=1)
     assert sum(p.sent for p in points) == 4 and sum(p.acknowledged for p in points) == 3
-    assert timeline(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_)) == ()
+    assert count_per_second(np.empty(0), np.empty(0), np.empty(0, dtype=np.bool_)) == ()

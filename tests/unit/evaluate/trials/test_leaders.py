@@ -63,7 +63,7 @@ class FakeEnvironment:
             stop_worker=self.stopped.append, start_worker=lambda _: None
         )
         self.clock, self.options = FakeClock(), self
-        self.away_s = 0.0
+        self.outage_s = 0.0
 
     def wait_until(
         self, condition: Callable[[], bool], timeout_s: float, between_checks: Callable[[], None]

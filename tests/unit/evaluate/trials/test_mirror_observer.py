@@ -19,10 +19,10 @@ from hourmark.kafka.partitions_reader import RecordRun
 from hourmark_evaluate.clients.mirror_observer import PositionChecker, merge_sample
 from hourmark_evaluate.clients.readers import IncrementalReader
 from hourmark_evaluate.record_format import RUN_BYTES, RecordFormat
-from hourmark_evaluate.results import PositionClaims
+from hourmark_evaluate.results import MirrorPositionResult
 from hourmark_evaluate.verdicts import find_property_faults as found_in
 
-NONE = PositionClaims(samples=0, false_records=0, waiting_max=0, early_max=0)
+NONE = MirrorPositionResult(samples=0, false_records=0, waiting_max=0, early_max=0)
 A, B = Partition("edge.a", 0), Partition("edge.a", 1)
 
 

@@ -54,7 +54,7 @@ class Servers:
     def responds(self, broker: int) -> bool:
         return self.up[broker]
 
-    def all_in_sync(self, topics: object) -> bool:
+    def are_all_in_sync(self, topics: object) -> bool:
         return all(self.up.values())
 
     def count_out_of_sync(self) -> int:
@@ -116,7 +116,7 @@ def staged(servers: Servers) -> TrialRun:
 def test_a_broker_that_is_taken_away_and_comes_back_was_tried(
     staged: TrialRun, servers: Servers
 ) -> None:
-    assert broker_outage.stop_brokers_for_a_while(
+    assert broker_outage.stop_brokers_temporarily(
         staged, [1, 2], "brokers 1 and 2 away", wiped=True
     )
     assert all(servers.up.values()) and servers.wiped == [1, 2]
@@ -128,7 +128,7 @@ def test_a_command_that_takes_nobody_away_is_no_disturbance(
     staged: TrialRun, servers: Servers
 ) -> None:
     servers.deaf = {1}
-    assert not broker_outage.stop_brokers_for_a_while(
+    assert not broker_outage.stop_brokers_temporarily(
         staged, [1, 2], "brokers 1 and 2 away", wiped=True
     )
     assert not servers.wiped, "a disk that may be in use is left alone"
@@ -142,7 +142,7 @@ def test_a_broker_that_comes_back_by_itself_keeps_its_disk(
     staged: TrialRun, servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(staged, "wait_under_load", lambda _: servers.start(1))
-    assert broker_outage.stop_brokers_for_a_while(staged, [1], "broker 1 killed", wiped=True)
+    assert broker_outage.stop_brokers_temporarily(staged, [1], "broker 1 killed", wiped=True)
     assert not servers.wiped
     assert staged.notes == ["broker 1 killed: the server recovered before it was started again"]
 
@@ -166,7 +166,7 @@ def test_one_that_cannot_be_started_does_not_keep_the_others_down(
     staged: TrialRun, servers: Servers
 ) -> None:
     servers.failing = {1: 2}
-    assert broker_outage.stop_brokers_for_a_while(staged, [1, 2, 3], "all 3 brokers away at once")
+    assert broker_outage.stop_brokers_temporarily(staged, [1, 2, 3], "all 3 brokers away at once")
     assert all(servers.up.values())
     servers.failing, servers.up = {1: 1}, dict.fromkeys(servers.up, False)
     with pytest.raises(Unavailable, match="`start 1` failed"):
@@ -182,7 +182,7 @@ def test_servers_that_cannot_be_started_are_told_with_the_reason(
         RecoveryFailed,
         match=rf"did not recover within {RECOVERY_SECONDS:.0f} s after .* \(the command `start 1` failed",
     ):
-        broker_outage.stop_brokers_for_a_while(staged, [1], "broker 1 away")
+        broker_outage.stop_brokers_temporarily(staged, [1], "broker 1 away")
 
 
 @pytest.mark.parametrize("where", ["away", "starting"])
@@ -213,7 +213,7 @@ def test_no_broker_is_taken_while_anybodys_partitions_are_behind(
     staged: TrialRun, servers: Servers
 ) -> None:
     servers.behind = 4
-    assert not broker_outage.stop_brokers_for_a_while(staged, [1], "broker 1 away")
+    assert not broker_outage.stop_brokers_temporarily(staged, [1], "broker 1 away")
     assert (
         "broker 1 away was not tried: partitions of the edge cluster are not fully in sync"
         in staged._why_inconclusive(any_acknowledged=True)
@@ -291,7 +291,7 @@ def test_the_smallest_load_sends() -> None:
         RecordPlacement(("t",), (1,), 1),
         constant_rate(options.steady_rate),
         SystemClock(),
-        options.delivery_s,
+        options.delivery_timeout_s,
     )
     load.start()
     wait_for(lambda: load.sent > 0, "a record to be sent", 10.0)

@@ -21,7 +21,7 @@ from hourmark_evaluate.results import (
     BacklogResult,
     LeaderTakeover,
     MetricComparison,
-    PositionClaims,
+    MirrorPositionResult,
     TrialResult,
 )
 from hourmark_evaluate.verdicts import (
@@ -98,7 +98,7 @@ def test_what_is_well_keeps_every_property() -> None:
             lambda: dataclasses.replace(
                 GOOD_TRIAL,
                 name="planted",
-                claims=PositionClaims(samples=9, false_records=7, waiting_max=9),
+                claims=MirrorPositionResult(samples=9, false_records=7, waiting_max=9),
             ),
             KafkaProperty.NO_FALSE_CLAIM,
             "7 records committed as copied but missing on the target",
@@ -169,7 +169,7 @@ def test_a_property_that_nothing_could_have_broken_is_not_kept() -> None:
         disturbances=(),
         comparisons=(),
         takeovers=(),
-        claims=PositionClaims(samples=0, false_records=0, waiting_max=0),
+        claims=MirrorPositionResult(samples=0, false_records=0, waiting_max=0),
         backlog=None,
     )
     found = {one.property: one.verdict for one in property_verdicts(evaluation(blind))}

@@ -135,7 +135,7 @@ def test_no_body_is_written_over_while_a_row_may_name_it(
         extents = bodies.put({number: body})
         out = sorted(named)[:left]
         if fails:
-            bodies.keep_reserved([number])
+            bodies.keep_space_reserved([number])
             doubted[number] = extents[number], body
         else:
             bodies.free(out)

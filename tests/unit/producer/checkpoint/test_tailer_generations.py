@@ -102,7 +102,7 @@ def test_a_torn_line_is_passed_over_and_the_latest_files_are_kept(
     host.state.mkdir()
     made = Generations([host.state], "1" * 32)
     for number in range(5):
-        made.note(f"{number:032x}", number, b"head")
+        made.record_generation(f"{number:032x}", number, b"head")
     with (host.state / "generations").open("ab") as file:
         file.write(b'\n["000')
     again = Generations([host.state], "1" * 32)
@@ -130,7 +130,7 @@ def test_a_file_of_generations_does_not_grow_without_bound_while_a_tailer_runs(
     monkeypatch.setattr(generations, "FILES_MAX", 50)
     noted = Generations([tmp_path], "host-1")
     for number in range(1000):
-        noted.note(f"file-{number}", 0, b"line %d" % number)
+        noted.record_generation(f"file-{number}", 0, b"line %d" % number)
     assert (tmp_path / "generations").read_bytes().count(b"\n") <= 150
     assert (
         noted.find_generation("file-999", b"other") == 1

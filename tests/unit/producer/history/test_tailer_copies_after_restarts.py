@@ -209,12 +209,12 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
             checkpoint.commit(
                 [
                     changes.save_position(file.file_id, anew),
-                    changes.save_former(file.file_id, before),
+                    changes.save_pre_truncation_position(file.file_id, before),
                 ]
             )
             checkpoint.commit(
                 [
-                    changes.save_former_if_current(
+                    changes.save_pre_truncation_position_if_current(
                         file.file_id, dataclasses.replace(before, offset=64)
                     )
                 ]
@@ -227,7 +227,7 @@ def test_a_scan_that_is_late_does_not_undo_what_is_known_of_a_file_that_began_an
                 head=before.head,
                 marks=before.marks,
             )
-            checkpoint.commit([changes.save_former_if_current(file.file_id, anew)])
+            checkpoint.commit([changes.save_pre_truncation_position_if_current(file.file_id, anew)])
             assert checkpoint.files()[0].earlier.latest == anew
 
 

@@ -23,10 +23,10 @@ from hourmark.rules.event_types import read_declarations
 from hourmark_infra.components import Components, child_environment, wait_for
 from hourmark_verify.demo import outcome
 from hourmark_verify.demo.bucket_progress import (
-    ClosingWatch,
-    TypeClosing,
+    ClosingStallDetector,
+    TypeClosingState,
+    are_buckets_closed,
     closing_states,
-    is_closed_enough,
 )
 from hourmark_verify.demo.cli import demo
 from hourmark_verify.demo.configuration import (
@@ -38,7 +38,7 @@ from hourmark_verify.demo.configuration import (
 )
 from hourmark_verify.demo.demo import lock_home, next_minute_ms, traffic_seconds
 from hourmark_verify.demo.outcome import count_promises
-from hourmark_verify.demo.traffic import DueLine, LiveLog
+from hourmark_verify.demo.traffic import LiveLog, ScheduledLine
 from hourmark_verify.demo.verdict import JudgeInputs, judge_until_settled, write_expectations
 from hourmark_verify.judge.buckets import StoredBucket
 from hourmark_verify.judge.marker import Marker
@@ -171,21 +171,21 @@ def bucket(minute: int, events: int, grade: Literal["proved", "forced"] = "prove
 
 def test_empty_buckets_and_other_grades_do_not_count_but_move_the_end() -> None:
     found = closing_states([bucket(0, 5), bucket(1, 0), bucket(2, 7), bucket(3, 7, "forced")])
-    assert found == {"t": TypeClosing(2, 240_000, "1970-01-01T00:02")}
-    assert is_closed_enough(found, {"t": 2}, 240_000)
-    assert not is_closed_enough(found, {"t": 3}, 240_000)
-    assert not is_closed_enough(found, {"t": 2}, 240_001)
-    assert not is_closed_enough(found, {"t": 2, "other": 0}, 240_000)
+    assert found == {"t": TypeClosingState(2, 240_000, "1970-01-01T00:02")}
+    assert are_buckets_closed(found, {"t": 2}, 240_000)
+    assert not are_buckets_closed(found, {"t": 3}, 240_000)
+    assert not are_buckets_closed(found, {"t": 2}, 240_001)
+    assert not are_buckets_closed(found, {"t": 2, "other": 0}, 240_000)
 
 
 def test_closing_that_stands_still_is_told_from_a_slow_one() -> None:
     clock = FakeClock()
-    progress = ClosingWatch(clock)
+    progress = ClosingStallDetector(clock)
     assert progress.update({})
     clock.advance(100)
     assert not progress.update({})
     assert progress.stalled_s == 100
-    assert progress.update({"t": TypeClosing(1, 60_000)})
+    assert progress.update({"t": TypeClosingState(1, 60_000)})
     assert progress.stalled_s == 0
 
 
@@ -337,10 +337,10 @@ def test_the_judge_is_asked_again_only_while_something_is_missing(tmp_path: Path
     log = LiveLog(
         tmp_path / "named-lines" / "1-a.log",
         "lines",
-        iter([DueLine(0.0, lambda _: b"a line", True)]),
+        iter([ScheduledLine(0.0, lambda _: b"a line", True)]),
         FakeClock(),
     )
-    log.write_due(1.0)
+    log.write_due_lines(1.0)
     log.close()
     write_declarations(tmp_path / "types")
     with serve(tmp_path) as address:

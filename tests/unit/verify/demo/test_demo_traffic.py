@@ -26,7 +26,7 @@ from hourmark_verify.demo.log_lines import (
     structured_lines,
     write_sample_file,
 )
-from hourmark_verify.demo.traffic import DueLine, LiveLog, RecordedLog, Traffic
+from hourmark_verify.demo.traffic import LiveLog, RecordedLog, ScheduledLine, Traffic
 from hourmark_verify.judge.rfc5424 import split_rfc5424
 
 _NOW_MS = 1_795_222_825_123
@@ -53,11 +53,13 @@ def written(path: Path) -> list[bytes]:
     return content.split(b"\n")[:-1]
 
 
-def play(path: Path, lines: itertools.chain[DueLine] | list[DueLine], steps: int = 7) -> LiveLog:
+def play(
+    path: Path, lines: itertools.chain[ScheduledLine] | list[ScheduledLine], steps: int = 7
+) -> LiveLog:
     clock = FakeClock(_NOW_MS)
     log = LiveLog(path, "lines", iter(lines), clock)
     for step in range(steps + 1):
-        log.write_due(step / steps)
+        log.write_due_lines(step / steps)
         clock.advance(60)
     assert log.done
     log.close()
@@ -92,11 +94,11 @@ def test_a_named_file_is_written_line_by_line_byte_for_byte_through_a_rotation(
 
 
 def test_the_rotated_file_keeps_its_inode_and_the_new_one_has_another(tmp_path: Path) -> None:
-    lines = [DueLine(0.1, lambda _: b"a"), DueLine(0.9, lambda _: b"b")]
+    lines = [ScheduledLine(0.1, lambda _: b"a"), ScheduledLine(0.9, lambda _: b"b")]
     log = LiveLog(tmp_path / "x.log", "lines", iter(lines), FakeClock())
-    log.write_due(0.2)
+    log.write_due_lines(0.2)
     inode = (tmp_path / "x.log").stat().st_ino
-    log.write_due(1.0)
+    log.write_due_lines(1.0)
     log.close()
     assert (tmp_path / "x.log.1").stat().st_ino == inode
     assert (tmp_path / "x.log").read_bytes() == b"b\n"
@@ -179,7 +181,9 @@ def test_the_writer_s_record_is_that_of_the_files_and_names_the_broken_lines(
 
 
 def test_the_record_is_what_was_written_though_the_file_is_cut_short(tmp_path: Path) -> None:
-    log = play(tmp_path / "x.log", [DueLine(0.1, lambda _: b"a"), DueLine(0.2, lambda _: b"b")])
+    log = play(
+        tmp_path / "x.log", [ScheduledLine(0.1, lambda _: b"a"), ScheduledLine(0.2, lambda _: b"b")]
+    )
     (tmp_path / "x.log").write_bytes(b"a\n")
     assert [record.bytes for record in log.records] == [4]
 
@@ -189,7 +193,7 @@ def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Pa
 
     clock = SystemClock()
     # n is bound now
-    due = [DueLine(n / 50, lambda _ms, n=n: b"%d" % n) for n in range(50)]  # type: ignore[misc]
+    due = [ScheduledLine(n / 50, lambda _ms, n=n: b"%d" % n) for n in range(50)]  # type: ignore[misc]
     traffic = Traffic([LiveLog(tmp_path / "a.log", None, iter(due), clock)], 0.3, clock)
     traffic.start()
     wait_for(lambda: traffic.done, "all lines to be written", 10)
@@ -200,7 +204,7 @@ def test_the_traffic_thread_writes_all_and_hands_on_what_goes_wrong(tmp_path: Pa
         raise OSError("disk full")
 
     failing = Traffic(
-        [LiveLog(tmp_path / "b.log", None, iter([DueLine(0.0, broken)]), clock)], 0.1, clock
+        [LiveLog(tmp_path / "b.log", None, iter([ScheduledLine(0.0, broken)]), clock)], 0.1, clock
     )
     failing.start()
     with pytest.raises(OSError, match="disk full"):
