@@ -25,7 +25,7 @@ from hourmark_delivery_service.parsing import native
 
 PATIENCE_S: Final = 1.0
 LINGER_MS: Final = 5  # a range comes at once; waiting longer adds delay and little batching
-_OPEN_S: Final = LINGER_MS / 1000 - 0.001  # handing over takes time too
+OPEN_S: Final = LINGER_MS / 1000 - 0.001  # handing over takes time too
 
 
 class AppendPacer:
@@ -33,9 +33,14 @@ class AppendPacer:
 
     Call `wait` before an append, `add_pending` when its records are enqueued, and `remove_pending`
     when they have been delivered or have failed. Not thread-safe: use it in one event loop.
+
+    Args:
+        open_s: Seconds after the first pending append in which others need not wait.
+        patience_s: Longest time in seconds that an append waits.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, open_s: float = OPEN_S, patience_s: float = PATIENCE_S) -> None:
+        self._open_s, self._patience_s = open_s, patience_s
         self._under_way = 0
         self._closes_s = 0.0
         self._opens: asyncio.Event = asyncio.Event()
@@ -49,13 +54,13 @@ class AppendPacer:
         """
         if self._under_way and asyncio.get_running_loop().time() > self._closes_s:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self._patience_s):
                     await self._opens.wait()
 
     def add_pending(self) -> None:
         """Register an append whose records were enqueued. Later callers of `wait` wait for it."""
         if not self._under_way:
-            self._closes_s = asyncio.get_running_loop().time() + _OPEN_S
+            self._closes_s = asyncio.get_running_loop().time() + self._open_s
         self._under_way += 1
         self._opens.clear()
 
