@@ -63,13 +63,15 @@ class Components:
     running: dict[str, Process] = field(default_factory=dict)
 
     def start(self, name: str) -> None:
-        """Start a daemon without waiting until it is ready.
+        """Start a daemon as a child process, without waiting until it is ready.
+
+        Call `wait_ready` to wait for the delivery service.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
 
         Raises:
-            KeyError: There is no daemon of this name.
+            KeyError: `COMMANDS` contains no daemon of this name.
         """
         self.running[name] = spawn(
             self.command(*COMMANDS[name]), child_environment(), self._mark(name), self.log(name)
@@ -80,11 +82,17 @@ class Components:
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
+
+        Returns:
+            False also if another object started the daemon, or if the name is unknown.
         """
         return name in self.running and is_alive(self.running[name])
 
     def kill(self, name: str) -> None:
-        """Send SIGKILL to a daemon and its child processes, if the daemon is running.
+        """Send SIGKILL to a daemon and its child processes, and wait for their exit.
+
+        The daemon may have been started by an earlier object with the same `home`. The call does
+        nothing if the daemon is not running.
 
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
@@ -104,7 +112,11 @@ class Components:
         stop_processes(find_by_mark(self._mark(name)), self.clock, _STOP_SECONDS)
 
     def stop_all(self) -> None:
-        """Stop all daemons that run with this home directory, in parallel, even if another process started them."""
+        """Stop all daemons that are running for the folder `home`, in parallel.
+
+        Daemons that another object or process started for the same folder are stopped too. Each
+        daemon receives SIGTERM and is killed if it does not exit within 10 seconds.
+        """
         with ThreadPoolExecutor(len(COMMANDS)) as pool:
             list(pool.map(self.stop, COMMANDS))
 
@@ -189,16 +201,21 @@ class Components:
     def log(self, name: str) -> Path:
         """Return the path of the file to which a daemon's stdout and stderr are written.
 
+        The file does not exist before the first start of the daemon.
+
         Args:
             name: Name of the daemon, a key of `COMMANDS`.
         """
         return self.logs / f"hourmark-{name}.log"
 
     def command(self, *arguments: str) -> Sequence[str]:
-        """Return the command line of an `hourmark` command that uses the file `config`.
+        """Return the command line that runs `hourmark` with the configuration file of this object.
 
         Args:
-            arguments: Subcommand and options.
+            arguments: Subcommand and options; `--config` is appended.
+
+        Returns:
+            The path of this Python interpreter, followed by its arguments.
         """
         return (sys.executable, "-m", "hourmark", *arguments, "--config", str(self.config))
 

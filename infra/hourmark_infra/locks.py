@@ -15,6 +15,8 @@ from pathlib import Path
 def exclusive_lock(file: Path, on_busy: Callable[[], None]) -> Iterator[None]:
     """Hold an exclusive lock between processes for the duration of a `with` block.
 
+    The lock is an advisory `flock` lock. The operating system releases it if the process is killed.
+
     Args:
         file: Lock file. The file and its folder are created if they do not exist.
         on_busy: Function called once if another process holds the lock, before waiting for it. It

@@ -48,7 +48,12 @@ ACCEPTANCE_MARKS = "acceptance"  # likewise
 
 
 def style() -> tuple[Check, ...]:
-    """Return the static checks: ruff as linter and formatter, the import rules, and mypy."""
+    """Return the four static checks of the project, in the order in which they run.
+
+    Returns:
+        Checks that run `ruff check`, `ruff format --check`, `lint-imports` (import rules) and
+        `mypy`. Each command runs in the root folder of the checkout.
+    """
     tools = Path(sys.executable).parent
     return (
         Check("ruff check", (str(tools / "ruff"), "check", ".")),
@@ -61,23 +66,26 @@ def style() -> tuple[Check, ...]:
 def tests(
     name: str, marks: str, arguments: Sequence[str], output: Output = Output.AS_IT_COMES
 ) -> Check:
-    """Return a check that runs pytest on the tests with certain markers.
+    """Return a check that runs pytest on the tests that a marker expression selects.
 
     Args:
         name: Name of the check, shown in its result line.
         marks: Marker expression that selects the tests, passed to pytest as `-m`.
         arguments: Further command-line arguments of pytest.
         output: When the output of pytest is printed.
+
+    Returns:
+        The check. The function does not start pytest.
     """
     return Check(name, (sys.executable, "-m", "pytest", "-m", marks, *arguments), output)
 
 
 class Plan(NamedTuple):
-    """The checks that one call of `hourmark test` runs, and their order.
+    """The checks that one call of `hourmark test` runs, and the order in which they run.
 
     Attributes:
-        lanes: Sequences of checks that run in parallel. The checks within one sequence run one
-            after the other.
+        lanes: Sequences of checks. The sequences run in parallel. The checks within one sequence
+            run one after the other.
         last: Checks that run one after the other when all sequences have finished.
     """
 
@@ -86,14 +94,17 @@ class Plan(NamedTuple):
 
 
 def whole_suite(arguments: Sequence[str]) -> Plan:
-    """Return the checks of `hourmark test` without options: static checks and most tests.
+    """Return the checks that `hourmark test` runs if it is called without options.
 
-    Tests that are too long for every run are excluded. Tests on servers run in parallel with the
-    static checks and the tests without servers. Tests that are sensitive to the load of the machine
-    run afterwards, one at a time.
+    The plan contains the static checks and all tests except those that are too long for every run.
+    Tests that need servers run in parallel with the static checks and the tests without servers.
+    Tests that are sensitive to the load of the machine run afterwards, one at a time.
 
     Args:
-        arguments: Further command-line arguments of pytest.
+        arguments: Command-line arguments passed to each call of pytest.
+
+    Returns:
+        The plan, which `run_checks` executes.
     """
     return Plan(
         (
@@ -194,8 +205,12 @@ def plan(
         long_tier: Whether to run the static checks and the tests that are too long for every run.
         arguments: Command-line arguments passed to pytest. If one of them does not start with `--`,
             such as a test file, all selected tests run in one pytest session.
-        chosen: Marker expression of tests that run alone, without static checks; None for none. If
-            set, `quick` and `long_tier` are ignored.
+        chosen: Marker expression of the tests to run without static checks; None to select the
+            tests by `quick` and `long_tier`. If `chosen` is set, `quick` and `long_tier` are
+            ignored.
+
+    Returns:
+        The plan, which `run_checks` executes.
     """
     if chosen is not None:
         return Plan(((tests("pytest", chosen, arguments),),))
@@ -209,10 +224,15 @@ def plan(
 
 
 def project(what: str) -> Path:
-    """Return the root folder of the source checkout from which Hourmark runs.
+    """Return the root folder of the source checkout that contains this module.
+
+    Commands that need files of the checkout, such as the tests, call this function first.
 
     Args:
-        what: Subject and verb that start the error message, for example `the tests are`.
+        what: Start of the error message, a subject and a verb such as `the tests are`.
+
+    Returns:
+        Path of the folder that contains `pyproject.toml`.
 
     Raises:
         UsageError: Hourmark runs from an installed package instead of a checkout.

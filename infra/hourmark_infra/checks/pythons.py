@@ -21,11 +21,15 @@ SUPPORTED: Final = ("3.11", "3.12", "3.13", "3.14")
 def checks_of(interpreters: dict[str, Path | None]) -> Sequence[Check]:
     """Return one check for each Python version that is installed on this machine.
 
-    A check installs Hourmark's wheels in an empty environment and runs tests in it.
+    Each check installs Hourmark's wheels in an empty environment of this version and runs tests in
+    it.
 
     Args:
-        interpreters: Path of the interpreter by version, such as `3.12`; None if the version is not
-            installed.
+        interpreters: Path of the interpreter by version, such as `3.12`, as returned by `found`.
+            None if the version is not installed.
+
+    Returns:
+        Checks in the order of `interpreters`; empty if no version is installed.
     """
     return [
         Check(f"Python {version}", (sys.executable, "-m", "tools.try_python", str(python)))
@@ -49,11 +53,15 @@ def found() -> dict[str, Path | None]:
 
 
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
-    """Return a result line for each Python version that is not installed, hence not tested.
+    """Return a line of text for each Python version that cannot be tested on this machine.
 
     Args:
-        interpreters: Path of the interpreter by version, such as `3.12`; None if the version is not
-            installed.
+        interpreters: Path of the interpreter by version, such as `3.12`, as returned by `found`.
+            None if the version is not installed.
+
+    Returns:
+        One line for each version whose interpreter is None, in the order of `interpreters`; empty
+        if all versions are installed.
     """
     return [
         f"{f'Python {version}':<22} untested: no interpreter is found here"

@@ -21,7 +21,7 @@ _SILENT_MS: Final = 60_000  # after this time without a new line, the applicatio
 
 
 def check_role(container: Container) -> Health:
-    """Check the health of the program that a container runs.
+    """Check the health of the program that this container runs.
 
     Must be called inside the container, because some programs only listen on its loopback
     interface.
@@ -29,8 +29,14 @@ def check_role(container: Container) -> Health:
     Args:
         container: The container in which this process runs.
 
+    Returns:
+        Whether the program is healthy, and a text with the details. Unhealthy if the container's
+        role has no health check.
+
     Raises:
         UsageError: The container's name is not a role.
+        FileNotFoundError: The container runs a server, and the role `setup` has not created the
+            site's files yet.
     """
     kind, ports = role_kind(container.name), container.layout.ports
     if kind == "mirror":

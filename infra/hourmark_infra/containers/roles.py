@@ -144,7 +144,9 @@ class Container(NamedTuple):
         ).get(self.name)
 
     def wait_for(self, name: str) -> None:
-        """Wait until a file exists in the shared volume, without a time limit.
+        """Wait, without a time limit, until a file exists in the shared volume.
+
+        A message on stderr names the file if the call has to wait.
 
         Args:
             name: Path of the file, relative to the volume.
@@ -201,15 +203,19 @@ def run_role(container: Container, arguments: list[str]) -> None:
 
 
 def open_files_limit() -> int:
-    """Return the maximum number of open files per process (the hard limit of `RLIMIT_NOFILE`)."""
+    """Return the maximum number of open files that a process in this container may have.
+
+    Returns:
+        The hard limit of `RLIMIT_NOFILE`; `resource.RLIM_INFINITY` if there is no limit.
+    """
     return resource.getrlimit(resource.RLIMIT_NOFILE)[1]
 
 
 def installed_programs() -> Programs:
-    """Return the programs that run the servers, from the container's image.
+    """Return the paths of the programs that the container's image provides to run servers.
 
-    Programs that the image has not cached yet are downloaded. For an image without any server, the
-    paths are placeholders that do not exist.
+    Programs that the image has not cached yet are downloaded. An image without a jar cache runs no
+    server. In this case, the returned paths are placeholders that do not exist.
     """
     if not (cache_root() / "jars").is_dir():
         return Programs(Path("java"), Path("kafka"), Path("hadoop"), Path("registry"))
@@ -252,13 +258,6 @@ def _run_server(container: Container, _: list[str]) -> NoReturn:
 def _hourmark_role(
     *words: str, after: str | None = None
 ) -> Callable[[Container, list[str]], NoReturn]:
-    """Return a function that runs an `hourmark` command as the role of a container.
-
-    Args:
-        words: Subcommand and options; additional arguments of the container are appended.
-        after: File in the shared volume for which the role waits first; None to wait for no file.
-    """
-
     def execute(container: Container, arguments: list[str]) -> NoReturn:
         if after is not None:
             container.wait_for(after)

@@ -61,6 +61,8 @@ class ContainerSite(NamedTuple):
     def layout(self, home: Path) -> Layout:
         """Return the hosts and ports of the site's servers, and the folders of one container.
 
+        Each server has a host of its own with the server's name, such as `edge-1`.
+
         Args:
             home: The `HOURMARK_HOME` folder of the container.
         """

@@ -61,12 +61,21 @@ class IvyFetch:
 
 
 def cache_root() -> Path:
-    """Return Hourmark's cache folder: `$XDG_CACHE_HOME/hourmark` or `~/.cache/hourmark`."""
+    """Return the folder in which Hourmark caches downloaded programs.
+
+    Returns:
+        `$XDG_CACHE_HOME/hourmark` if this environment variable is set, otherwise
+        `~/.cache/hourmark`, as an absolute path. The folder may not exist yet.
+    """
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "hourmark"
 
 
 def print_progress(line: str) -> None:
-    """Print a line to stderr immediately."""
+    """Print a progress message to stderr and flush the stream.
+
+    Args:
+        line: Text of the message, without a line feed.
+    """
     print(line, file=sys.stderr, flush=True)
 
 
@@ -159,16 +168,6 @@ def _is_verified(jar: Jar, target: Path) -> bool:
 
 
 def _take_downloaded(jar: Jar, partial: Path, target: Path) -> str | None:
-    """Move a downloaded jar to its target folder, or delete it if its digest is wrong.
-
-    Args:
-        jar: Expected jar.
-        partial: Working folder of the download.
-        target: Folder to move the jar to.
-
-    Returns:
-        The SHA-256 digest of the downloaded file; None if the file does not exist.
-    """
     path = partial / "files" / jar.ivy_path
     if not path.is_file():
         return None
@@ -211,12 +210,6 @@ def _progress_line(name: str, jars: Sequence[Jar], missing: Sequence[Jar], parti
 
 
 def _without_repeats(report: Reporter, render_line: Callable[[], str]) -> Callable[[], None]:
-    """Return a function that reports a line, unless the same text was reported before.
-
-    Args:
-        report: Function that receives the line.
-        render_line: Function that returns the current text.
-    """
     reported: set[str] = set()
 
     def report_new_line() -> None:

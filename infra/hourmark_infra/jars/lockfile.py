@@ -40,17 +40,29 @@ class Jar:
 
     @property
     def coordinate(self) -> str:
-        """Return the Maven coordinate `group:module:ext[:classifier]:version`, for messages."""
+        """Return the Maven coordinate of the file for messages to the user.
+
+        Returns:
+            `group:module:ext[:classifier]:version`. The classifier is omitted if it is empty.
+        """
         return f"{self.organisation}:{self.module}:{self.ext}{self._tail(':')}:{self.revision}"
 
     @property
     def file_name(self) -> str:
-        """Return the file's name in the jar cache, `module-version[-classifier].ext`."""
+        """Return the name of the file in the jar cache.
+
+        Returns:
+            `module-version[-classifier].ext`. The classifier is omitted if it is empty.
+        """
         return f"{self.module}-{self.revision}{self._tail('-')}.{self.ext}"
 
     @property
     def ivy_path(self) -> Path:
-        """Return the path of the downloaded file, relative to Ivy's output folder."""
+        """Return the path at which Apache Ivy stores the downloaded file.
+
+        Returns:
+            `group/module/version/module[-classifier].ext`, relative to Ivy's output folder.
+        """
         return Path(
             self.organisation,
             self.module,
@@ -82,7 +94,9 @@ def read_lock(name: str, path: Path = LOCK_FILE) -> tuple[Jar, ...]:
 
 
 def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
-    """Return the sorted names of all jar sets in the lock file.
+    """Return the names of all jar sets in the lock file, in alphabetical order.
+
+    A jar set contains all jars of one server, for example `kafka`.
 
     Args:
         path: Path of the lock file.
@@ -93,19 +107,44 @@ def set_names(path: Path = LOCK_FILE) -> tuple[str, ...]:
 
 
 def render_lock(jars: Iterable[Jar]) -> str:
-    """Return the text of a lock file: one JSON object per line for each jar, sorted."""
+    """Return the text of a lock file that pins the given jars.
+
+    Args:
+        jars: Jars of one or more sets, in any order.
+
+    Returns:
+        One line for each jar, which contains a JSON object, in sorted order. `read_lock` reads this
+        format.
+    """
     return "".join(json.dumps(asdict(jar)) + "\n" for jar in sorted(jars))
 
 
 def digest_of(jars: Iterable[Jar]) -> str:
-    """Return a digest of a set of jars, as 12 hexadecimal digits.
+    """Return a digest that identifies a set of jars.
 
-    The digest covers all fields of all jars. The name of the set's folder in the cache contains it.
+    The digest covers all fields of all jars and does not depend on their order. It is part of the
+    name of the set's folder in the jar cache, so that a changed lock file leads to a new folder.
+
+    Args:
+        jars: Jars of the set.
+
+    Returns:
+        The first 12 hexadecimal digits of a SHA-256 digest.
     """
     return hashlib.sha256(render_lock(jars).encode()).hexdigest()[:12]
 
 
 def sha256_of(path: Path) -> str:
-    """Return the hexadecimal SHA-256 digest of the file at `path`."""
+    """Return the SHA-256 digest of a file's content.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        64 hexadecimal digits in lower case.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

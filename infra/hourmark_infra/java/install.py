@@ -32,7 +32,10 @@ exec {java} "$@"
 
 
 def render_wrapper(java: Path) -> str:
-    """Return a shell script that runs Java without an argument of Spark that this Java rejects.
+    """Return the text of a shell script that starts Java for Spark.
+
+    The script removes the argument `--add-modules=jdk.incubator.vector`, which Spark passes and
+    this Java does not support. It passes all other arguments unchanged.
 
     Args:
         java: Path of the `java` executable that the script runs.
@@ -41,9 +44,10 @@ def render_wrapper(java: Path) -> str:
 
 
 def java_home() -> Path:
-    """Return the folder in the user's cache that is the `JAVA_HOME` of an installed Java.
+    """Return the `JAVA_HOME` folder of the Java that Hourmark installs in the user's cache.
 
-    The folder does not exist until `install_java` has been called.
+    The folder does not exist until `install_java` has been called. Its path contains a digest of
+    the file `jdk.lock`, which pins the Java version.
     """
     digest = hashlib.sha256(LOCK_FILE.read_bytes()).hexdigest()[:12]
     return cache_root() / "java" / digest / "home"
@@ -52,8 +56,8 @@ def java_home() -> Path:
 def install_java() -> Path:
     """Return the path of `java` in the user's cache, after installing it if necessary.
 
-    Concurrent calls, also in other processes, wait for each other. An interrupted installation is
-    repeated from the beginning.
+    Concurrent calls wait for each other, even in different processes. An interrupted installation
+    is repeated from the beginning.
 
     Raises:
         Unavailable: The installation failed.

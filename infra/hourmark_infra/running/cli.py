@@ -88,17 +88,6 @@ def run(
 
 
 def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
-    """Run `hourmark init` for log files, and return the path of the configuration file.
-
-    Args:
-        logs: Paths of the log files.
-        file: Value of the option `--config`; must be None.
-        yes: Whether to accept the proposed configuration without asking the user.
-
-    Raises:
-        UsageError: `file` is not None.
-        SystemExit: `hourmark init` failed, or the user declined the proposed configuration.
-    """
     if file is not None:
         raise UsageError(
             f"--config {file} and log files exclude each other; a configuration is proposed for "

@@ -37,7 +37,7 @@ def unclosed_types(
 
 
 def format_reasons(reasons: Mapping[str, str]) -> str:
-    """Return one line that says why the buckets of which event types are not closed.
+    """Return a text that states, for each event type, why its buckets are not closed.
 
     Types with the same reason are listed together.
 
@@ -45,7 +45,8 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
         reasons: Reason by type name, as returned by `unclosed_types`.
 
     Returns:
-        For example `click, view 2026-11-21T05: the mirror`; `all are closed` if `reasons` is empty.
+        A single line, for example `click, view 2026-11-21T05: the mirror`. The text `all are
+        closed` if `reasons` is empty.
     """
     types_by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
@@ -55,10 +56,14 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the label of the next hourly bucket to close, by event type name.
+    """Return the hour of the next bucket that each event type will close.
 
     Args:
-        rows: Rows of `hourmark bucket ls --json`.
+        rows: Rows of `hourmark bucket ls --json`. Rows of closed buckets are ignored.
+
+    Returns:
+        Label of the hour, such as `2026-11-21T05`, by type name. A type without an open bucket in
+        `rows` is missing.
     """
     return {row["type"]: row["hour"] for row in rows if row["state"] != _CLOSED}
 
@@ -84,12 +89,14 @@ def buckets_closed_since(
 
 
 def describe_buckets(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield one line of text for each closed bucket, sorted by event type name.
-
-    A type with more than ten buckets gets a single line that summarizes them.
+    """Yield lines of text that describe closed buckets, sorted by event type name.
 
     Args:
         rows: Rows of closed buckets from `hourmark bucket ls --json`.
+
+    Yields:
+        One line for each bucket of a type with at most ten buckets; a single summary line for a
+        type with more buckets.
     """
     buckets_by_type: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -125,12 +125,15 @@ def names_kafka(own: Mapping[str, Any]) -> bool:
 
     Args:
         own: Settings in the user's configuration file, by group.
+
+    Returns:
+        True if the settings contain the group `kafka`.
     """
     return "kafka" in own
 
 
 class MergedLog:
-    """Merges the lines that are appended to several log files into one stream.
+    """Follows several log files and reports the lines that are appended to them.
 
     Only lines written after the object was created are reported. Each line is prefixed with the
     name of its file. Not thread-safe.
@@ -253,7 +256,8 @@ class Run:
     def stop(self) -> None:
         """Stop all components and report the remaining lines of their logs.
 
-        The servers of the local stack keep running.
+        Call this method at the end of the run, also after an exception. The servers of the local
+        stack keep running.
         """
         self.components.stop_all()
         if self._log is not None:
@@ -273,15 +277,7 @@ class Run:
         return config
 
     def _start_components(self, config: Config, *more: str) -> None:
-        """Start the ETL and the delivery service, and wait until the service is ready.
-
-        Args:
-            config: Configuration of the components.
-            more: Names of components that the caller starts later; their logs are merged as well.
-
-        Raises:
-            Unavailable: The service was not ready in time.
-        """
+        # `more` names components that the caller starts later; their logs are merged as well.
         files = {name: self.components.log(name) for name in ("service", "tailer", "etl", *more)}
         if self._local is not None and WATCH in self._local.names:
             files[WATCH] = self._local.log(WATCH)
@@ -299,11 +295,6 @@ class Run:
         )
 
     def _start_stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """Start the local stack and return the settings in its `hourmark.toml`, by group.
-
-        Args:
-            own: Settings in the user's configuration file, by group.
-        """
         exists = load_state(self._home) is not None
         stack = LocalStack.load_or_create(
             self._home,
@@ -320,11 +311,6 @@ class Run:
         return tomllib.loads(stack.layout.config_file.read_text())
 
     def _drain_tailer(self) -> Mapping[str, Any]:
-        """Run `hourmark tail --drain` until it exits, and return the JSON object that it prints.
-
-        Raises:
-            Unavailable: The tailer failed, or did not exit within 24 hours.
-        """
         self._report("delivering the content of the log files")
         command = self.components.command("tail", "--drain", "--json")
         status, output = run_and_wait(command, self.components.log("tailer"), self._wait_for_tailer)
@@ -346,18 +332,7 @@ class Run:
         )
 
     def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> list[dict[str, Any]]:
-        """Wait until every event type has closed all its hourly buckets up to a given one.
-
-        Args:
-            last: Last bucket to wait for.
-            wait_s: Time in seconds until this bucket ends.
-
-        Returns:
-            Rows of `hourmark bucket ls --json` after the bucket was closed.
-
-        Raises:
-            Unavailable: The bucket was not closed within three hours after its end.
-        """
+        # `wait_s` is the time until the bucket `last` ends.
         types: list[str] = self._query_json("types", "check", "--json")["types"]
         rows: list[dict[str, Any]] = []
         reported, reported_s = "", self._clock.monotonic_s()
@@ -383,11 +358,6 @@ class Run:
         return rows
 
     def _query_json(self, *arguments: str) -> Any:
-        """Run an `hourmark` command with `--config` and return the JSON value that it prints.
-
-        Raises:
-            Unavailable: The command failed.
-        """
         command = self.components.command(*arguments)
         done = subprocess.run(
             command,

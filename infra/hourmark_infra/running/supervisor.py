@@ -29,15 +29,6 @@ class ProcessGroup(Protocol):
 
 @dataclass
 class _RestartSchedule:
-    """The times of the last and the next start of one supervised component.
-
-    Attributes:
-        started_s: Time of the last start, in seconds of the monotonic clock.
-        pause_s: Pause before the next restart, in seconds.
-        restart_s: Time of the next start, in seconds of the monotonic clock; None while the
-            component runs.
-    """
-
     started_s: float
     pause_s: float = PAUSE_S
     restart_s: float | None = None
@@ -63,7 +54,9 @@ class Supervisor:
     _schedules: dict[str, _RestartSchedule] = field(default_factory=dict)
 
     def start(self, names: Sequence[str]) -> None:
-        """Start components and supervise them from now on, without waiting until they are ready.
+        """Start components and supervise them from now on.
+
+        The call does not wait until the components are ready.
 
         Args:
             names: Names of the components.
@@ -73,7 +66,7 @@ class Supervisor:
             self._schedules[name] = _RestartSchedule(self.clock.monotonic_s())
 
     def stop(self, name: str) -> None:
-        """Stop a component and no longer supervise it.
+        """Stop a component and end its supervision, so that `poll` does not restart it.
 
         Args:
             name: Name of the component.
@@ -82,7 +75,11 @@ class Supervisor:
         self.components.stop(name)
 
     def poll(self) -> None:
-        """Report components that have exited, and restart those whose pause has elapsed."""
+        """Check all supervised components once and restart those that have exited.
+
+        A component that has exited since the last call is reported. It is started again by the
+        first call after its pause has elapsed. The call does not wait for pauses.
+        """
         now_s = self.clock.monotonic_s()
         for name, schedule in self._schedules.items():
             if schedule.restart_s is None and not self.components.is_running(name):

@@ -192,10 +192,7 @@ def _checked(bucket_seconds: int | None) -> int | None:
 
 
 def _components(stack: LocalStack) -> dict[str, ComponentStatus]:
-    """Return the status of delivery service, tailer, ETL and mirror, by component name.
-
-    Empty before the first `hourmark up`, which writes the configuration file.
-    """
+    # Empty before the first `hourmark up`, which writes the configuration file.
     if not stack.layout.config_file.is_file():
         return {}
     # An unreachable broker shows in the component's status; its log messages are suppressed.

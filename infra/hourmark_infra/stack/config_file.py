@@ -19,14 +19,16 @@ _HEAD = """# Written by `hourmark up`, and again by the next one: to change a se
 def render_config(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> str:
-    """Return the text of the `hourmark.toml` with which commands use a local stack.
+    """Return the text of the file `hourmark.toml` for a local stack.
+
+    Other commands read this file to find the servers of the stack.
 
     Args:
         layout: Paths and ports of the stack.
         programs: Programs that run the servers.
         user: Name of the operating system user, used as HDFS user.
         bucket_seconds: Length of a bucket in seconds.
-        clusters: Number of Kafka clusters.
+        clusters: Number of Kafka clusters: 2 (edge and central) or 1.
     """
     return _HEAD + render_toml(stack_settings(layout, programs, user, bucket_seconds, clusters))
 
@@ -34,14 +36,14 @@ def render_config(
 def stack_settings(
     layout: Layout, programs: Programs, user: str, bucket_seconds: int, clusters: Clusters = 2
 ) -> dict[str, dict[str, Any]]:
-    """Return the settings with which commands use a local stack.
+    """Return the settings of a local stack, as a mapping with the structure of `hourmark.toml`.
 
     Args:
         layout: Paths and ports of the stack.
         programs: Programs that run the servers.
         user: Name of the operating system user, used as HDFS user.
         bucket_seconds: Length of a bucket in seconds.
-        clusters: Number of Kafka clusters.
+        clusters: Number of Kafka clusters: 2 (edge and central) or 1.
 
     Returns:
         Settings by group, each a mapping of values by setting name.

@@ -193,47 +193,69 @@ class LocalStack:
 
     @property
     def bucket_seconds(self) -> int:
-        """Return the length of a bucket in seconds."""
+        """Return the length of an event bucket in seconds, 3600 by default.
+
+        The length is fixed once event types have been applied to the stack.
+        """
         return self._state.bucket_seconds
 
     @property
     def jmx(self) -> bool:
-        """Return whether brokers are started with JMX metrics enabled."""
+        """Return whether brokers expose their metrics through JMX.
+
+        A broker that is already running keeps the value with which it was started.
+        """
         return self._state.jmx
 
     @property
     def clusters(self) -> Clusters:
-        """Return the number of Kafka clusters: 2 (edge and central) or 1."""
+        """Return the number of Kafka clusters of this stack.
+
+        Returns:
+            2 for an edge and a central cluster, 1 for a single cluster.
+        """
         return self._state.clusters
 
     @property
     def brokers(self) -> tuple[str, ...]:
-        """Return the server names of the brokers in the edge cluster."""
+        """Return the names of the brokers in the edge cluster.
+
+        Returns:
+            Server names, such as `edge-1`, which the other methods accept.
+        """
         return EDGE_NAMES
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the names of all servers in start order."""
+        """Return the names of all servers of this stack, in start order.
+
+        The other methods accept these names.
+        """
         return tuple(self._servers)
 
     def server(self, name: str) -> Server:
-        """Return the definition of a server.
+        """Return the definition of a server: its command, address, folders and health check.
 
         Args:
             name: Name of the server, for example `edge-1`.
 
         Raises:
-            UsageError: The stack has no server of this name.
+            UsageError: The stack has no server of this name. The message lists the valid names.
         """
         if name not in self._servers:
             raise UsageError(f"no server {name!r}; there are {', '.join(self._servers)}")
         return self._servers[name]
 
     def process(self, name: str) -> Process | None:
-        """Return the process of a server; None if the server is not running or does not exist.
+        """Return the running process of a server.
+
+        The state file is read again, because another process may have started the server.
 
         Args:
-            name: Name of the server.
+            name: Name of the server, for example `edge-1`.
+
+        Returns:
+            The process; None if the server is not running or the stack has no server of this name.
         """
         # Read from the disk, because another process's `up` may have started it.
         known = (load_state(self.home) or self._state).processes.get(name)
@@ -390,14 +412,6 @@ class LocalStack:
         )
 
     def _start_in_order(self, wanted: Sequence[str]) -> None:
-        """Start servers in the order of their dependencies, and wait until all are healthy.
-
-        Args:
-            wanted: Names of the servers, in start order.
-
-        Raises:
-            Unavailable: A server failed. Waiting for the others ends, but they keep running.
-        """
         failed = threading.Event()
         done: dict[str, Future[None]] = {}
         with ThreadPoolExecutor(len(wanted)) as pool:
@@ -456,7 +470,9 @@ class LocalStack:
         )
 
     def write_settings(self, programs: Programs) -> None:
-        """Write the settings files of all servers, and the `hourmark.toml` that the commands read.
+        """Write the settings files of all servers, and `hourmark.toml`, which other commands read.
+
+        The method `up` calls this method before it starts servers.
 
         Args:
             programs: Programs that run the servers.

@@ -23,10 +23,13 @@ WEBAPPS = ("hdfs", "datanode", "static")
 
 
 def core_site(layout: Layout) -> dict[str, str]:
-    """Return the Hadoop properties for `core-site.xml`, by property name.
+    """Return the Hadoop properties that belong in `core-site.xml`.
 
     Args:
         layout: Paths and ports of the stack.
+
+    Returns:
+        Property values by name: the address of the default file system and the temporary folder.
     """
     return {
         "fs.defaultFS": f"hdfs://{layout.address('namenode')}",
@@ -35,13 +38,16 @@ def core_site(layout: Layout) -> dict[str, str]:
 
 
 def hdfs_site(layout: Layout, datanode: str) -> dict[str, str]:
-    """Return the Hadoop properties for `hdfs-site.xml`, by property name.
+    """Return the HDFS properties that belong in `hdfs-site.xml`.
 
     The NameNode and the given DataNode both read this file.
 
     Args:
         layout: Paths and ports of the stack.
         datanode: Name of the DataNode.
+
+    Returns:
+        Property values by name.
     """
     copies, _ = replication(len(layout.shape.datanodes))
     return {
@@ -108,10 +114,13 @@ def datanode_options(layout: Layout, datanode: str) -> tuple[str, ...]:
 
 
 def render_site(values: Mapping[str, str]) -> str:
-    """Return the XML text of a Hadoop configuration file, with properties sorted by name.
+    """Return the XML text of a Hadoop configuration file.
 
     Args:
         values: Property values by name.
+
+    Returns:
+        An XML document with one `<property>` element for each property, sorted by name.
     """
     rows = "".join(
         f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>\n"

@@ -182,7 +182,10 @@ def check_mirror_watch(address: str) -> Health:
 
 
 class _NoUsableResponse(Exception):
-    """Raised with the reason if a server does not respond or its response cannot be used."""
+    """The error that a server does not respond or that its response cannot be used.
+
+    The text of the exception states the reason.
+    """
 
 
 def _get_bean(address: str, name: str) -> dict[str, Any]:
@@ -205,16 +208,7 @@ def _get_json(address: str, path: str) -> Any:
 
 
 def _with_ip_address(address: str) -> str:
-    """Return an address with its host name replaced by the host's IPv4 address.
-
-    A NameNode lists its DataNodes in this form.
-
-    Args:
-        address: Address `host:port`.
-
-    Returns:
-        `ip:port`; `address` unchanged if the host name does not resolve.
-    """
+    # A NameNode lists its DataNodes by IP address. An unresolvable address is returned unchanged.
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError):
         return f"{socket.gethostbyname(host)}:{port}"
@@ -226,6 +220,9 @@ def accepts_connections(address: str) -> bool:
 
     Args:
         address: Address of the server, `host:port`.
+
+    Returns:
+        False if the connection is refused or times out, or if the host name does not resolve.
     """
     host, port = address.rsplit(":", 1)
     with contextlib.suppress(OSError), socket.create_connection((host, int(port)), timeout=1.0):

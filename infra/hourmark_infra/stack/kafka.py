@@ -25,11 +25,16 @@ _PREFIX: Final = "-Dcom.sun.management.jmxremote"
 
 
 def jmx_options(settings: Path, port: int) -> tuple[str, ...]:
-    """Return the JVM options that enable JMX on the loopback interface with read-only access.
+    """Return the JVM options that enable read-only JMX access on the loopback interface.
+
+    Clients must authenticate with a user name and a password. Connections are not encrypted.
 
     Args:
         settings: Folder that contains the access file and the password file of JMX.
         port: TCP port of both JMX and RMI.
+
+    Returns:
+        Options of the form `-Dkey=value`.
     """
     return (
         f"{_PREFIX}.port={port}",

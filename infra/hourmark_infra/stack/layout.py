@@ -88,7 +88,10 @@ class Layout(NamedTuple):
 
     @property
     def logs(self) -> Path:
-        """Return the folder that contains one log file for each server."""
+        """Return the folder that contains the log files of the servers.
+
+        The log file of a server is `NAME.log`, for example `edge-1.log`.
+        """
         return self.root / "logs"
 
     @property
@@ -97,20 +100,26 @@ class Layout(NamedTuple):
 
     @property
     def settings(self) -> Path:
-        """Return the folder that contains the generated settings files of the servers."""
+        """Return the folder that contains the generated settings files of the servers.
+
+        `write_settings` creates the folder and writes the files.
+        """
         return self.root / "settings"
 
     @property
     def state(self) -> Path:
         """Return the folder in which Hourmark's components keep their state, such as checkpoints.
 
-        The folder is deleted together with the data of the servers, to which the state refers.
+        `hourmark purge` deletes this folder together with the data of the servers.
         """
         return self.root / "state"
 
     @property
     def config_file(self) -> Path:
-        """Return the path of the `hourmark.toml` that the commands read."""
+        """Return the path of `hourmark.toml`, with which commands find the servers of this stack.
+
+        The file does not exist before `write_settings` has been called.
+        """
         return self.root / "hourmark.toml"
 
     def worker_file(self, worker: str) -> Path:
@@ -126,12 +135,15 @@ class Layout(NamedTuple):
         return f"{self.host(port_name)}:{self.ports[port_name]}"
 
     def listener(self, port_name: str) -> str:
-        """Return the address `host:port` to which a server binds a port.
+        """Return the address `host:port` on which a server listens.
 
-        The host is 127.0.0.1, or 0.0.0.0 if each server has a host of its own.
+        The host is 127.0.0.1, or 0.0.0.0 if each server runs on a separate host.
 
         Args:
-            port_name: Name of the port.
+            port_name: Name of the port, one of the keys of `ports`.
+
+        Raises:
+            KeyError: The layout contains no port of this name.
         """
         return f"{self.listening_host}:{self.ports[port_name]}"
 
@@ -143,10 +155,10 @@ class Layout(NamedTuple):
         """Return the host name or IP address at which clients reach a port.
 
         Args:
-            port_name: Name of the port.
+            port_name: Name of the port, one of the keys of `ports`.
 
         Returns:
-            127.0.0.1, or the name of the server if each server has a host of its own.
+            127.0.0.1, or the name of the server if each server runs on a separate host.
         """
         return (
             re.sub(r"-(controller|http|ipc|rest|jmx)$", "", port_name)
@@ -167,24 +179,27 @@ class Layout(NamedTuple):
 
 
 def replication(servers: int) -> tuple[int, int]:
-    """Return the replication settings for a cluster of a given size.
+    """Return the replication factor and the minimum of in-sync replicas for a cluster size.
 
     Args:
-        servers: Number of servers, at least 1.
+        servers: Number of brokers or DataNodes in the cluster, at least 1.
 
     Returns:
-        Replication factor and minimum number of in-sync replicas: (1, 1), (2, 1), or (3, 2) for
-        three and more servers.
+        Replication factor and minimum number of in-sync replicas: (1, 1) for one server, (2, 1) for
+        two, and (3, 2) for three or more.
     """
     copies = min(servers, 3)
     return copies, max(copies - 1, 1)
 
 
 def stack_root(home: Path) -> Path:
-    """Return the folder that contains all files of the stack of a `HOURMARK_HOME` folder.
+    """Return the folder that contains all files of a local stack.
 
     Args:
         home: The `HOURMARK_HOME` folder.
+
+    Returns:
+        The subfolder `stack`, which may not exist yet.
     """
     return home / "stack"
 
@@ -217,7 +232,9 @@ def free_ports(
 
 
 def is_port_free(port: int) -> bool:
-    """Return whether a server could currently listen on a TCP port of the loopback interface.
+    """Return whether a server could listen on a TCP port of the loopback interface now.
+
+    The port is not reserved, so another program may occupy it after the call.
 
     Args:
         port: TCP port number.

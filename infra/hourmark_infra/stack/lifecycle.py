@@ -46,13 +46,17 @@ LOG_LINES = 12
 
 
 def server_environment(java: Path) -> dict[str, str]:
-    """Return the environment variables for the processes of Java servers.
+    """Return the environment variables with which the processes of Java servers are started.
 
-    These are the variables of this process without JVM options, plus `JAVA_HOME` and
-    `MALLOC_ARENA_MAX`, which is low to save memory.
+    The result contains the variables of this process, except `CLASSPATH` and variables that hold
+    JVM options, such as `JAVA_TOOL_OPTIONS`. `JAVA_HOME` is set, and `MALLOC_ARENA_MAX` is set to a
+    low value to save memory.
 
     Args:
         java: Path of the `java` executable, `JAVA_HOME/bin/java`.
+
+    Returns:
+        Values by variable name. The environment of this process is not changed.
     """
     dropped = (
         "JAVA_TOOL_OPTIONS",
@@ -179,7 +183,10 @@ def kill_processes(
 
 
 def server_error(server: Server, what: str) -> Unavailable:
-    """Create the exception for a server that failed, with the end of its log. Does not raise it.
+    """Create the exception that reports the failure of a server; the caller raises it.
+
+    The message contains the path and the last lines of the server's log, and the commands that
+    start or delete the stack.
 
     Args:
         server: Server that failed.

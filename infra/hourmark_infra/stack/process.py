@@ -65,8 +65,11 @@ def is_alive(process: Process | None) -> bool:
     """Return whether a process is running.
 
     Args:
-        process: Process to check. The result is False for None, and if the process has exited and
-            another one has its process ID.
+        process: Process to check; None if there is no process to check.
+
+    Returns:
+        False for None, and if the process has exited, even if another process now has its process
+        ID.
     """
     return process is not None and start_id(process.pid) == process.started
 
@@ -116,15 +119,16 @@ def _has_environment(pid: int) -> bool:
 
 
 def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
-    """Find the running processes of this user whose mark starts with a prefix.
+    """Find the running processes of this user by a prefix of their mark.
 
-    The mark of a process is its environment variable `HOURMARK_STACK_SERVER`.
+    The mark is the value of the environment variable `HOURMARK_STACK_SERVER`, with which `spawn`
+    starts a daemon. Child processes inherit it.
 
     Args:
         prefix: First characters of the mark.
 
     Returns:
-        Processes by mark, oldest first; empty if there are none.
+        Processes by mark, oldest first; empty if no process matches.
     """
     found: defaultdict[str, list[tuple[float, int, Process]]] = defaultdict(list)
     for candidate in psutil.process_iter():
@@ -138,16 +142,28 @@ def find_by_mark_prefix(prefix: str) -> dict[str, list[Process]]:
 
 
 def find_by_mark(mark: str) -> list[Process]:
-    """Find the running processes of this user with a given mark, oldest first.
+    """Find a daemon and its child processes by the mark with which the daemon was started.
+
+    Only processes of this user are found.
 
     Args:
-        mark: Value of the environment variable `HOURMARK_STACK_SERVER`.
+        mark: Value of the environment variable `HOURMARK_STACK_SERVER`, as passed to `spawn`.
+
+    Returns:
+        The running processes, oldest first; empty if there are none.
     """
     return find_by_mark_prefix(mark).get(mark, [])
 
 
 def send_signal(process: Process, number: signal.Signals) -> bool:
-    """Send a signal to a process.
+    """Send a signal to a process, unless the process has exited.
+
+    The start time of the process is compared first, so that another process with a reused process
+    ID does not receive the signal.
+
+    Args:
+        process: Process that receives the signal.
+        number: Signal to send.
 
     Returns:
         True if the process was running, False if it had already exited.
@@ -179,7 +195,14 @@ def wait_for_exit(process: Process, seconds: float, clock: Clock) -> bool:
 
 
 def memory_mb(process: Process) -> int:
-    """Return the resident memory of a process in megabytes (10^6 bytes); 0 if it has exited."""
+    """Return the resident memory of a process, without its child processes.
+
+    Args:
+        process: Process to measure.
+
+    Returns:
+        Memory in megabytes (10^6 bytes), rounded down; 0 if the process has exited.
+    """
     try:
         return int(psutil.Process(process.pid).memory_info().rss / 1e6) if is_alive(process) else 0
     except psutil.Error:

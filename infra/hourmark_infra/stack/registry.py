@@ -52,12 +52,15 @@ def unpack_registry(folder: Path) -> Path:
 
 
 def registry_options(layout: Layout) -> tuple[str, ...]:
-    """Return the settings of the schema registry as JVM options `-Dkey=value`.
+    """Return the settings of the schema registry as JVM options.
 
-    The registry stores schemas in a database file in the data folder of the stack.
+    The registry stores schemas in an H2 database file in the data folder of the stack.
 
     Args:
         layout: Paths and ports of the stack.
+
+    Returns:
+        Options of the form `-Dkey=value`.
     """
     values = {
         "quarkus.http.host": layout.listening_host,
@@ -78,12 +81,12 @@ def registry_options(layout: Layout) -> tuple[str, ...]:
 
 
 def find_runner_jar(app: Path) -> Path:
-    """Return the path of the executable jar of the schema registry.
+    """Return the path of the jar that starts the schema registry.
 
     Args:
-        app: Program folder of the registry.
+        app: Program folder of the registry, as returned by `unpack_registry`.
 
     Raises:
-        ValueError: The folder contains no executable jar.
+        ValueError: The folder contains no file `apicurio-registry-app-*-runner.jar`.
     """
     return min(app.glob("apicurio-registry-app-*-runner.jar"))

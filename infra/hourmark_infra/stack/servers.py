@@ -116,7 +116,10 @@ def server_table(
 
 
 def is_mirror_installed() -> bool:
-    """Return whether the package that provides the command `hourmark mirror` is installed."""
+    """Return whether the package that provides the command `hourmark mirror` is installed.
+
+    The local stack can run MirrorMaker 2 only if this package is installed.
+    """
     return importlib.util.find_spec("hourmark_mirror") is not None
 
 
@@ -174,14 +177,6 @@ class _ServerDefinitions(NamedTuple):
         return partial(self._hadoop, 256, DATANODE, *options)
 
     def mirror(self, brokers: tuple[str, ...]) -> Iterator[Server]:
-        """Yield the definitions of the MirrorMaker 2 workers and of their monitor.
-
-        The monitor is omitted if `layout.ports` contains no port for it.
-
-        Args:
-            brokers: Names of the brokers that must be healthy before the workers are started.
-        """
-
         def define(
             name: str, port: str, worker: str, words: Command, check: Callable[[str], Health]
         ) -> Server:
@@ -222,15 +217,7 @@ class _ServerDefinitions(NamedTuple):
         check: Callable[[str], Health],
         **more: Any,
     ) -> Server:
-        """Return the definition of a server, with default paths for its data and its log.
-
-        Args:
-            name: Name of the server, and of its data folder and log file.
-            port: Name of the port that the health check uses.
-            command: Function that returns the command line.
-            check: Health check, which receives the address `host:port`.
-            more: Further fields of `Server`; they override the default paths.
-        """
+        # `more` contains further fields of `Server`, which override the default paths.
         address = self.layout.address(port)
         files = {"data": self.layout.data / name, "log": self.layout.logs / f"{name}.log"}
         return Server(

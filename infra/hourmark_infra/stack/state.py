@@ -60,15 +60,21 @@ class StackState:
 
     @property
     def shape(self) -> StackShape:
-        """Return the number and placement of the servers, according to `spread` and `workers`."""
+        """Return the number and placement of the servers of this stack.
+
+        The result is derived from `spread` and `workers`.
+        """
         return (SPREAD if self.spread else StackShape())._replace(mirrors=MIRRORS[: self.workers])
 
     def with_process(self, server: str, process: Process | None) -> StackState:
-        """Return a copy of the state with another process for one server.
+        """Return a copy of the state in which the process of one server is replaced.
 
         Args:
             server: Name of the server.
             process: Process to record; None to remove the recorded one.
+
+        Returns:
+            The new state, which is not saved. This object is not changed.
         """
         others = {name: known for name, known in self.processes.items() if name != server}
         return replace(self, processes=others if process is None else {**others, server: process})
@@ -108,7 +114,12 @@ def new_state(
 
 
 def new_cluster_ids() -> dict[str, str]:
-    """Return a new random Kafka cluster ID for each of the clusters `edge` and `central`."""
+    """Return new random cluster IDs for the edge and the central Kafka cluster.
+
+    Returns:
+        Cluster ID by cluster name; the names are `edge` and `central`. An ID is a UUID in the
+        URL-safe Base64 format that Kafka's storage tool accepts.
+    """
     return {cluster: _kafka_uuid() for cluster in CLUSTERS}
 
 
@@ -141,7 +152,10 @@ def load_state(home: Path) -> StackState | None:
 
 
 def save_state(home: Path, state: StackState) -> None:
-    """Replace the state file of a stack atomically, and flush it to disk.
+    """Write the state file of a stack atomically, and flush it to disk.
+
+    An existing file is replaced. If the call is interrupted, the file contains either the previous
+    or the new state.
 
     Args:
         home: The `HOURMARK_HOME` folder.
