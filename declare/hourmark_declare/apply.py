@@ -65,7 +65,7 @@ class RulesTopic(Protocol):
         ...
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Append records and wait until all in-sync replicas have them.
+        """Append records to the topic and wait until all in-sync replicas have stored them.
 
         Args:
             records: Pairs of key and value, appended in this order.
@@ -78,15 +78,16 @@ class RulesTopic(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApplyTargets:
-    """The servers and callbacks that `apply_declarations` and `repair_rules` write to.
+    """The servers and callbacks that `apply_declarations` and `repair_rules` use.
 
     Attributes:
-        ledger: The rules that the ledger (the database of the ETL) stores.
-        registry: The schema registry.
-        topics: The topic of rules (`hourmark.types`) of each edge cluster.
-        create_topics: Creates those topics of the given types that do not exist yet, and the topics
+        ledger: Client for the rules that the ledger (the database of the ETL) stores.
+        registry: Client for the schema registry.
+        topics: The Kafka topic `hourmark.types` of each edge cluster, which holds the revisions of
+            the rules.
+        create_topics: Function that creates the missing topics of the given types, and the topics
             that every installation needs. Returns the names of the created topics.
-        report: Called with one line of text for each step that is completed.
+        report: Function that receives one line of text for each completed step.
         record_bytes_max: Size in bytes of the largest record that the topic of rules accepts.
     """
 
@@ -103,7 +104,7 @@ class ApplyResult:
     """The result of `apply_declarations`.
 
     Attributes:
-        revision: Id of the rules revision in force.
+        revision: Id of the rules revision that is now in force.
         new_revision: True if the declarations differed from the previous revision, so that a new
             revision was created.
         schema_ids: Schema id by type name.
@@ -122,13 +123,13 @@ class ApplyResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepairResult:
-    """The result of `repair_rules`.
+    """The result of `repair_rules`: the records and schemas that were restored.
 
     Attributes:
         revision: Id of the rules revision in force; None if no types were ever applied.
-        adopted: Number of records that the ledger copied from the topic of rules.
+        adopted: Number of records that the ledger copied from the Kafka topic of rules.
         registered: Type name by schema id, for each schema that was registered again.
-        published: Number of records that were published to the topic of rules again.
+        published: Number of records that were published to the Kafka topic of rules again.
     """
 
     revision: str | None
@@ -219,19 +220,20 @@ def apply_declarations(
 def repair_rules(
     targets: ApplyTargets, first_hour: Hour, *, may_adopt: bool = False
 ) -> RepairResult:
-    """Restore records of the topic of rules and schemas of the registry from the ledger.
+    """Restore lost rules records and schemas from the ledger (the database of the ETL).
 
-    Names, schema ids and the rules in force stay the same. If one part fails, the other parts are
-    still attempted, and the first error is raised at the end.
+    The rules records are restored in the Kafka topic `hourmark.types`, the schemas in the schema
+    registry. Names, schema ids and the rules in force stay the same. If one part fails, the other
+    parts are still attempted, and the first error is raised at the end.
 
     Args:
         targets: Servers to repair.
         first_hour: First hourly bucket of types that the ledger copies from the topic of rules.
-        may_adopt: Whether the ledger may copy revisions that only the topic of rules has. Set it
-            if the ledger was restored from an older backup.
+        may_adopt: Whether the ledger may copy revisions that only the topic of rules has. Set it if
+            the ledger was restored from an older backup.
 
     Returns:
-        What was restored.
+        The number of restored records, and the restored schemas.
 
     Raises:
         Finding: The registry has assigned a known id to another schema, or the topic of rules holds
@@ -339,13 +341,6 @@ def _refuse_others(targets: ApplyTargets, latest: Rules | None, rules: Rules) ->
 def _check_reads(
     wanted: Sequence[KnownSchema], known: Mapping[int, KnownSchema], latest: Rules | None
 ) -> None:
-    """Raise UsageError if the new schema of a type cannot read records of an earlier schema.
-
-    Args:
-        wanted: Schemas to apply.
-        known: All schemas that the ledger knows, including earlier versions, by schema id.
-        latest: Rules in force; None before the first revision.
-    """
     in_force = {name: t.meaning for name, t in latest.types.items()} if latest is not None else {}
     for new in wanted:
         if in_force.get(new.event_type) == new.meaning:
@@ -392,14 +387,6 @@ def _check_known(
 def _registered(
     registry: RegistryClient, known: Mapping[int, KnownSchema], wanted: Sequence[KnownSchema]
 ) -> dict[str, int]:
-    """Register schemas that have no id yet, and return the id of every wanted schema.
-
-    Returns:
-        Schema id by type name; for control records, by topic name.
-
-    Raises:
-        Finding: The registry returned an id that already belongs to another schema.
-    """
     ids = {schema.meaning: schema_id for schema_id, schema in known.items()}
     meanings = {schema_id: schema.meaning for schema_id, schema in known.items()}
     given = {}

@@ -52,12 +52,6 @@ def _parsed(schema: Schema) -> Any:
 
 
 def _other_meanings(written: Schema, reader: Schema) -> Iterator[str]:
-    """Yield a description of each field whose values would be read with a different meaning.
-
-    Args:
-        written: Record schema with which the records were written.
-        reader: Record schema with which the records are to be read.
-    """
     fields = {f["name"]: f for f in written["fields"]}
     for field in reader["fields"]:
         found = [name for name in (field["name"], *field.get("aliases", ())) if name in fields]

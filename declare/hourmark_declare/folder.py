@@ -27,6 +27,9 @@ def load_declarations(folder: Path) -> Declarations:
     Args:
         folder: Folder with one TOML file for each type, and `sources.toml`.
 
+    Returns:
+        The declared types, sources and limits.
+
     Raises:
         TypeFileError: The folder does not exist, a file is invalid, or types cannot be compiled. In
             the last case, the message lists all of these types.

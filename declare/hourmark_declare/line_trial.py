@@ -45,7 +45,12 @@ class LineResult:
 
     @property
     def is_event(self) -> bool:
-        """Return True if the line becomes an event, False for a dead letter or a blank line."""
+        """Return whether the line becomes an event.
+
+        Returns:
+            True for an event. False for a dead letter (a line that no type can parse) and for a
+            blank line.
+        """
         return self.type is not None and self.reason is None
 
 
@@ -114,7 +119,11 @@ class LineTrial:
 
     @classmethod
     def from_declarations(cls, declared: Declarations) -> LineTrial:
-        """Create a trial that parses lines under declarations that are not applied yet."""
+        """Create a parser for declarations that are not applied yet. No server is needed.
+
+        Args:
+            declared: Types, sources and limits with which lines are parsed.
+        """
         versions = {
             t.name: TypeVersion(t, schema_id) for schema_id, t in enumerate(declared.types, 1)
         }

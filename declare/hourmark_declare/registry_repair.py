@@ -56,7 +56,13 @@ class RegistryClient(Protocol):
         ...
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema with the given id; None if the registry has no such id.
+        """Return the schema that the registry has stored under an id.
+
+        Args:
+            schema_id: Id that the registry assigned to the schema.
+
+        Returns:
+            The schema; None if the registry has no such id.
 
         Raises:
             Unavailable: The registry does not answer.

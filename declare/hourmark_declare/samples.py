@@ -95,7 +95,11 @@ class ReparsedDeadLetters:
 
     @property
     def stay_dead_letters(self) -> bool:
-        """Return True if the lines of this group would become dead letters again."""
+        """Return whether the lines of this group would become dead letters again.
+
+        Returns:
+            False if the lines would become events or are blank, and if they cannot be parsed again.
+        """
         return self.now not in (EVENT, BLANK, UNKNOWN)
 
     def __str__(self) -> str:

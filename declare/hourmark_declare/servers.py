@@ -41,7 +41,7 @@ class EdgeRulesTopic:
         return read_rules(self._cluster)
 
     def publish(self, records: Sequence[Record]) -> None:
-        """Append records and wait until all in-sync replicas have them.
+        """Append records to the topic and wait until all in-sync replicas have stored them.
 
         Args:
             records: Pairs of key and value, appended in this order.
@@ -96,10 +96,13 @@ def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[Appl
 
 
 def read_applied_rules(config: Config) -> Rules | None:
-    """Return the rules revision in force on the edge cluster.
+    """Return the rules that are in force on the edge cluster, with the declared types and sources.
+
+    Args:
+        config: Configuration that names the edge cluster.
 
     Returns:
-        The latest revision in the topic `hourmark.types`; None if no types were applied yet.
+        The latest revision in the Kafka topic `hourmark.types`; None if no types were applied yet.
 
     Raises:
         Unavailable: The edge cluster does not answer.

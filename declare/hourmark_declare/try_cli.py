@@ -102,6 +102,9 @@ def read_sample_lines(declared: Declarations, file: BinaryIO, source: str | None
         file: Binary file to read.
         source: Name of the declared source; None to use the only one.
 
+    Returns:
+        The name of the source, the lines without line feeds, and their context.
+
     Raises:
         UsageError: The source is not declared, or `source` is None and the number of declared
             sources is not one.

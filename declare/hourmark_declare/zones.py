@@ -14,10 +14,10 @@ _FOLDER: Final = "/zoneinfo/"
 
 
 def validate_zone(name: str) -> str:
-    """Return a time zone name unchanged if the delivery service knows it.
+    """Check that the delivery service knows a time zone, and return its name unchanged.
 
     Args:
-        name: IANA time zone name, such as `Europe/Vienna`.
+        name: Value of the option `--zone`, an IANA time zone name such as `Europe/Vienna`.
 
     Raises:
         UsageError: The name is not a known IANA time zone.

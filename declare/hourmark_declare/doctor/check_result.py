@@ -48,18 +48,21 @@ class DoctorCheckResult:
 
 
 def passed_result(check: str, subject: str, seen: str) -> DoctorCheckResult:
-    """Return the result of a check that found no problem.
+    """Create the result of a `hourmark doctor` check that found no problem.
 
     Args:
         check: Name of the check, as accepted by the option `--only`.
         subject: Server, topic, folder or setting that was checked.
         seen: Text that describes what was observed.
+
+    Returns:
+        A result with the status `PASSED` and no remedy.
     """
     return DoctorCheckResult(check, subject, CheckStatus.PASSED, seen)
 
 
 def finding_result(check: str, subject: str, seen: str, to_do: str) -> DoctorCheckResult:
-    """Return the result of a check that found a problem.
+    """Create the result of a `hourmark doctor` check that found a problem.
 
     A problem is a state that violates a guarantee of Hourmark, or will soon violate it.
 
@@ -68,16 +71,22 @@ def finding_result(check: str, subject: str, seen: str, to_do: str) -> DoctorChe
         subject: Server, topic, folder or setting that was checked.
         seen: Text that describes the problem.
         to_do: Text that describes the remedy.
+
+    Returns:
+        A result with the status `FINDING`.
     """
     return DoctorCheckResult(check, subject, CheckStatus.FINDING, seen, to_do)
 
 
 def skipped_result(check: str, subject: str, why: str) -> DoctorCheckResult:
-    """Return the result of a check that was not run.
+    """Create the result of a `hourmark doctor` check that was not run.
 
     Args:
         check: Name of the check, as accepted by the option `--only`.
         subject: Server, topic, folder or setting that was not checked.
         why: Text that describes why the check was not run.
+
+    Returns:
+        A result with the status `SKIPPED` and no remedy.
     """
     return DoctorCheckResult(check, subject, CheckStatus.SKIPPED, why)

@@ -31,7 +31,7 @@ APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops 
 def evaluate_clock(
     subject: str, clock_ms: int, begun_ms: int, ended_ms: int, *, tick_ms: int
 ) -> DoctorCheckResult:
-    """Return whether a server's clock agrees with the clock of this machine.
+    """Check whether a server's clock agrees with the clock of this machine.
 
     Args:
         subject: Name of the server, shown in the result.

@@ -224,17 +224,18 @@ def _named(topics: Sequence[str]) -> str:
 def evaluate_mirrored_topics(
     edge: Mapping[str, TopicFacts], central: Mapping[str, TopicFacts]
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether each mirrored topic of the central cluster is as large as its edge topic.
+    """Check whether topics of the central cluster can hold what is mirrored from the edge cluster.
 
-    Compares the number of partitions, the maximum message size and the retention.
+    The number of partitions, the maximum message size and the retention of a central topic must not
+    be lower than those of its edge topic.
 
     Args:
         edge: Properties of the topics of the edge cluster, by their name on the central cluster.
         central: Properties of the topics of the central cluster, by name.
 
     Yields:
-        A finding for each value that is lower on the central cluster. Topics that exist on only
-        one cluster are ignored.
+        A finding for each value that is lower on the central cluster. Topics that exist on only one
+        cluster are ignored.
     """
     for name in sorted(edge.keys() & central.keys()):
         subject = f"central {name}"
@@ -348,13 +349,7 @@ def _partitions_served(subject: str, facts: TopicFacts) -> Iterator[DoctorCheckR
 
 
 def _less(given: str | None, needed: str) -> bool:
-    """Return whether a numeric topic setting is lower than required.
-
-    Args:
-        given: Current value, `-1` for unlimited. None means that the cluster does not report the
-            setting, in which case the result is False.
-        needed: Required value, `-1` for unlimited.
-    """
+    # A setting that the cluster does not report counts as sufficient; -1 means unlimited.
     if given is None or given == "-1":
         return False
     return needed == "-1" or int(given) < int(needed)

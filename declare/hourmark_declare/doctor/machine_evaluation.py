@@ -33,7 +33,7 @@ class FreeSpace:
 
 
 def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
-    """Return whether a Python version is supported.
+    """Check whether Hourmark supports a Python version.
 
     Args:
         version: Version numbers, such as (3, 11, 7).
@@ -53,7 +53,7 @@ def evaluate_python(version: Sequence[int]) -> DoctorCheckResult:
 
 
 def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> DoctorCheckResult:
-    """Return whether a delivery service may open enough files for its connections.
+    """Check whether a delivery service may open enough files for its connections.
 
     Only the hard limit matters, because the service raises its soft limit to the hard limit.
 
@@ -82,7 +82,7 @@ def evaluate_open_files(hard: int | None, connections_max: int, others: int) -> 
 
 
 def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> DoctorCheckResult:
-    """Return whether the file system of a state folder has enough free bytes and inodes.
+    """Check whether the file system of a state folder has enough free bytes and inodes.
 
     Args:
         setting: Name of the setting that names the folder, such as `tailer.state_dir`.
@@ -120,7 +120,7 @@ def evaluate_free_space(setting: str, folder: str, space: FreeSpace | None) -> D
 def evaluate_java(
     setting: str, executable: str, version: int | None, allowed: Sequence[int]
 ) -> DoctorCheckResult:
-    """Return whether a Java executable runs and has a supported version.
+    """Check whether a Java executable runs and has a supported version.
 
     Args:
         setting: Name of the setting that names the executable, such as `mirror.java`.

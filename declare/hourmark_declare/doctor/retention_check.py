@@ -34,10 +34,10 @@ _H_MS: Final = 3_600_000
 def evaluate_retention(
     cluster: str, open_hours: Mapping[str, Hour], retention_ms: Mapping[str, int], now_ms: int
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether topics keep their records much longer than the oldest open hour is old.
+    """Check whether Kafka topics retain records long enough for hourly buckets that are still open.
 
-    An open hour is an hourly bucket of a type that is not closed yet. Its age must not exceed half
-    of the retention of the type's topic, because its records may have to be read again.
+    An open hour is an hourly bucket of an event type that is not closed yet. Its age must not
+    exceed half of the retention of the type's topic, because its records may have to be read again.
 
     Args:
         cluster: Name of the cluster, shown in the results.
@@ -84,9 +84,7 @@ def evaluate_retention(
 
 
 def check_retention(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check whether topics keep records long enough for the oldest open hour of each type.
-
-    An open hour is an hourly bucket that is not closed yet.
+    """Check whether Kafka topics retain records long enough for hourly buckets that are still open.
 
     Args:
         config: Configuration that names the ledger (the ETL's database) and the Kafka clusters.

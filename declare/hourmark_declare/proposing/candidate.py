@@ -52,10 +52,13 @@ class Candidate:
         return name if self.line else SYSLOG.name
 
     def type_file(self, name: str) -> dict[str, Any]:
-        """Return the content of the type file, before it is written as TOML.
+        """Return the content of the type file that declares an event type of this format.
 
         Args:
             name: Name of the type.
+
+        Returns:
+            A mapping with the keys `name`, `line` and `fields`, which the caller writes as TOML.
         """
         return {
             "name": name,
@@ -68,13 +71,21 @@ class Candidate:
 
         Args:
             name: Name of the source and of its type.
+
+        Returns:
+            A mapping with the keys `name`, `format` and `types`, and also `catch_all` if lines that
+            do not match the format become events.
         """
         catch_all = {"catch_all": name} if self.catches_all else {}
         return {"name": name, "format": self.format, "types": [self.type_name(name)], **catch_all}
 
     @property
     def without_catch_all(self) -> Candidate:
-        """Return a copy of this candidate in which `catches_all` is False."""
+        """Return a copy of this candidate in which `catches_all` is False.
+
+        With the copy, lines that do not match the format become dead letters (lines that no type
+        can parse), so that they can be counted.
+        """
         return dataclasses.replace(self, catches_all=False)
 
     def to_declarations(self, name: str) -> Declarations:

@@ -54,28 +54,31 @@ def render_files(
 
 
 def render_type_files(proposals: Sequence[Proposal]) -> dict[Path, str]:
-    """Return the texts of the type files.
+    """Return the texts of the files that declare event types, one for each log file.
+
+    Log files that the built-in type `syslog` parses need no type file and are omitted.
 
     Args:
         proposals: The selected format of each log file.
 
     Returns:
-        Text of each file, by path relative to the configuration folder. Log files that the built-in
-        type `syslog` parses need no type file.
+        TOML text by path relative to the configuration folder, such as `types/NAME.toml`.
     """
     return {Path("types", f"{p.name}.toml"): _type_file(p) for p in proposals if p.candidate.line}
 
 
 def required_lateness_s(proposals: Sequence[Proposal], now_ms: int) -> int:
-    """Return the lateness limit, in seconds, under which no existing line is rejected as too old.
+    """Return the lateness limit under which no existing line is rejected as too old.
+
+    The lateness limit is the maximum age that a line may have when it is read.
 
     Args:
         proposals: The selected format of each log file, with the time of its oldest event.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        The age of the oldest event, rounded up by one to two days to whole days, or the default
-        limit if that is higher.
+        Limit in seconds: the age of the oldest event, rounded up by one to two days to whole days,
+        or the default limit if that is higher.
     """
     oldest = min(
         (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000
@@ -122,19 +125,26 @@ def _sources(proposals: Sequence[Proposal], choices: ConfigChoices) -> str:
 
 
 def render_sources(proposals: Sequence[Proposal]) -> str:
-    """Return the TOML text that declares the sources in `sources.toml`.
+    """Return the TOML text that declares one source for each log file in `sources.toml`.
 
     Args:
         proposals: The selected format of each log file.
+
+    Returns:
+        One table `[[source]]` for each log file, in the order of `proposals`.
     """
     return render_toml({"source": [p.candidate.source(p.name) for p in proposals]})
 
 
 def render_limits(lateness: int) -> str:
-    """Return the TOML text of the table `[limits]` in `sources.toml`, with a comment.
+    """Return the TOML text that sets the maximum age of lines in `sources.toml`.
 
     Args:
-        lateness: Maximum age of a line in seconds. Older lines become dead letters.
+        lateness: Maximum age of a line in seconds. Older lines become dead letters, which are kept
+            separately from events.
+
+    Returns:
+        The table `[limits]`, with a comment that states the limit and the default in days.
     """
     return (
         f"\n[limits]\n# {lateness // _DAY} days, so that the oldest line that is there is an "
@@ -146,11 +156,14 @@ def render_limits(lateness: int) -> str:
 
 
 def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
-    """Return the TOML text in `hourmark.toml` that makes the tailer read the log files.
+    """Return the TOML text for `hourmark.toml` that makes the tailer read the log files.
 
     Args:
         proposals: The selected format of each log file.
         zone: IANA time zone of timestamps that name no zone.
+
+    Returns:
+        One table `[[tailer.sources]]` for each log file, in the order of `proposals`.
     """
     text = ""
     for p in proposals:

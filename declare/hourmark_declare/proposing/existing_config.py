@@ -48,7 +48,10 @@ class ExistingConfig:
 
     @classmethod
     def read(cls, folder: Path) -> ExistingConfig | None:
-        """Read the configuration in a folder.
+        """Read the configuration in a folder, if the folder contains one.
+
+        Args:
+            folder: Path of the folder, which may not exist.
 
         Returns:
             The configuration; None if the folder contains no `hourmark.toml`.
@@ -76,7 +79,10 @@ class ExistingConfig:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names that are already taken by sources, tailer sources and types."""
+        """Return the names that sources, tailer sources and types of this configuration use.
+
+        A log file that is added to the configuration needs a different name.
+        """
         followed = (source.get("name", "") for source in self._followed)
         return (
             self.types
@@ -86,7 +92,11 @@ class ExistingConfig:
 
     @property
     def bucket_seconds(self) -> int:
-        """Return the configured bucket length in seconds, 3600 by default."""
+        """Return the length of a bucket in seconds.
+
+        Returns:
+            The setting `parsing.bucket_seconds`; 3600 if it is not set.
+        """
         return int(tomllib.loads(self.settings).get("parsing", {}).get("bucket_seconds", 3600))
 
     def choose_first_hour(self, wanted: Hour, now_ms: int) -> Hour | None:

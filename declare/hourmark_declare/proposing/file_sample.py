@@ -41,10 +41,16 @@ class FileSample(NamedTuple):
 
 
 def read_sample(path: Path) -> FileSample:
-    """Read up to 1,000 lines and 1 MiB from the beginning, and as much from the end, of a log file.
+    """Read the first and the last lines of a log file.
+
+    At most 1,000 lines and 1 MiB are read from each end of the file. Lines are not duplicated if
+    the file is short.
 
     Args:
         path: Path of the log file.
+
+    Returns:
+        The lines, the size of the file and the time of its last modification.
 
     Raises:
         UsageError: The path is a folder, or the file cannot be read, is compressed, contains no

@@ -51,15 +51,25 @@ _UNSTAMPED_MIN: Final = (
 
 
 def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of lines with a syslog header. The lines are not inspected."""
+    """Yield the format of log files whose lines start with a syslog header.
+
+    The built-in type `syslog` parses such lines. The format does not depend on the lines, so the
+    sample is not read. The caller determines how many lines match the format.
+
+    Yields:
+        Exactly one candidate format.
+    """
     yield Candidate(form="a system log", format="syslog")
 
 
 def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield a declaration for access logs in the common or combined format of Apache and nginx.
+    """Yield the format of access logs in the common or combined format of Apache and nginx.
 
-    The sampled lines are not inspected, because one declaration fits all such logs; the caller tries
-    it on the lines.
+    The format does not depend on the lines, so the sample is not read. The caller determines how
+    many lines match the format.
+
+    Yields:
+        Exactly one candidate format.
     """
     line = {
         "payload": "pattern",
@@ -73,15 +83,15 @@ def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield formats of lines that begin with a timestamp, an optional level and a message.
+    """Yield formats for lines that consist of a timestamp, an optional level and a message.
 
     Args:
         lines: Lines of a log file without line feeds.
 
     Yields:
         First, a format of multi-line records, if more than 2 % of the lines lack the timestamp and
-        the text before the timestamp is the same in most lines. Then a format in which every
-        line is a record. Nothing if no line has a timestamp.
+        the text before the timestamp is the same in most lines. Then a format in which every line
+        is a record. Nothing if no line has a timestamp.
     """
     if (found := find_common_timestamp(lines)) is None:
         return
@@ -98,7 +108,14 @@ def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of unstructured lines, whose event time is the time of reading."""
+    """Yield the format of log files with unstructured lines, which any line matches.
+
+    Each line becomes an event with the field `message`. Its event time is the time of reading. The
+    sample is not read.
+
+    Yields:
+        Exactly one candidate format.
+    """
     line = {"payload": "text", "field": MESSAGE, "time": "observed"}
     yield Candidate(
         form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},)

@@ -70,7 +70,11 @@ class Proposal:
 
     @property
     def share(self) -> float:
-        """Return the share of the records that match the format, between 0 and 1."""
+        """Return the share of the sample's records that match the format.
+
+        Returns:
+            A number between 0 and 1; 0 if the sample contains no records.
+        """
         return self.fitting / max(self.records, 1)
 
 

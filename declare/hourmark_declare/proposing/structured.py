@@ -43,10 +43,15 @@ _MORE: Final = "more"
 
 
 def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of lines that are JSON objects; nothing if no line is a JSON object.
+    """Yield the format of log files in which each line is a JSON object.
+
+    The fields, their types and the source of the event time are inferred from the lines.
 
     Args:
         lines: Lines of a log file without line feeds.
+
+    Yields:
+        One candidate format; nothing if no line is a JSON object.
     """
     if rows := parse_json_objects(lines):
         more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
@@ -57,10 +62,15 @@ def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of logfmt lines (`key=value key="value"`); nothing if no line is logfmt.
+    """Yield the format of log files with logfmt lines (`key=value key="value"`).
+
+    The fields, their types and the source of the event time are inferred from the lines.
 
     Args:
         lines: Lines of a log file without line feeds.
+
+    Yields:
+        One candidate format; nothing if no line contains at least two pairs of key and value.
     """
     rows = [row for line in lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
     if not rows:
@@ -78,13 +88,16 @@ def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def tab_separated_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of tab-separated lines, with columns named `column_1`, `column_2` and so on.
+    """Yield the format of log files with tab-separated columns.
+
+    The columns are named `column_1`, `column_2` and so on. Their types, and the column that
+    contains the event time, are inferred from the lines.
 
     Args:
         lines: Lines of a log file without line feeds.
 
     Yields:
-        One candidate; nothing if the most frequent number of columns is less than three.
+        One candidate format; nothing if the most frequent number of columns is less than three.
     """
     rows = [
         line.decode(errors="replace").rstrip("\r").split("\t") for line in lines if line.strip()

@@ -58,6 +58,9 @@ class TimestampMatch(NamedTuple):
 def find_timestamp(line: bytes) -> TimestampMatch | None:
     """Find the first timestamp in a line.
 
+    Args:
+        line: Line of a log file.
+
     Returns:
         The timestamp; None if none starts within the first 120 bytes of the line.
     """

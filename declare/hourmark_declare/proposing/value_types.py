@@ -20,6 +20,9 @@ def optional_field(name: str, avro_type: str) -> dict[str, Any]:
     Args:
         name: Name of the field.
         avro_type: Name of the Avro type, such as `long`.
+
+    Returns:
+        A mapping such as `{"name": "size", "type": ["null", "long"]}`.
     """
     return {"name": name, "type": ["null", avro_type]}
 
@@ -29,8 +32,8 @@ def infer_fields(
 ) -> list[dict[str, Any]]:
     """Return optional Avro fields for the keys of sample rows, in order of first occurrence.
 
-    Omits a key if it is not a valid field name, is the name of an envelope field (a field that
-    every event has), or if its values have no common type.
+    A key is omitted if it is not a valid field name, if its values have no common type, or if every
+    event has a field of this name already, such as the event id.
 
     Args:
         rows: Values by key, one mapping for each line.
@@ -90,7 +93,16 @@ def infer_text_type(values: Iterable[str]) -> str:
 
 
 def parse_json_objects(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Decode the lines that are JSON objects, and skip all other lines."""
+    """Decode the lines that contain a JSON object.
+
+    Lines that are not valid JSON, or contain another JSON value, are skipped without an error.
+
+    Args:
+        lines: Lines of a log file.
+
+    Returns:
+        The decoded objects in the order of the lines; empty if there are none.
+    """
     found = []
     for line in lines:
         try:
