@@ -48,9 +48,10 @@ _OWN: Final = (
 
 
 class RulesTopic(Protocol):
-    """The Kafka topic `hourmark.types` on one edge cluster, which holds the revisions of the rules.
+    """The Kafka topic `hourmark.types` on one edge cluster, which holds all revisions of the rules.
 
-    Delivery services read this topic to learn which event types and sources exist.
+    The rules consist of the applied event types, sources and limits. Delivery services read them
+    from this topic.
     """
 
     def read(self) -> RulesBook:
@@ -150,9 +151,10 @@ def apply_declarations(
 ) -> ApplyResult:
     """Put declared event types and sources into force as a new revision of the rules.
 
-    Registers schemas, creates topics, stores the revision in the ledger and publishes it to the
-    topic of rules. All checks that may reject the declarations run before anything is registered.
-    If a server fails midway, repeating the call completes the work.
+    Registers schemas, creates Kafka topics, stores the revision in the ledger (the database of the
+    ETL) and publishes it to the Kafka topic of rules, from which delivery services read it. All
+    checks that may reject the declarations run before anything is registered. If a server fails
+    midway, repeating the call completes the work.
 
     Args:
         targets: Servers to apply the declarations to.

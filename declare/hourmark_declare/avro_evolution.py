@@ -23,17 +23,18 @@ _MEANING: Final = ("logicalType", "scale")  # what must not change; a decimal's 
 
 
 def find_incompatibility(written: Schema, reader: Schema) -> str | None:
-    """Return the reason why one Avro schema cannot read records written with another.
+    """Check whether one Avro schema can read records that were written with another.
 
-    Checks Avro's schema resolution, and that the values of each field keep their meaning: logical
-    type, decimal scale, and the field that an alias refers to.
+    Checks Avro's schema resolution rules, and that the values of each field keep their meaning:
+    logical type, decimal scale, and the field that an alias refers to.
 
     Args:
         written: Record schema with which the records were written.
         reader: Record schema with which the records are to be read.
 
     Returns:
-        The affected field and the first problem found; None if the schemas are compatible.
+        A text with the affected field and the first problem found; None if the schemas are
+        compatible.
     """
     reader = _with_full_aliases(reader, "")
     found = ReaderWriterCompatibilityChecker().get_compatibility(_parsed(reader), _parsed(written))  # type: ignore[no-untyped-call]

@@ -56,7 +56,7 @@ class LineResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """The host, time and time zone with which a tailer would have read sample lines.
+    """The circumstances in which a tailer would have read sample lines: time, time zone and host.
 
     Attributes:
         observed_at_ms: Time at which the lines are read, in Unix milliseconds.
@@ -73,7 +73,7 @@ class ReadContext:
 
 
 def select_source(declared: Declarations, source: str | None, event_type: str | None) -> Source:
-    """Return the declared source whose lines are to be tried.
+    """Return the declared source that sample lines are assigned to.
 
     Args:
         declared: Declarations of types and sources.
@@ -108,9 +108,10 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
 
 
 class LineTrial:
-    """Parses sample lines as the delivery service does, under one revision of the rules.
+    """A parser for sample lines that produces the same results as the delivery service.
 
-    The rules are compiled once; an instance can parse any number of lines.
+    An instance uses one revision of the rules (event types, sources and limits), which it compiles
+    once. It can parse any number of lines.
     """
 
     def __init__(self, rules: Rules) -> None:

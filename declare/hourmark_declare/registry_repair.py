@@ -20,7 +20,7 @@ PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 
 
 class RegistryClient(Protocol):
-    """The operations of a schema registry that applying and repairing types need.
+    """A client of a schema registry, as `apply_declarations` and `repair_rules` need it.
 
     `hourmark.avro.registry.SchemaRegistry` implements this protocol.
     """
@@ -73,14 +73,14 @@ class RegistryClient(Protocol):
 def repair_registry(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
 ) -> dict[int, KnownSchema]:
-    """Register schemas that the registry has lost, under their previous ids.
+    """Register lost schemas in the schema registry again, under their previous ids.
 
     Registries assign ids in ascending order, so placeholder schemas are registered to reach a
     missing id. No other client may register schemas at the same time.
 
     Args:
         registry: Schema registry to repair.
-        known: Schemas that the ledger knows, by schema id.
+        known: Schemas that the ledger (the database of the ETL) knows, by schema id.
 
     Returns:
         The schemas that were registered again, by schema id; empty if none was missing.

@@ -38,8 +38,8 @@ def check_samples(latest: Rules | None, declared: Declarations, samples: SampleL
     """Check that sample lines that are events today remain events under new declarations.
 
     Args:
-        latest: Rules in force; None if no types were applied yet.
-        declared: New declarations.
+        latest: Applied types and sources that are in force; None if no types were applied yet.
+        declared: New declarations of event types and sources.
         samples: Lines to parse.
 
     Returns:
@@ -121,8 +121,10 @@ def reparse_dead_letters(
 ) -> list[ReparsedDeadLetters]:
     """Parse dead letters (lines that could not be parsed) again under new declarations.
 
+    Nothing is written. Use the result to verify that corrected declarations parse the lines.
+
     Args:
-        declared: New declarations.
+        declared: New declarations of event types and sources.
         letters: Decoded Avro records of dead letters, by field name.
 
     Returns:

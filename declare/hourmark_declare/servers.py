@@ -22,8 +22,8 @@ from hourmark_etl.ledger.rules import LedgerRules
 class EdgeRulesTopic:
     """The Kafka topic `hourmark.types` on the edge cluster of one site.
 
-    The topic holds the revisions of the rules, from which delivery services learn which event types
-    and sources exist.
+    The topic holds all revisions of the rules, which consist of the applied event types, sources
+    and limits. Delivery services read them from this topic.
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -56,12 +56,15 @@ class EdgeRulesTopic:
 def open_targets(config: Config, report: Callable[[str], None]) -> Iterator[ApplyTargets]:
     """Open the configured schema registry, Kafka clusters and ledger for a `with` block.
 
-    If the ledger (the ETL's database) does not exist, it is created. Connections are closed at the
-    end of the block.
+    The ledger is the database of the ETL; it is created if it does not exist. Connections are
+    closed at the end of the block.
 
     Args:
         config: Configuration that names the servers.
-        report: Called with one line of text for each step that is completed.
+        report: Function that receives one line of text for each completed step.
+
+    Yields:
+        The opened servers, to be passed to `apply_declarations` or `repair_rules`.
 
     Raises:
         NoLedger: The ledger is empty or missing, but the storage holds closed buckets. The ledger

@@ -121,7 +121,10 @@ class Components:
             list(pool.map(self.stop, COMMANDS))
 
     def check(self) -> None:
-        """Check that every daemon that this object started is still running.
+        """Raise an exception if a daemon that this object started has exited.
+
+        Call this method regularly while waiting for a daemon. Daemons that were stopped with `stop`
+        or `kill` are not checked.
 
         Raises:
             Unavailable: A daemon has exited. The message contains the path and the last lines of
@@ -224,9 +227,13 @@ class Components:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment variables of this process, except those named `HOURMARK_*`.
+    """Return the environment variables with which Hourmark commands are started.
 
-    The omitted variables would override the configuration file of a child process.
+    Variables named `HOURMARK_*` are omitted, because they would override settings in the
+    configuration file of the command.
+
+    Returns:
+        Values by variable name. The environment of this process is not changed.
     """
     return {name: value for name, value in os.environ.items() if not name.startswith("HOURMARK_")}
 
@@ -263,7 +270,7 @@ def wait_for(
 
 
 def is_service_ready(address: str) -> bool:
-    """Return whether the delivery service at a base URL reports that it is ready.
+    """Return whether the delivery service at a base URL reports that it is ready for requests.
 
     Args:
         address: Base URL of the service, such as `http://127.0.0.1:8780`.

@@ -27,9 +27,11 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Create or update `.venv` in a checkout unless it has the stamp that standard input contains.
+    """Create or update the virtual environment `.venv` in a checkout.
 
-    The checkout's path is the first command-line argument.
+    The first command-line argument is the path of the checkout. Standard input contains a stamp, a
+    text that differs whenever the dependencies to install differ. The command does nothing if
+    `.venv` was created with the same stamp.
 
     Raises:
         SystemExit: The installation failed, with exit code 1. A line on stderr names the next step.

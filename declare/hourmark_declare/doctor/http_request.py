@@ -38,9 +38,9 @@ class TimedResponse(NamedTuple):
 
 
 def send_request(url: str, context: ssl.SSLContext | None = None) -> TimedResponse:
-    """Send a GET request, ignoring proxy settings, and return the response.
+    """Send an HTTP GET request and return the response, even if its status is an error.
 
-    Responses with an error status, such as 404 or 503, are returned as well.
+    Proxy settings of the environment are ignored. Responses such as 404 or 503 raise no exception.
 
     Args:
         url: HTTP or HTTPS URL.

@@ -55,11 +55,11 @@ def check_registry(config: Config) -> Iterator[DoctorCheckResult]:
 def evaluate_schemas(
     registry: RegistryClient, known: Mapping[int, KnownSchema]
 ) -> Iterator[DoctorCheckResult]:
-    """Check whether the registry has each known schema under its known id and subject.
+    """Check whether the schema registry returns each known schema under its known id and subject.
 
     Args:
         registry: Schema registry to check.
-        known: Schemas that the ledger knows, by schema id.
+        known: Schemas that the ledger (the database of the ETL) knows, by schema id.
 
     Yields:
         A finding for each schema that is missing or whose id belongs to another schema, or one

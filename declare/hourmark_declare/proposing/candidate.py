@@ -41,7 +41,7 @@ class Candidate:
     catches_all: bool = False
 
     def type_name(self, name: str) -> str:
-        """Return the name of the type for a source of this format.
+        """Return the name of the event type that parses the lines of a source in this format.
 
         Args:
             name: Name of the source.
@@ -89,9 +89,9 @@ class Candidate:
         return dataclasses.replace(self, catches_all=False)
 
     def to_declarations(self, name: str) -> Declarations:
-        """Return declarations of one type and one source of this format, for parsing sample lines.
+        """Return declarations with which sample lines can be parsed in this format.
 
-        The declarations accept lines of any age.
+        The declarations contain one event type and one source. They accept lines of any age.
 
         Args:
             name: Name of the source and of its type.

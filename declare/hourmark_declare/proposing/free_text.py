@@ -54,7 +54,7 @@ def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
     """Yield the format of log files whose lines start with a syslog header.
 
     The built-in type `syslog` parses such lines. The format does not depend on the lines, so the
-    sample is not read. The caller determines how many lines match the format.
+    argument is ignored. The caller determines how many lines match the format.
 
     Yields:
         Exactly one candidate format.
@@ -65,7 +65,7 @@ def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
 def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
     """Yield the format of access logs in the common or combined format of Apache and nginx.
 
-    The format does not depend on the lines, so the sample is not read. The caller determines how
+    The format does not depend on the lines, so the argument is ignored. The caller determines how
     many lines match the format.
 
     Yields:
@@ -111,7 +111,7 @@ def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
     """Yield the format of log files with unstructured lines, which any line matches.
 
     Each line becomes an event with the field `message`. Its event time is the time of reading. The
-    sample is not read.
+    argument is ignored, because the format does not depend on the lines.
 
     Yields:
         Exactly one candidate format.

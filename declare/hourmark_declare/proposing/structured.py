@@ -128,15 +128,15 @@ def tab_separated_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
 
 
 def detect_time_settings(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the settings of the table `[line]` that define where the event time comes from.
+    """Return the settings that define where the event time comes from, for a type file.
 
     Args:
-        rows: Values by key, one mapping for each line.
+        rows: Values by key, one mapping for each line of a log file.
 
     Returns:
-        `time_field` and `time_format` for the first key of `TIME_KEYS` that more than half of the
-        rows contain in a known format. Otherwise `{"time": "observed"}`, which means the time of
-        reading.
+        Settings of the table `[line]`: `time_field` and `time_format` for the first key of
+        `TIME_KEYS` that more than half of the rows contain in a known format. Otherwise `{"time":
+        "observed"}`, which means the time of reading.
     """
     rows = [*rows]
     for key in TIME_KEYS:

@@ -92,7 +92,7 @@ def _form(match: re.Match[bytes], date: str, date_format: str) -> TimestampForma
 
 
 class CommonTimestamp(NamedTuple):
-    """The most frequent timestamp format in the lines of a log file.
+    """The timestamp format that occurs most often in the lines of a log file.
 
     Attributes:
         before: Text between the start of a line and the timestamp; None if it differs from line to

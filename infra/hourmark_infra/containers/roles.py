@@ -43,10 +43,14 @@ _ROTATED_FILES_MAX: Final = 99  # about a day's log at this rate
 
 
 def write_log_forever(log: Path, clock: Clock) -> None:
-    """Append five sample log lines per second to a file, and never return.
+    """Append five sample log lines per second to a file. The function never returns.
 
-    The file is rotated by rename when it reaches 1 MiB. Each line is appended with one unbuffered
-    write.
+    Each line is appended with one unbuffered write. The file is rotated by rename when it reaches 1
+    MiB.
+
+    Args:
+        log: Path of the log file.
+        clock: Clock used for the timestamps of the lines and for waiting.
     """
     rng = random.Random(clock.now_ms())  # noqa: S311  # sample data, not a secret
     number = 0
@@ -226,13 +230,16 @@ def installed_programs() -> Programs:
 
 
 def role_kind(name: str) -> str:
-    """Return a role's name without its number, for example `edge` for `edge-1`.
+    """Return the name of a container's role without its number.
 
     Args:
-        name: Name of the role.
+        name: Name of the role, for example `edge-1`.
+
+    Returns:
+        A key of `KINDS`, for example `edge`.
 
     Raises:
-        UsageError: There is no such role.
+        UsageError: There is no such role. The message lists the valid roles.
     """
     kind = name.rstrip("0123456789").rstrip("-")
     if kind not in KINDS:

@@ -32,7 +32,10 @@ _HEAD = (
 def render_settings(
     site: ContainerSite, home: Path, programs: Programs, role: str, shared: Path, files: int
 ) -> str:
-    """Return the text of `hourmark.toml` for one container.
+    """Return the text of the configuration file `hourmark.toml` for one container.
+
+    The caller writes the file each time the container starts. Users change settings through
+    environment variables instead of this file.
 
     Args:
         site: Number and addresses of the site's servers.

@@ -38,7 +38,7 @@ _PORTS: Final = {
 
 
 class ContainerSite(NamedTuple):
-    """The size and the variable settings of a site whose components run in containers.
+    """The size and the variable settings of a set of containers that form one Hourmark site.
 
     Attributes:
         edge: Number of Kafka brokers in the edge cluster.
@@ -77,10 +77,14 @@ class ContainerSite(NamedTuple):
 
 
 def read_site(environment: Mapping[str, str]) -> ContainerSite:
-    """Read a site's settings from environment variables, using defaults for missing ones.
+    """Read the settings of a container's site from environment variables.
+
+    Missing variables have default values: three edge brokers, three central brokers, three
+    DataNodes, two MirrorMaker 2 workers and buckets of 60 seconds.
 
     Args:
-        environment: Environment variables by name (`SITE_…`, `COMPOSE_PROFILES`).
+        environment: Environment variables by name. Variables named `SITE_…` and `COMPOSE_PROFILES`
+            are read.
 
     Raises:
         ConfigError: A variable that holds a number is not a positive integer.

@@ -38,7 +38,9 @@ _CHUNK_BYTES: Final = 1 << 16
 def run_whole_stack(
     home: Path, bucket_seconds: int, environment: Mapping[str, str], files: int
 ) -> int:
-    """Run servers and components in this container until it receives SIGTERM or SIGINT.
+    """Run a complete local stack in this container until it receives SIGTERM or SIGINT.
+
+    The stack consists of the Kafka, HDFS and schema registry servers and of Hourmark's components.
 
     Args:
         home: The `HOURMARK_HOME` folder.
@@ -96,9 +98,9 @@ def parse_published_ports(environment: Mapping[str, str]) -> dict[str, int]:
 
 
 def whole_stack_settings(types: Path, bucket_seconds: int, files: int) -> dict[str, dict[str, Any]]:
-    """Return the settings of the role `whole` that override those of the local stack.
+    """Return the settings with which a complete stack in one container differs from a local stack.
 
-    Reports are more frequent and micro-batches shorter than by default, because tests wait for
+    Reports are more frequent and micro-batches are shorter than by default, because tests wait for
     buckets to be closed.
 
     Args:

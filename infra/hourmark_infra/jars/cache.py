@@ -40,7 +40,9 @@ It calls its third argument regularly during the download and raises `Unavailabl
 
 @dataclass(frozen=True, slots=True)
 class IvyFetch:
-    """A function object that downloads jars with Apache Ivy.
+    """A callable that downloads jars with Apache Ivy.
+
+    It is passed to `ensure_jars` as `fetch`.
 
     Attributes:
         java: Function that returns the path of a `java` executable; called for each download.

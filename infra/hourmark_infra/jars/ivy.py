@@ -40,7 +40,9 @@ _MODULE = """<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven"
 
 
 def find_ivy_jar() -> Path:
-    """Return the path of the Apache Ivy jar in the installed pyspark package.
+    """Return the path of the Apache Ivy jar that the installed pyspark package contains.
+
+    Hourmark uses this copy of Ivy to download jars, so that it need not be installed separately.
 
     Raises:
         Unavailable: pyspark is not installed or does not contain Ivy.

@@ -127,11 +127,12 @@ def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
 def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     """Yield the lines of text that `hourmark run --once` prints at its end.
 
-    The lines describe the closed buckets, and list commands that show the content of buckets and
-    dead letters (lines that could not be parsed).
-
     Args:
         outcome: Result of the run.
+
+    Yields:
+        Lines that describe the closed buckets, a line with the duration of the run, and commands
+        that show the content of buckets and dead letters (lines that could not be parsed).
     """
     yield from describe_buckets(outcome.buckets)
     where = (

@@ -22,8 +22,8 @@ def unclosed_types(
         hour: Label of the last hour in the format of the rows, for example `2026-11-21T05`.
 
     Returns:
-        For each such type, the hour of its next bucket and the reason why the bucket is not closed,
-        as one text by type name. Includes types without a next bucket in `rows`. Empty if all
+        A text by type name, which contains the hour of the type's next bucket and the reason why
+        this bucket is not closed. A type without a next bucket in `rows` is included. Empty if all
         buckets are closed.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
@@ -71,12 +71,15 @@ def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def buckets_closed_since(
     rows: Iterable[Mapping[str, Any]], since: Mapping[str, str]
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of buckets that were closed since an earlier listing and contain events.
+    """Return the buckets that were closed after an earlier listing, without empty buckets.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`.
         since: Label of the next bucket to close at the time of the earlier listing, by event type
             name, as returned by `next_hours`.
+
+    Returns:
+        The rows of these buckets in the order of `rows`.
 
     Raises:
         KeyError: `since` does not contain the type of a closed bucket.

@@ -74,14 +74,17 @@ class RunOutcome:
 
 
 def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of the local stack, with the user's settings taking precedence.
+    """Merge the user's settings into the settings of the local stack.
 
-    Settings are merged one by one, except that a group `storage` of the user replaces the stack's
-    group as a whole.
+    A setting of the user takes precedence over the same setting of the stack. The group `storage`
+    is not merged: if the user sets it, it replaces the stack's group as a whole.
 
     Args:
         stack: Settings of the local stack, by group.
         own: Settings in the user's configuration file, by group.
+
+    Returns:
+        The merged settings, by group. The arguments are not changed.
     """
     groups = {
         name: {**stack.get(name, {}), **group}
@@ -133,7 +136,7 @@ def names_kafka(own: Mapping[str, Any]) -> bool:
 
 
 class MergedLog:
-    """Follows several log files and reports the lines that are appended to them.
+    """A combined view of several log files, which reports the lines that are appended to them.
 
     Only lines written after the object was created are reported. Each line is prefixed with the
     name of its file. Not thread-safe.

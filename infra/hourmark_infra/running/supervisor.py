@@ -16,7 +16,7 @@ POLL_S: Final = 0.25
 
 
 class ProcessGroup(Protocol):
-    """A set of named processes that `Supervisor` can start and stop.
+    """The processes that a `Supervisor` starts, stops and checks by name.
 
     Implementations must ignore `start` for a process that is already running.
     """
@@ -36,7 +36,7 @@ class _RestartSchedule:
 
 @dataclass
 class Supervisor:
-    """Restarts components that exit unexpectedly.
+    """A supervisor that restarts components if they exit unexpectedly.
 
     The caller must call `poll` regularly. The pause before a restart doubles with each failure,
     from 2 up to 60 seconds. It is 1 second for a component that ran for at least 60 seconds. Not

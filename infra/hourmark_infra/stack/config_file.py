@@ -81,12 +81,16 @@ def stack_settings(
 def render_worker_config(layout: Layout, config_text: str, worker: str) -> str:
     """Return the text of the configuration file of an additional MirrorMaker 2 worker.
 
-    The text equals `hourmark.toml` except for the worker's folder and REST port.
+    The settings equal those in `hourmark.toml`, except for the worker's working folder and the port
+    of its REST server.
 
     Args:
         layout: Paths and ports of the stack.
         config_text: Text of `hourmark.toml`.
         worker: Name of the worker, for example `mirror-2`.
+
+    Raises:
+        KeyError: The layout contains no REST port of this worker.
     """
     settings = tomllib.loads(config_text)
     settings["mirror"] |= _worker_settings(layout, worker)

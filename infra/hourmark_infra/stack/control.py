@@ -61,7 +61,7 @@ from hourmark_infra.stack.state import StackState, load_state, new_state, save_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """The status of one server of the local stack.
+    """The state of one server of the local stack, as `hourmark status` shows it.
 
     Attributes:
         name: Name of the server, for example `edge-1`.
@@ -342,7 +342,7 @@ class LocalStack:
     def stop(self, name: str) -> None:
         """Stop a server and its child processes; do nothing if the server is not running.
 
-        The server receives SIGTERM. Processes that do not exit in time are killed.
+        The server receives SIGTERM. Processes that do not exit within 20 seconds are killed.
 
         Args:
             name: Name of the server.
@@ -375,10 +375,13 @@ class LocalStack:
         )
 
     def is_running(self, name: str) -> bool:
-        """Return whether the process of a server is running, whether or not the server is healthy.
+        """Return whether the process of a server is running, without a check of its health.
 
         Args:
-            name: Name of the server. The result is False for an unknown name.
+            name: Name of the server, for example `edge-1`.
+
+        Returns:
+            False also if the stack has no server of this name.
         """
         return self.process(name) is not None
 
@@ -499,8 +502,12 @@ class LocalStack:
     def replace_taken_ports(self) -> None:
         """Assign new ports to servers whose ports are in use by other programs.
 
-        Does nothing while any server of the stack is running. The ETL's metrics port is kept, and
-        so is the port of a delivery service that is running in this stack.
+        The new ports are saved in the state file. The method does nothing while any server of the
+        stack is running. The ETL's metrics port is kept, and so is the port of a delivery service
+        that is running in this stack.
+
+        Raises:
+            Unavailable: No free port was found.
         """
         if any(self.process(name) for name in self._servers):
             return

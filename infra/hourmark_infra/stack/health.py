@@ -30,11 +30,11 @@ _SILENT.propagate = False
 
 
 class Health(NamedTuple):
-    """The result of a health check.
+    """The result of a health check of one server.
 
     Attributes:
         ok: Whether the server is healthy.
-        detail: What the server reported, or why it is not healthy.
+        detail: Text that contains the server's report, or the reason why it is not healthy.
     """
 
     ok: bool

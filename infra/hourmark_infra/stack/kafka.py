@@ -121,12 +121,15 @@ _SMALL = {
 
 
 def render_properties(values: Mapping[str, str]) -> str:
-    """Return properties as text in the format of Java `.properties` files, sorted by name.
+    """Return the text of a Java `.properties` file.
 
     Backslashes are doubled, because the format uses them as escape characters.
 
     Args:
         values: Property values by name.
+
+    Returns:
+        One line `name=value` for each property, sorted by name.
     """
     return "".join(f"{key}={value}\n" for key, value in sorted(values.items())).replace(
         "\\", "\\\\"

@@ -126,8 +126,11 @@ class Layout(NamedTuple):
         """Return the path of the configuration file of a MirrorMaker 2 worker.
 
         Args:
-            worker: Name of the worker. The first one, `mirror`, uses `config_file`; every other
-                worker has a file of its own.
+            worker: Name of the worker, for example `mirror-2`.
+
+        Returns:
+            The path of `hourmark.toml` for the first worker, `mirror`. The path of a separate file
+            for every other worker.
         """
         return self.config_file if worker == MIRRORS[0] else self.settings / f"{worker}.toml"
 
@@ -167,10 +170,13 @@ class Layout(NamedTuple):
         )
 
     def nodes(self, cluster: str) -> range:
-        """Return the node IDs of the brokers in a Kafka cluster, starting at 1.
+        """Return the node IDs of the brokers in a Kafka cluster.
 
         Args:
             cluster: Name of the cluster, `edge` or `central`.
+
+        Returns:
+            Consecutive IDs that start at 1; empty if the cluster has no brokers.
         """
         return range(1, (self.shape.edge if cluster == "edge" else self.shape.central) + 1)
 

@@ -23,7 +23,9 @@ from hourmark_infra.stack.servers import Server
 
 
 def check_host_name() -> None:
-    """Check that the host name of this machine resolves to an address, as HDFS and Spark require.
+    """Check that the host name of this machine resolves to an address.
+
+    HDFS and Spark require this. Call the function before servers are started.
 
     Raises:
         Unavailable: The host name does not resolve. The message contains the line to add to
@@ -171,6 +173,8 @@ def kill_processes(
     processes: Sequence[Process], clock: Clock, seconds: float = STOP_SECONDS
 ) -> None:
     """Send SIGKILL to processes, one after the other, and wait until each has exited.
+
+    The call returns without an error if a process does not exit in time.
 
     Args:
         processes: Processes to kill.

@@ -22,9 +22,10 @@ class _NumberChoice(click.Choice[str]):
 
 
 def clusters_option(first: Clusters, *, kept: bool = True) -> Callable[[_F], _F]:
-    """Return a click decorator that adds `--clusters`, the number of Kafka clusters (1 or 2).
+    """Return a click decorator that adds the option `--clusters` (number of Kafka clusters).
 
-    The command receives an integer, or None if the user omits the option.
+    The option accepts 1 and 2. The decorated command receives an integer, or None if the user omits
+    the option. The arguments only change the help text.
 
     Args:
         first: Number of clusters that the help text states as default for a new stack.

@@ -35,8 +35,10 @@ def unpack_registry(folder: Path) -> Path:
     The extraction is atomic: an interrupted or concurrent call leaves no incomplete program folder.
 
     Args:
-        folder: Folder that contains the registry's archive. The program is extracted to its
-            subfolder `app`.
+        folder: Folder that contains the registry's archive.
+
+    Returns:
+        The subfolder `app` of `folder`, which contains the extracted program.
     """
     target = folder / "app"
     if not target.is_dir():

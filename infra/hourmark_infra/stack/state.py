@@ -90,11 +90,13 @@ def new_state(
     spread: bool = False,
     workers: Workers = 1,
 ) -> StackState:
-    """Return an unsaved state for a new stack, with random cluster IDs and free ports.
+    """Return the initial state for a new stack, with random cluster IDs and free ports.
+
+    The state is not saved; call `save_state` to create the stack.
 
     Args:
         preferred: TCP port by port name, used if the port is free.
-        clusters: Number of Kafka clusters.
+        clusters: Number of Kafka clusters: 2 (edge and central) or 1.
         spread: Whether the stack has three central brokers and three DataNodes instead of one each.
         workers: Number of MirrorMaker 2 workers.
 
