@@ -79,10 +79,13 @@ def select_source(declared: Declarations, source: str | None, event_type: str | 
         declared: Declarations of types and sources.
         source: Name of the source; None to select the source by `event_type`.
         event_type: Name of a type; used only if `source` is None. Selects the first source that
-            carries this type, reduced to this type alone. None selects the only declared source.
+            lists this type, reduced to this type alone. None selects the only declared source.
+
+    Returns:
+        The declared source, or a copy of it that lists only the given type.
 
     Raises:
-        UsageError: The source is not declared, no source carries the type, or both names are None
+        UsageError: The source is not declared, no source lists the type, or both names are None
             and the number of declared sources is not one.
     """
     named = {s.name: s for s in declared.sources}

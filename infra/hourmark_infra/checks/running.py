@@ -68,8 +68,8 @@ class Check(NamedTuple):
 def run_checks(lanes: Sequence[Sequence[Check]], root: Path, last: Sequence[Check] = ()) -> int:
     """Run checks in child processes and print one result line for each to stderr.
 
-    SIGTERM, SIGHUP and SIGINT are passed on to the running checks as SIGTERM. Their exit is
-    awaited, and no further check is started.
+    If this process receives SIGTERM, SIGHUP or SIGINT, it sends SIGTERM to the running checks,
+    waits until they have exited and starts no further check.
 
     Args:
         lanes: Sequences of checks that run in parallel. The checks within one sequence run one
