@@ -44,14 +44,17 @@ def content_digest(key: bytes | None, value: bytes | None) -> bytes:
 
 
 def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
-    """Open a reader of committed records, for any number of `read_digests` calls in sequence.
+    """Open a Kafka consumer that reads only records of committed transactions.
+
+    One reader serves any number of `read_digests` calls, one after another.
 
     Args:
         cluster: Cluster to read from.
-        max_message_bytes: Maximum size of a record; sets the fetch size for each partition.
+        max_message_bytes: Maximum size of a record in bytes. It is also the maximum fetch size for
+            each topic-partition.
 
     Returns:
-        A reader that the caller must close.
+        An open reader, which the caller must close.
     """
     return CommittedReader(
         cluster.settings,
@@ -74,8 +77,8 @@ def read_digests(
         reader: Reader from `open_reader`. Must not be used for another read until this generator is
             closed.
         partition: Topic-partition to read.
-        start: First offset.
-        end: Offset after the last record.
+        start: First offset (inclusive).
+        end: End offset of the records to read (exclusive).
 
     Raises:
         Unavailable: The cluster does not answer.
@@ -93,17 +96,22 @@ def read_digests(
 def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[RecordDigest], None, None]:
-    """Open an iterator over record digests, from the first record of time `time_ms` or later.
+    """Return a context manager that yields record digests from a given timestamp onwards.
 
-    The broker locates the record with its time index, which is not exact. Some records with a
-    timestamp of exactly `time_ms` may therefore be missing.
+    Iteration starts at the first record whose timestamp is `time_ms` or later. The broker locates
+    this record with its time index, which is not exact: some records with a timestamp of exactly
+    `time_ms` may be missing.
 
     Args:
         cluster: Cluster that the reader is connected to.
         reader: Reader from `open_reader`.
         partition: Topic-partition to read.
         time_ms: Record timestamp at which to start, Unix milliseconds.
-        end: Offset after the last record to read.
+        end: End offset of the records to read (exclusive).
+
+    Yields:
+        An iterator over the digests in offset order. It is empty if there is no such record below
+        `end`, and it must not be used after the `with` block.
 
     Raises:
         Unavailable: The cluster does not answer.

@@ -55,18 +55,22 @@ class DamagedTopics:
         self._positions = sites.positions()
 
     def start_run(self) -> None:
-        """Restart stall tracking for a new run of MirrorMaker 2. Excluded topics stay excluded."""
+        """Start a new run of MirrorMaker 2 and forget the reported changes of the previous run.
+
+        Topics that were excluded stay excluded.
+        """
         self._progress, self._changes = StallTracker(STILL_S), list[ConnectorTaskFailure]()
         self._polled_s = self._tried_s = self._clock.monotonic_s()
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return a failure for each topic that was excluded or included again in this run.
+        """Return one failure for each topic that was excluded or included again in this run.
 
-        Reads the clusters at most every 5 seconds. After the first change in a run, the clusters
-        are not read again until the next run.
+        The supervisor restarts MirrorMaker 2 for each reported failure. The method reads the
+        clusters at most every 5 seconds. After the first change in a run, it does not read them
+        again until the next run.
 
         Returns:
-            The changes of this run. Empty if there are none.
+            The changes of this run; empty if there are none.
 
         Raises:
             Unavailable: A cluster cannot be read.

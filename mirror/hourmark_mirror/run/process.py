@@ -101,7 +101,11 @@ class MirrorMakerProcess:
         self.pid = self._child.pid
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while the process runs."""
+        """Return the exit code of the process, or None while the process runs.
+
+        The exit code is the negated signal number if a signal ended the process. The method does
+        not block.
+        """
         return self._child.poll()
 
     def stop(self) -> int:
@@ -144,11 +148,15 @@ def _jars(part: str) -> Iterable[Path]:
 def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
     """Write the configuration files of MirrorMaker 2, and return the command that starts it.
 
-    The files are written to `mirror.work_dir`.
+    The files are written to `mirror.work_dir` and replace those of an earlier run. The command is
+    not executed.
 
     Args:
         config: Configuration with both clusters and the group `mirror`.
         excluded: Names of edge topics that are not copied.
+
+    Returns:
+        The Java executable and its arguments.
 
     Raises:
         ConfigError: A setting is invalid, or a private key cannot be used by Java.

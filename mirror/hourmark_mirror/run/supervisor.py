@@ -57,17 +57,34 @@ class SupervisedProcess(Protocol):
 
 
 class FailureDetector(Protocol):
-    """Detector of failures that do not end the supervised process.
+    """Detector of failures that leave the supervised process running.
 
-    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment.
+    The supervisor calls `start_run` before each start of the process, and then polls `failures`.
+    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment;
+    the supervisor then retries later.
     """
 
     def start_run(self) -> None:
-        """Start a new run of the process and discard failures of earlier runs."""
+        """Prepare the detector for a new run of the process, and discard failures of earlier runs.
+
+        Raises:
+            HourmarkError: The state cannot be read at the moment.
+            KafkaException: A Kafka cluster cannot be read at the moment.
+        """
         ...
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return the failures of this run that have not been resolved; empty if there are none."""
+        """Return the unresolved failures of the current run.
+
+        The supervisor restarts the process if the list is not empty.
+
+        Returns:
+            One entry for each failed connector or task; empty if there are none.
+
+        Raises:
+            HourmarkError: The state cannot be read at the moment.
+            KafkaException: A Kafka cluster cannot be read at the moment.
+        """
         ...
 
 
@@ -105,14 +122,7 @@ class TaskFailureDetector:
 
 @dataclasses.dataclass
 class _RetryingDetector:
-    """Failure detector that logs errors of another detector once and retries it with backoff.
-
-    Attributes:
-        detector: The detector to call.
-        clock: Source of monotonic time.
-        pause_s: Current pause after an error, in seconds.
-        retry_s: Monotonic time before which the detector is not called.
-    """
+    # Logs errors of the wrapped detector once, and calls it again after `retry_s` with backoff.
 
     detector: FailureDetector
     clock: Clock

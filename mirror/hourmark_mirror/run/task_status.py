@@ -35,7 +35,17 @@ class ConnectorTaskFailure(NamedTuple):
 
 
 def status_topic(edge_alias: str) -> str:
-    """Return the name of the topic on the target cluster that holds the mirror's task states."""
+    """Return the name of the Kafka Connect status topic of one mirror.
+
+    MirrorMaker 2 creates this topic on the target cluster and writes the states of its connectors
+    and tasks to it.
+
+    Args:
+        edge_alias: Alias of the edge (source) cluster.
+
+    Returns:
+        Topic name, such as `mm2-status.edge.internal`.
+    """
     return f"mm2-status.{edge_alias}.internal"
 
 
@@ -121,7 +131,15 @@ class TaskStates:
         }
 
     def is_running(self, name: str) -> bool:
-        """Return whether this connector or task reported `RUNNING` in this run."""
+        """Return whether a connector or task last reported the state `RUNNING`.
+
+        Args:
+            name: Name of the connector or task, such as `MirrorSourceConnector-0`.
+
+        Returns:
+            False if the name is unknown, or if its state is outdated since the last
+            `mark_outdated`.
+        """
         return (
             name in self._last
             and name not in self._outdated
@@ -129,17 +147,30 @@ class TaskStates:
         )
 
     def to_dict(self) -> dict[str, TaskState]:
-        """Return the last state of each connector and task, sorted by name."""
+        """Return the last reported state of each connector and task, including outdated states.
+
+        Returns:
+            A new dict of states by connector or task name, sorted by name; empty before the first
+            report.
+        """
         return dict(sorted(self._last.items()))
 
     @property
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return the connectors and tasks whose last state in this run is `FAILED`."""
+        """Return all connectors and tasks of the mirror whose last state is `FAILED`.
+
+        Returns:
+            Failures reported by any worker; empty if there are none. Outdated states are omitted.
+        """
         return [ConnectorTaskFailure(name, last.cause) for name, last in self._failed()]
 
     @property
     def local_failures(self) -> list[ConnectorTaskFailure]:
-        """Return the connectors and tasks whose failure in this run was reported by this worker."""
+        """Return the connectors and tasks that this worker last reported as `FAILED`.
+
+        Returns:
+            Failures reported by this worker; empty if there are none. Outdated states are omitted.
+        """
         return [
             ConnectorTaskFailure(name, last.cause)
             for name, last in self._failed()

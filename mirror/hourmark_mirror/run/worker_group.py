@@ -35,11 +35,15 @@ class WorkerGroup(NamedTuple):
 
 
 def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
-    """Read the current workers, states and settings of one edge's mirror.
+    """Read the current workers, task states and connector settings of one mirror.
 
     Args:
         central: Settings of the central cluster.
-        edge_alias: Alias of the edge cluster.
+        edge_alias: Alias of the edge cluster, which identifies the mirror.
+
+    Returns:
+        The group. It has no workers if the mirror is not running; states and settings are then the
+        last ones written.
 
     Raises:
         Unavailable: The central cluster does not answer.

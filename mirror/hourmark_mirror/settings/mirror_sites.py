@@ -41,8 +41,12 @@ class MirrorSites:
     def topics(self) -> list[TopicInfo]:
         """Return the edge topics that the mirror copies, sorted by name.
 
+        Returns:
+            Description of each topic; empty if the edge has no mirrored topic.
+
         Raises:
-            Unavailable: The cluster does not answer, or its brokers disagree on which topics exist.
+            Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
+                exist, for example during a deletion. The call can be repeated.
         """
         names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
         found = self.edge.topics(names)
@@ -56,19 +60,31 @@ class MirrorSites:
     def partitions(self) -> list[Partition]:
         """Return all topic-partitions of the edge topics that the mirror copies.
 
+        Returns:
+            Topic-partitions of the edge, in the order of `topics`; empty if no topic is mirrored.
+
         Raises:
-            Unavailable: The cluster does not answer.
+            Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
+                exist.
         """
         return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
 
     def positions(self) -> MirrorPositions:
-        """Return a new reader of the mirror's positions, which the caller must close."""
+        """Return a new reader of the offsets up to which the mirror has copied.
+
+        The positions are read from the central cluster when the caller calls `refresh` on the
+        reader.
+
+        Returns:
+            The reader, which the caller must close.
+        """
         return MirrorPositions(self.central.settings, self.alias)
 
     def remote_partition(self, partition: Partition) -> Partition:
-        """Return the remote topic-partition for an edge topic-partition, whether or not it exists.
+        """Return the central topic-partition to which an edge topic-partition is copied.
 
-        It has the same partition number, and the topic name has the edge alias as its prefix.
+        The name of the remote topic is the edge topic name with the edge alias as prefix. The
+        partition number is the same. The clusters are not queried, so the result may not exist.
 
         Args:
             partition: Topic-partition at the edge.

@@ -27,16 +27,20 @@ FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FaultSpan:
-    """Adjacent records of one topic-partition that have the same fault. All offsets are inclusive.
+    """Group of adjacent records of one topic-partition that have the same fault.
+
+    All offsets are inclusive.
 
     Attributes:
-        kind: `missing`: on the edge only. `doubled`: a second copy on the target. `foreign`: on the
-            target only. `altered`: same key, different content.
-        edge_first: First edge offset. For foreign records, the offset of the edge record that was
-            expected instead, or None at the end.
-        edge_last: Last edge offset, with the same exception.
-        central_first: First offset on the target; None for missing records.
-        central_last: Last offset on the target; None for missing records.
+        kind: `missing`: the record exists only at the edge. `doubled`: the target has a second
+            copy. `foreign`: the record exists only on the target. `altered`: the key is equal, but
+            the content differs.
+        edge_first: Edge offset of the first record. For foreign records, the offset of the edge
+            record that was expected instead; None at the end of the edge's log.
+        edge_last: Edge offset of the last record. For foreign records, the same as for `edge_first`
+            applies.
+        central_first: Target offset of the first record; None for missing records.
+        central_last: Target offset of the last record; None for missing records.
         count: Number of records.
     """
 
@@ -48,12 +52,14 @@ class FaultSpan:
     count: int = 1
 
     def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
-        """Return whether a faulty record has the same fault as the span and directly follows it.
+        """Return whether a faulty record directly follows this span and has the same fault.
+
+        If so, the caller extends the span instead of starting a new one.
 
         Args:
             kind: Kind of fault of the record.
-            edge: Edge offset of the record; only used for missing records.
-            central: Offset on the target; None for missing records.
+            edge: Edge offset of the record. It is used only for missing records.
+            central: Target offset of the record; None for missing records.
         """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1
@@ -126,21 +132,13 @@ class _LookaheadReader:
         return digest in self._digests
 
     def next_digests(self, count: int, end: int) -> list[bytes]:
-        """Return the digests of at most `count` next records with offsets below `end`."""
         self._take(count)
         return [
             record.digest for record in itertools.islice(self._ahead, count) if record.offset < end
         ]
 
     def find_run(self, digests: list[bytes]) -> int | None:
-        """Find consecutive records in the window by their digests.
-
-        Args:
-            digests: Digests of the records, in order; an empty list is never found.
-
-        Returns:
-            Number of records in the window before the first match; None if there is no match.
-        """
+        # Returns the number of records in the window before the first match. An empty list never matches.
         self._take(self._window)
         window = [record.digest for record in self._ahead]
         starts = (at for at, digest in enumerate(window) if digests and digest == digests[0])
@@ -231,18 +229,10 @@ def compare_records(
 def _skip_older(
     source: _LookaheadReader, target: _LookaheadReader, cut: int, *, begins_later: bool
 ) -> int:
-    """Skip the target's records that precede the edge's first record, and return their number.
-
-    The beginning is located by several consecutive matches. A single match is not sufficient,
-    because the edge may contain a record twice and may have deleted the first one.
-
-    Args:
-        source: Records of the edge.
-        target: Records of the target. The skipped records are removed from it.
-        cut: Edge offset up to which the mirror has copied.
-        begins_later: Whether the target's retention has deleted records too. Records are then
-            skipped only up to the timestamp of the edge's first record.
-    """
+    # Several consecutive matches locate the beginning. A single match is not sufficient, because the
+    # edge may contain a record twice and may have deleted the first one. If the target's retention
+    # deleted records too (`begins_later`), records are skipped only up to the timestamp of the edge's
+    # first record.
     older, begin = 0, source.head()
     while (first := target.head()) is not None and not source.contains(first.digest):
         if begins_later and begin is not None and first.timestamp_ms > begin.timestamp_ms:
