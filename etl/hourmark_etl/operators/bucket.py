@@ -265,7 +265,7 @@ def closed_bucket_rows(
     """Return table rows about closed buckets, read from the ledger.
 
     Args:
-        config: Selects the ledger (`etl.ledger`).
+        config: Configuration that contains the ledger URL (`etl.ledger`).
         event_type: The only event type to list; None lists all.
         from_hour: First hour, as written on the command line; None starts with the oldest bucket.
         to_hour: Last hour, as written on the command line; None ends with the newest bucket.
