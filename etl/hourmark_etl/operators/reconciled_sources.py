@@ -226,7 +226,7 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 
 
 def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
-    """Return the hours of a window for which the ledger has any events.
+    """Return the hours of a window for which the ledger has any counts.
 
     Events are counted in the origin hour, which is the hour of the event's own time. An hour is
     therefore included even if only a later bucket contains late events of it.
