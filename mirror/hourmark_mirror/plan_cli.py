@@ -222,6 +222,10 @@ def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
     Args:
         differences: Differences to list. If the sequence is empty, a single line states that there
             is nothing to do.
+
+    Yields:
+        One line for each difference, then one line for each manual step that `apply` does not
+        perform.
     """
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in differences)
     if not differences:

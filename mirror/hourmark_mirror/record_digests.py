@@ -34,7 +34,15 @@ class RecordDigest(NamedTuple):
 def content_digest(key: bytes | None, value: bytes | None) -> bytes:
     """Return the 16-byte BLAKE2b digest of a record's key and value.
 
-    An absent key or value (None) and an empty one have different digests.
+    Records with equal digests have the same content. An absent key or value (None) and an empty one
+    have different digests.
+
+    Args:
+        key: Record key; None if the record has no key.
+        value: Record value; None for a tombstone.
+
+    Returns:
+        16 bytes.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in (key, value):
@@ -79,6 +87,9 @@ def read_digests(
         partition: Topic-partition to read.
         start: First offset (inclusive).
         end: End offset of the records to read (exclusive).
+
+    Yields:
+        Offset, timestamp, key and content digest of each record.
 
     Raises:
         Unavailable: The cluster does not answer.

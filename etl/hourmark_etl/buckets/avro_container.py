@@ -46,6 +46,9 @@ class ContainerStats(NamedTuple):
 class ContainerWriter:
     """Writer that appends encoded records to one Avro container file, compressed with Zstandard.
 
+    The caller opens and closes the file. If a method raises an exception, the file is incomplete
+    and must be discarded.
+
     Args:
         file: A buffered binary file, positioned at its start.
         schema_json: The writer schema as JSON; it is embedded unchanged.
@@ -151,6 +154,9 @@ class Block(NamedTuple):
 class ContainerReader:
     """Iterator over the blocks of an Avro container file, which does not decode the records.
 
+    The constructor and the iterator raise ValueError or EOFError if the file is not a valid
+    container.
+
     Args:
         file: A binary file, positioned at its start.
 
@@ -216,6 +222,9 @@ class ContainerReader:
 
         Args:
             block: Block of this container.
+
+        Returns:
+            Number of bytes of the Avro-encoded records.
 
         Raises:
             ValueError: The block had to be decompressed, and the codec is neither `zstandard` nor

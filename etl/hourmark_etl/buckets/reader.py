@@ -138,6 +138,9 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
 
+    Returns:
+        The bytes of the file, as stored.
+
     Raises:
         NotClosed: The bucket has no `_SUCCESS` file.
         StorageError: Storage is unavailable or denies access.
@@ -159,6 +162,9 @@ def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
         storage: Storage with the buckets.
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
+
+    Returns:
+        The validated manifest, which lists the bucket's files, counts and grade.
 
     Raises:
         NotClosed: The bucket has no `_SUCCESS` file.
@@ -217,6 +223,9 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
         storage: Storage with the buckets.
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
+
+    Returns:
+        The validated manifest; None if the bucket has no `_SUCCESS` file.
 
     Raises:
         BadMarker: The bucket's `_SUCCESS` file is not a valid manifest of this bucket.

@@ -45,7 +45,10 @@ _READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
-    """Kind of fault that the verification of closed buckets can find."""
+    """Kind of fault that the verification of closed buckets can find.
+
+    The value of each member is the name that commands print, such as `missing-file`.
+    """
 
     MISSING_BUCKET = (
         "missing-bucket"  # hours close in order, even empty ones, so there must be no gap

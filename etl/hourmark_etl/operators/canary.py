@@ -68,7 +68,10 @@ class CanaryMonitor:
 
     @property
     def sites(self) -> list[str]:
-        """Return the aliases of all configured sites. An alias identifies a site's edge cluster."""
+        """Return the aliases of all configured sites.
+
+        An alias identifies the edge cluster of a site, and is a valid argument of `last_passed_ms`.
+        """
         return [*self._edges]
 
     def last_passed_ms(self, site: str) -> dict[CanaryStep, int | None]:

@@ -90,6 +90,9 @@ def read_dead_letters_from_buckets(
         letter_filter: Filter whose time span selects the buckets.
         print_message: Function that is called with readable progress messages.
 
+    Yields:
+        Decoded dead letters, by field name.
+
     Raises:
         BadMarker: The marker of a bucket is invalid.
         DamagedBucketFile: A file of a bucket is missing or damaged.

@@ -50,6 +50,9 @@ class DeadLetterFilter(NamedTuple):
         Args:
             dead_letter: Decoded dead letter, by field name. A missing field only matches an empty
                 condition.
+
+        Returns:
+            True if the reason, claimed type, source, host and time of observation are all accepted.
         """
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
@@ -188,6 +191,9 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
 
     Args:
         dead_letter: Decoded dead letter.
+
+    Yields:
+        A headline with time and reason, then one line for each further part.
     """
     file = dead_letter["file"]
     yield f"{format_iso(unix_ms(dead_letter['event_time']))} {dead_letter['reason']}: {_printable(dead_letter['detail'])}"
@@ -221,6 +227,9 @@ def parse_time_ms(text: str, now_ms: int) -> int:
         text: Either a duration before now, such as `2h`, `30m`, `45s` or `3d`, or an ISO 8601 time.
             An ISO 8601 time without an offset is in UTC.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The time in Unix milliseconds. It may be in the future.
 
     Raises:
         ValueError: The text has neither of these forms.

@@ -285,7 +285,6 @@ def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
 
 
 def is_stdin_terminal() -> bool:
-    """Return whether standard input is a terminal, so that the command may prompt the user."""
     return sys.stdin.isatty()
 
 

@@ -35,7 +35,10 @@ _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
 class ReconciliationStage(enum.StrEnum):
-    """Pipeline stage at which two counts of the same events differ."""
+    """Pipeline stage at which two counts of the same events differ.
+
+    The value of each member is the name that `hourmark audit` prints, such as `staging`.
+    """
 
     STAGING = "staging"  # staged files and the ledger's groups
     LISTING = "listing"  # groups and the buckets that they are listed for
@@ -317,6 +320,9 @@ def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
     Args:
         type_facts: Counts about one event type from the ledger.
         origin_s: Unix seconds at the start of the hour.
+
+    Returns:
+        True if missing events of this hour may be explained by such a bucket.
     """
     return any(
         b.grade is not Grade.PROVED for b in type_facts.buckets.values() if b.hour_s >= origin_s
@@ -427,6 +433,9 @@ def make_difference(
         hour_s: Unix seconds at the start of the hour.
         stage: The stage at which the counts differ.
         detail: Readable description of the difference.
+
+    Returns:
+        A difference whose `ranges` is empty.
     """
     return CountDifference(
         event_type=type_facts.event_type,

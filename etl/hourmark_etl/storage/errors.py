@@ -56,7 +56,10 @@ class ContentLost(StorageError):
 
 
 class NotFound(ContentLost):
-    """Raised if a path does not exist, or is a folder although a file is required."""
+    """Raised if a path does not exist.
+
+    The error is also raised if the path is a folder although the operation requires a file.
+    """
 
     next_step = "check the path and storage.root"
 

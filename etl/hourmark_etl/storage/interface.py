@@ -42,7 +42,12 @@ class StorageEntry:
 
 
 class Storage(Protocol):
-    """Interface of a file system with files and folders below one storage root."""
+    """Interface of a file system with files and folders below one storage root.
+
+    Paths are relative to the root and separated by `/`. All methods raise StorageError if the
+    storage is unavailable or refuses the operation, and ValueError for an invalid path. Instances
+    are immutable. They can be pickled and shared by threads.
+    """
 
     def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
         """Create a file atomically: readers see either no file or the complete content.
@@ -74,6 +79,9 @@ class Storage(Protocol):
             unpublished: Whether no reader accesses the path before it is renamed. The backend may
                 then write the file in place, which is cheaper.
 
+        Returns:
+            A context manager whose value is a writable binary stream.
+
         Raises:
             AlreadyExists: The path exists. Raised on entry if the backend knows by then, otherwise
                 when the block ends.
@@ -85,6 +93,9 @@ class Storage(Protocol):
         Args:
             path: Path of the file, relative to the storage root.
             size: Size of the file in bytes if it is known; saves a request.
+
+        Returns:
+            The bytes of the file; empty for an empty file.
 
         Raises:
             NotFound: The path does not exist or is a folder.
@@ -100,6 +111,9 @@ class Storage(Protocol):
         Args:
             path: Path of the file, relative to the storage root.
             size: Size of the file in bytes if it is known; saves a request.
+
+        Returns:
+            A stream positioned at the start of the file.
 
         Raises:
             NotFound: The path does not exist or is a folder. If `size` is given, the first read may
@@ -121,6 +135,9 @@ class Storage(Protocol):
 
         Args:
             path: Path relative to the storage root.
+
+        Returns:
+            False if the path does not exist, even if its parent folder is missing too.
 
         Raises:
             StorageError: The storage is unavailable, so the answer is unknown.
@@ -248,6 +265,9 @@ def map_concurrently(
     Args:
         function: Function to call; it must be thread-safe.
         items: Items to pass to the function.
+
+    Yields:
+        The result of each call, in the order of `items`.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from pool.map(function, items)

@@ -22,6 +22,9 @@ def check_path(path: str, *, root_allowed: bool = False) -> str:
         path: Path relative to the storage root.
         root_allowed: Whether to accept the empty path, which denotes the root.
 
+    Returns:
+        The value of `path`.
+
     Raises:
         ValueError: The path contains an empty name, `.`, `..`, a colon or a control character.
     """

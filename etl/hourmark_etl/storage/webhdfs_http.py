@@ -194,6 +194,9 @@ def send_once(
         expected: HTTP status that indicates success.
         **parameters: Additional query parameters.
 
+    Returns:
+        Body, content type and location header of the response.
+
     Raises:
         OutcomeUnknown: The response is missing or invalid, so the operation may have been executed.
         StorageError: The NameNode responded with an error or another status.

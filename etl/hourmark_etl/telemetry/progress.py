@@ -265,7 +265,11 @@ def format_progress(
 
 
 class BatchListener(StreamingQueryListener):
-    """Spark listener that records durations of micro-batch phases and counts ended queries."""
+    """Spark listener that records durations of micro-batch phases and counts ended queries.
+
+    It updates the driver's Prometheus metrics. Register an instance with Spark's
+    `StreamingQueryManager.addListener`.
+    """
 
     def __init__(self, metrics: EtlMetrics) -> None:
         self._metrics = metrics

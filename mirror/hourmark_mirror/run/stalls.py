@@ -155,7 +155,11 @@ class StallTracker:
 
 
 class StallDetector:
-    """Failure detector for a mirror that is behind while none of its positions advances."""
+    """Failure detector for a mirror that is behind while none of its positions advances.
+
+    It compares the mirror's positions with the log end offsets of the edge cluster. A failure is
+    reported after 5 minutes without progress.
+    """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
         self._clock = clock

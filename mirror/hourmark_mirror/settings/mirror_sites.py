@@ -88,6 +88,9 @@ class MirrorSites:
 
         Args:
             partition: Topic-partition at the edge.
+
+        Returns:
+            Remote topic-partition, such as partition 3 of `edge.events.click`.
         """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 

@@ -91,6 +91,12 @@ _SECRETS: Final = "mm2-secrets.properties"
 def target_cluster(config: Config) -> KafkaCluster:
     """Return the settings of the central cluster, to which the mirror copies.
 
+    Args:
+        config: Configuration with both clusters.
+
+    Returns:
+        The settings in `kafka.central`.
+
     Raises:
         ConfigError: No separate central cluster is configured (`kafka.central`), or
             `kafka.edge_alias` is the alias that is reserved for the target.

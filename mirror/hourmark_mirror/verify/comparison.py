@@ -60,6 +60,9 @@ class FaultSpan:
             kind: Kind of fault of the record.
             edge: Edge offset of the record. It is used only for missing records.
             central: Target offset of the record; None for missing records.
+
+        Returns:
+            True if the caller can extend this span by the record.
         """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1

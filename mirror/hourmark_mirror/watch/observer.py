@@ -133,7 +133,10 @@ class MirrorObserver:
         self._sampler = RecordSampler(sites, max_message_bytes, random.Random())  # noqa: S311
 
     def close(self) -> None:
-        """Close the connections to both clusters. The observer cannot be used afterwards."""
+        """Close the connections to both clusters.
+
+        The observer cannot be used afterwards.
+        """
         self._positions.close()
         self._status.close()
         self._sampler.close()

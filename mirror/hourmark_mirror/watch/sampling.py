@@ -82,7 +82,10 @@ class RecordSampler:
         self._readers: tuple[CommittedReader, CommittedReader] | None = None
 
     def close(self) -> None:
-        """Close the Kafka consumers. A later call of `sample` opens them again."""
+        """Close the Kafka consumers of both clusters.
+
+        A later call of `sample` opens them again.
+        """
         readers, self._readers = self._readers, None
         for reader in readers or ():
             reader.close()

@@ -57,6 +57,9 @@ class WatchStateStore:
 
         Call this method only within a `with` block of `locked`.
 
+        Args:
+            state: New watch state, which replaces the stored one.
+
         Raises:
             Unavailable: The file cannot be written. The state is kept in memory and is returned by
                 the next `locked`.

@@ -112,6 +112,9 @@ class KafkaSearch:
             cluster: The edge cluster or the central cluster. With a mirror, the topic on the
                 central cluster has the edge alias as prefix.
             event_type: Name of the event type.
+
+        Returns:
+            Topic name, such as `events.click` or `edge.events.click`.
         """
         return (
             events_topic(event_type)

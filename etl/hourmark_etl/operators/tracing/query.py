@@ -81,6 +81,9 @@ class FilePositionQuery:
 
         Args:
             audit: Audit record to compare. Records that do not describe a byte range never match.
+
+        Returns:
+            True if `offset` is in the range and all other fields match.
         """
         return (
             audit.kind == "range"

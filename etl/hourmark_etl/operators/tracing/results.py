@@ -230,7 +230,10 @@ class FoundBucketRecord:
 
     @property
     def event_id(self) -> EventId:
-        """Return the event id, taken from the field `event_id` of the decoded event."""
+        """Return the id of the event.
+
+        It is taken from the field `event_id` of the decoded event.
+        """
         return EventId(self.event["event_id"])
 
 

@@ -91,7 +91,10 @@ class StorageSearch:
         return self._opened
 
     def close(self) -> None:
-        """Close the connection to the ledger. Does nothing if the ledger was never opened."""
+        """Close the connection to the ledger.
+
+        Does nothing if the ledger was never opened.
+        """
         if isinstance(self._opened, Database):
             self._opened.close()
 

@@ -424,8 +424,11 @@ def _frontier(results: TraceResults) -> str:
 def escape_unprintable(text: str) -> str:
     """Escape all non-printable characters of a text, so that it is safe to print on a terminal.
 
+    Args:
+        text: Any text, for example a log line from an untrusted host.
+
     Returns:
-        The text with Python escape sequences such as `\\x1b` or `\\n`; printable characters are
+        The text with Python escape sequences such as `\x1b` or `\n`; printable characters are
         unchanged.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
