@@ -11,18 +11,18 @@ from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Replication lag of one topic-partition of the edge (source) cluster.
-
-    Offsets are those of the next record to read.
+    """Replication lag of one topic-partition from the edge cluster to the central cluster.
 
     Attributes:
         topic: Topic name on the edge cluster.
         partition: Partition number.
         edge_start: Log start offset at the edge.
-        edge_end: Log end offset at the edge.
-        position: Next edge offset that the mirror copies; None if it has not committed one.
-        central_end: End offset on the central cluster, which counts one commit marker for each
-            transaction besides the records; None if the remote topic-partition does not exist.
+        edge_end: Log end offset (exclusive) at the edge.
+        position: Next edge offset that MirrorMaker 2 will copy; None if it has not committed an
+            offset.
+        central_end: Log end offset (exclusive) on the central cluster; None if the remote
+            topic-partition does not exist. It exceeds the number of records, because each
+            transaction adds a commit marker.
     """
 
     topic: str

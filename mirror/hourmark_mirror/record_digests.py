@@ -16,13 +16,13 @@ BATCH: Final = 500
 
 
 class RecordDigest(NamedTuple):
-    """Offset, timestamp, key and content digest of one record, to compare it between clusters.
+    """Digest of one Kafka record, used to compare the record between two clusters.
 
     Attributes:
         offset: Offset of the record.
         timestamp_ms: Record timestamp, Unix milliseconds.
-        key: Record key; None if it has none.
-        digest: 16 bytes of BLAKE2b over the length-prefixed key and value.
+        key: Record key; None if the record has no key.
+        digest: 16-byte BLAKE2b digest of the length-prefixed key and value.
     """
 
     offset: int
@@ -77,9 +77,9 @@ def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
 def read_digests(
     reader: CommittedReader, partition: Partition, start: int, end: int
 ) -> Generator[RecordDigest, None, None]:
-    """Yield a digest for each committed record with start <= offset < end, in offset order.
+    """Yield a digest for each committed record in an offset range, in offset order.
 
-    If retention deletes records meanwhile, reading continues at the new start of the log.
+    If retention deletes records during the read, reading continues at the new start of the log.
 
     Args:
         reader: Reader from `open_reader`. Must not be used for another read until this generator is

@@ -72,14 +72,16 @@ class StoredPosition(NamedTuple):
 def read_stored_positions(
     sites: MirrorSites, selected: Callable[[str], bool]
 ) -> list[StoredPosition]:
-    """Read the mirror's stored positions of the selected topics from the central cluster.
+    """Read the positions that MirrorMaker 2 has stored on the central cluster.
+
+    A position is the next offset that the mirror copies from an edge topic-partition.
 
     Args:
-        sites: Both clusters.
-        selected: Predicate on the topic name at the edge.
+        sites: Clients of both clusters.
+        selected: Predicate on the edge topic name. Positions of other topics are omitted.
 
     Returns:
-        Positions sorted by topic and partition; empty if none is stored.
+        Positions sorted by topic and partition; empty if no position is stored.
 
     Raises:
         Unavailable: A cluster does not answer.

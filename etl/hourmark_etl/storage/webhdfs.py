@@ -64,7 +64,7 @@ class _Done(BaseModel, strict=True):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfs(Storage):
-    """Storage on HDFS, accessed through the WebHDFS REST API.
+    """Storage backend on HDFS, accessed through the WebHDFS REST API.
 
     Attributes:
         namenode: Address `hdfs://host:port` that Spark's JVM uses.
@@ -72,7 +72,7 @@ class WebHdfs(Storage):
         http: `http://host:port` of the NameNode.
         user: HDFS user name that is sent with all requests.
         replication: Number of replicas of each new file.
-        retry_pauses_s: Pauses in seconds before each retry of a request without a response.
+        retry_pauses_s: Pause before each retry of a request without a response, in seconds.
     """
 
     namenode: str  # hdfs://host:port, used by Spark's JVM

@@ -117,7 +117,7 @@ class WebHdfsTarget:
 
 
 class WebHdfsResponse(NamedTuple):
-    """A WebHDFS response with the expected HTTP status.
+    """WebHDFS response that has the expected HTTP status.
 
     Attributes:
         content: Response body.

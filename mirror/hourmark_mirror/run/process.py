@@ -63,16 +63,16 @@ logger.task.filter.burst.maxBurst = 20
 
 
 class MirrorMakerProcess:
-    """One running MirrorMaker 2 process, started by the constructor.
+    """Running MirrorMaker 2 process, which is started by the constructor.
 
-    Its output goes to this process's stderr.
+    The process writes its output to the stderr of the calling process.
 
     Attributes:
         pid: Process id.
     """
 
     def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
-        """Write the generated files and start Java.
+        """Write the configuration files of MirrorMaker 2, and start the Java process.
 
         Args:
             config: Configuration with both clusters and the group `mirror`.
@@ -80,7 +80,7 @@ class MirrorMakerProcess:
 
         Raises:
             ConfigError: A setting is invalid, or `mirror.java` cannot be started.
-            Unavailable: The generated files cannot be written.
+            Unavailable: The configuration files cannot be written.
         """
         command = prepare_command(config, excluded)
         sys.stderr.flush()

@@ -123,19 +123,20 @@ class StallTracker:
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> list[PartitionBehind]:
-        """Record the current offsets, and return the partitions that have stalled.
+        """Record the current offsets, and return the topic-partitions that have stalled.
 
-        If 60 seconds or more have passed since the previous call, no partition counts as stalled
-        and the time without progress is measured from now on.
+        Call this method at regular intervals. If 60 seconds or more have passed since the previous
+        call, no topic-partition counts as stalled, and the time without progress is measured from
+        now on.
 
         Args:
             now_s: Current monotonic time in seconds.
             ends: Log end offsets at the edge.
             starts: Log start offsets at the edge.
-            positions: For each partition, the next offset that the mirror copies.
+            positions: For each topic-partition, the next offset that the mirror copies.
 
         Returns:
-            Partitions that are not copied to their end and whose position has not changed for
+            Topic-partitions that are not copied to their end and whose position has not changed for
             `stall_s` seconds. Empty if there are none.
         """
         if positions != self._positions:

@@ -43,7 +43,7 @@ _Found = TypeVar("_Found")
 
 
 class SupervisedProcess(Protocol):
-    """Running child process that a supervisor can poll and stop.
+    """Interface of a child process that a supervisor can poll and stop.
 
     Attributes:
         pid: Process id.
@@ -89,11 +89,11 @@ class FailureDetector(Protocol):
 
 
 class TaskFailureDetector:
-    """Failure detector that reads connector and task states from the target cluster.
+    """Failure detector that reads the states of connectors and tasks from the target cluster.
 
-    Reports only failures on this worker; each other worker has its own supervisor. A rejected
-    connector has neither a state nor tasks, so a connector that is not running 5 minutes after the
-    start is a failure as well.
+    Only failures on this worker are reported, because each worker has its own supervisor. A
+    connector that does not run within 5 minutes after the start counts as a failure, too: a
+    rejected connector reports no state.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
@@ -157,10 +157,10 @@ class MirrorSupervisor:
     """Supervisor that runs MirrorMaker 2 and restarts it on failure until `stopping` is set.
 
     Attributes:
-        start_process: Starts a new process and returns it.
+        start_process: Function that starts a new process and returns it.
         detectors: Failure detectors, polled every 2 seconds.
         clock: Source of monotonic time and sleep.
-        stopping: Event that ends `run`.
+        stopping: Event that stops the process and ends `run`.
         restart: Whether to restart the process after a failure.
     """
 

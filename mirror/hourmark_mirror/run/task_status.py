@@ -23,11 +23,11 @@ CAUSE_LENGTH_MAX: Final = 500
 
 
 class ConnectorTaskFailure(NamedTuple):
-    """A failed connector or task of MirrorMaker 2.
+    """Failure of a connector or task of MirrorMaker 2.
 
     Attributes:
         name: Connector or task name, such as `MirrorSourceConnector-0`.
-        cause: Innermost cause of its stack trace, or a description.
+        cause: Innermost cause in the stack trace, or a readable description.
     """
 
     name: str
@@ -50,14 +50,14 @@ def status_topic(edge_alias: str) -> str:
 
 
 class TaskState(NamedTuple):
-    """The last state that a worker of MirrorMaker 2 reported for a connector or task.
+    """Last state that a MirrorMaker 2 worker reported for a connector or task.
 
     Attributes:
-        state: State of Kafka Connect, such as `RUNNING` or `FAILED`.
+        state: Kafka Connect state, such as `RUNNING` or `FAILED`.
         worker: Address of the reporting worker, `host:port`.
         generation: Generation of the worker group when the state was reported.
         version: Version of MirrorMaker 2; empty if not reported.
-        cause: Innermost cause of a failure.
+        cause: Innermost cause of a failure; only meaningful in the state `FAILED`.
     """
 
     state: str
@@ -68,10 +68,10 @@ class TaskState(NamedTuple):
 
 
 class TaskStates:
-    """The last known state of every connector and task of one mirror.
+    """Last known states of all connectors and tasks of one mirror.
 
-    After a worker was paused or disconnected, it may report the failure of a task that another
-    worker has taken over. Such a report has an older group generation than the running task and is
+    A worker that was paused or disconnected may report the failure of a task that another worker
+    has taken over. Such a report has an older group generation than the running task, and is
     ignored.
 
     Args:
@@ -84,14 +84,14 @@ class TaskStates:
         self._outdated: set[str] = set()  # reported by an earlier run
 
     def update(self, records: Iterable[KeyValue]) -> None:
-        """Apply records of the status topic in order.
+        """Update the states from records of the Kafka Connect status topic.
 
-        Records with other keys are ignored. Status records that cannot be parsed are ignored too,
-        and their number is logged as a warning.
+        Records that do not describe a connector or task are ignored. Status records that cannot be
+        parsed are ignored as well, and their number is logged as a warning.
 
         Args:
-            records: Key and value of each record. A record without a value removes the state of its
-                key.
+            records: Key and value of each record in offset order. A record without a value
+                (tombstone) removes the state of its key.
         """
         unreadable: list[str] = []
         for key, value in records:

@@ -17,12 +17,12 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 class MirrorSites:
-    """Clients of the edge (source) cluster and the central (target) cluster of one mirror.
+    """Pair of clients for the edge (source) and central (target) cluster of one mirror.
 
     Attributes:
-        alias: Alias of the edge cluster, which prefixes the names of remote topics.
-        edge: Source cluster.
-        central: Target cluster.
+        alias: Alias of the edge cluster. It is the prefix of all remote topic names.
+        edge: Client of the source cluster.
+        central: Client of the target cluster.
     """
 
     def __init__(self, config: Config) -> None:
@@ -95,13 +95,14 @@ class MirrorSites:
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
     def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
-        """Return the remote topic-partition for each edge topic-partition, if it exists.
+        """Return the existing copy on the central cluster for each edge topic-partition.
 
         Args:
             partitions: Topic-partitions at the edge.
 
         Returns:
-            Remote topic-partition by edge topic-partition; those that do not exist are absent.
+            Remote topic-partition by edge topic-partition. Edge topic-partitions without a copy are
+            absent.
 
         Raises:
             Unavailable: The central cluster does not answer.
@@ -115,7 +116,9 @@ class MirrorSites:
         }
 
     def list_central_only(self) -> list[tuple[str, str]]:
-        """List remote topics and topic-partitions that do not exist at the edge.
+        """List the remote topics and topic-partitions that have no counterpart at the edge.
+
+        They remain, for example, after a topic was deleted at the edge.
 
         Returns:
             Pairs of the edge topic name and a description of the remote topic or topic-partition,

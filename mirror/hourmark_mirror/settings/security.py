@@ -113,16 +113,16 @@ def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
-    """Check that the bootstrap addresses of a cluster contain no user name.
+    """Check that the bootstrap addresses of a cluster do not contain a user name.
 
-    Java rejects such an address, and its log would show the password.
+    Java rejects such an address, and its log would contain the password.
 
     Args:
-        alias: Alias of the cluster, used in the error.
-        cluster: Cluster settings with the addresses.
+        alias: Alias of the cluster, for the error message.
+        cluster: Cluster settings that contain the addresses.
 
     Raises:
-        ConfigError: An address contains `@`.
+        ConfigError: An address contains `@`. Configure the login as a SASL property instead.
     """
     if "@" in cluster.bootstrap:
         raise ConfigError(

@@ -25,10 +25,10 @@ _MADE_BY_MIRROR_MAKER: Final = (
 
 
 class DifferenceKind(StrEnum):
-    """Action that resolves a difference between a mirror and its configuration.
+    """Action that resolves a difference between a running mirror and its configuration.
 
-    `mirror apply` performs CREATE, ADD_PARTITIONS and SET. It never restarts workers or removes
-    partitions.
+    `hourmark mirror apply` performs `CREATE`, `ADD_PARTITIONS` and `SET`. An operator must restart
+    or start workers (`RESTART`, `START`). Kafka cannot remove partitions (`TOO_MANY_PARTITIONS`).
     """
 
     CREATE = "create"
@@ -43,7 +43,7 @@ APPLICABLE: Final = (DifferenceKind.CREATE, DifferenceKind.ADD_PARTITIONS, Diffe
 
 
 class MirrorDifference(NamedTuple):
-    """One setting of a remote topic or worker that differs from the expected value.
+    """Setting of a remote topic or worker whose value differs from the expected value.
 
     Attributes:
         kind: Action that resolves the difference.

@@ -73,11 +73,13 @@ class RecordComparison:
     """Result of comparing the records of one topic-partition on both clusters.
 
     Attributes:
-        matched: Number of equal records.
-        expired: Number of edge records that the target's retention has already deleted.
-        older: Number of records on the target that the edge has already deleted.
+        matched: Number of records that are equal on both clusters.
+        expired: Number of edge records that are missing on the target because its retention has
+            deleted them.
+        older: Number of target records that are missing at the edge because its retention has
+            deleted them.
         faults: Number of faulty records, by kind of fault.
-        spans: Groups of adjacent records with the same fault, at most 100.
+        spans: First 100 groups of adjacent records with the same fault.
     """
 
     matched: int = 0
@@ -87,7 +89,9 @@ class RecordComparison:
     spans: list[FaultSpan] = dataclasses.field(default_factory=list)
 
     def add(self, kind: FaultKind, edge: int | None, central: int | None) -> None:
-        """Count a faulty record, and add it to the last span or to a new one.
+        """Count one faulty record, and extend the last span or start a new span.
+
+        After 100 spans, records that do not extend the last span are only counted.
 
         Args:
             kind: Kind of fault.
@@ -168,25 +172,23 @@ def compare_records(
 ) -> RecordComparison:
     """Compare the records of an edge topic-partition with its copy on the target cluster.
 
-    Every edge record below `cut` must be on the target once and unaltered, in the same order, and
-    the target must contain no other records. Edge records at or after `cut` may be on the target or
-    not.
+    The target must contain every edge record below `cut` once, unaltered and in the same order, and
+    no other records. The target may contain edge records at or after `cut`, but need not.
 
     Args:
-        edge: Edge records in offset order, including records that were produced since `cut` was
-            read.
-        central: Records of the target in offset order.
-        cut: Edge offset up to which the mirror has copied.
+        edge: Edge records in offset order. They may include records produced after `cut` was read.
+        central: Records on the target in offset order.
+        cut: Edge offset (exclusive) up to which the mirror has copied.
         edge_was_trimmed: Whether the edge's log start is above 0. The target may then begin with
-            records that cannot be compared any more.
-        target_was_trimmed: Whether the target's log start is above 0. Its retention may then have
-            deleted records at the beginning.
-        expired_before_ms: Unix milliseconds. An older record that is missing at the beginning
-            counts as expired instead of missing.
+            older records, which cannot be compared.
+        target_was_trimmed: Whether the target's log start is above 0. Retention may then have
+            deleted the first records on the target.
+        expired_before_ms: Unix milliseconds. A record that is missing at the beginning of the
+            target counts as expired if its timestamp is earlier; otherwise it counts as missing.
         window: Maximum number of records to read ahead on each side.
 
     Returns:
-        Numbers of equal and faulty records, and the spans of faulty records.
+        Numbers of equal, expired, older and faulty records, and the spans of faulty records.
     """
     result = RecordComparison()
     source, target = _LookaheadReader(edge, window), _LookaheadReader(central, window)

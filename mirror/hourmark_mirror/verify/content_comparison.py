@@ -52,12 +52,12 @@ class ContentComparer:
         max_message_bytes: int,
         remotes: Mapping[Partition, Partition],
     ) -> None:
-        """Create a comparer for fixed pairs of topic-partitions.
+        """Create a comparer for a fixed set of topic-partitions.
 
         Args:
             sites: Clients of both clusters.
             clock: Source of time and sleep.
-            max_message_bytes: Largest record to expect.
+            max_message_bytes: Maximum size of a record in bytes.
             remotes: Remote topic-partition for each edge topic-partition to compare.
         """
         self._sites = sites

@@ -38,14 +38,15 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """Findings of one verification of a mirror.
+    """Findings of one check that the central cluster holds an exact copy of the edge's records.
 
     Attributes:
-        alarms: New alarms, and earlier alarms that no operator has accepted. New differences in
-            contents are in `compared` instead.
-        behind: Descriptions of topic-partitions that the mirror did not copy in time.
-        compared: Content comparison of each compared topic-partition.
-        left_out: Number of topic-partitions that a sample did not compare.
+        alarms: New alarms, and earlier alarms that no operator has accepted. Newly found
+            differences between records are in `compared` instead.
+        behind: Readable description of each topic-partition that the mirror did not copy in time.
+        compared: Comparison of the records of each compared topic-partition.
+        left_out: Number of topic-partitions that were not compared because only a sample was
+            requested.
     """
 
     alarms: list[Alarm]

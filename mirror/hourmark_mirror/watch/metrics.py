@@ -22,7 +22,7 @@ class MirrorMetrics:
     Metrics have no topic label, because a thousand topics would create a thousand series.
 
     Attributes:
-        registry: Registry to serve.
+        registry: Registry to expose on the metrics endpoint.
     """
 
     def __init__(self) -> None:

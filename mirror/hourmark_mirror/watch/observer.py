@@ -111,14 +111,15 @@ class MirrorObserver:
         expected: Sequence[str],
         counts_workers: bool = False,
     ) -> None:
-        """Create clients and readers for both clusters.
+        """Create the Kafka clients that observe both clusters.
 
         Args:
             sites: Clients of both clusters.
             clock: Source of time.
-            max_message_bytes: Largest record to expect.
-            expected: Edge topics whose newest record is read.
-            counts_workers: Whether to read the number of workers in the group.
+            max_message_bytes: Maximum size of a record in bytes.
+            expected: Edge topics with expected traffic. The timestamp of their newest record is
+                read.
+            counts_workers: Whether to read the number of running MirrorMaker 2 workers.
         """
         self._sites, self._clock = sites, clock
         self._max_bytes, self._expected, self._counts_workers = (
