@@ -271,12 +271,12 @@ def closed_bucket_rows(
         to_hour: Last hour, as written on the command line; None ends with the newest bucket.
 
     Returns:
-        One row per bucket, sorted by type and hour, with values by column name such as `type`,
-        `hour`, `state` and `events`. If the ledger row of a bucket is damaged, its `state` is
-        `damaged` and `problem` is the error.
+        One dict for each bucket, sorted by type and hour. The keys are column names such as `type`,
+        `hour`, `state` and `events`. If the ledger row of a bucket is damaged, `state` is `damaged`
+        and `problem` is the error.
 
     Raises:
-        UsageError: An hour is not the start of a bucket.
+        UsageError: The text of an hour is not the start of a bucket.
         Unavailable: There is no ledger, or it does not respond.
     """
     length_s = config.parsing.bucket_seconds

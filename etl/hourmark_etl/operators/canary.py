@@ -48,7 +48,7 @@ class CanaryMonitor:
 
     Args:
         config: Configuration of the sites and their clusters.
-        database: The ledger.
+        database: Ledger.
 
     Attributes:
         first_bucket_ms: Unix milliseconds at the start of the first bucket of the canary's event
@@ -86,8 +86,8 @@ class CanaryMonitor:
             of the last closed bucket. Without a mirror, `MIRRORED` is absent.
 
         Raises:
-            UsageError: The canary's event type is not declared.
-            KeyError: There is no such site.
+            UsageError: The event type of the canary is not declared.
+            KeyError: No site has this alias.
             Unavailable: A cluster or the ledger does not respond.
         """
         frontier = next(

@@ -37,13 +37,13 @@ def read_dead_letters_from_topic(
     A dead letter is an input line that could not be converted to an event.
 
     Args:
-        edge: The edge cluster.
-        records_max: Approximate maximum number of records to read; each partition gets an equal
-            share, rounded up.
-        print_message: Function that is called with readable progress messages.
+        edge: Settings of the edge cluster.
+        records_max: Approximate maximum number of records to read. Each topic-partition gets an
+            equal share, rounded up.
+        print_message: Function that prints a readable progress message.
 
     Yields:
-        Decoded committed records, in offset order within each partition.
+        Decoded dead letters of committed transactions, in offset order within each topic-partition.
 
     Raises:
         Unavailable: The cluster does not respond, the topic does not exist, or a record is not a
@@ -88,13 +88,13 @@ def read_dead_letters_from_buckets(
         storage: Storage with the buckets.
         bucket_seconds: Length of a bucket, in seconds.
         letter_filter: Filter whose time span selects the buckets.
-        print_message: Function that is called with readable progress messages.
+        print_message: Function that prints a readable progress message.
 
     Yields:
         Decoded dead letters, by field name.
 
     Raises:
-        BadMarker: The marker of a bucket is invalid.
+        BadMarker: The `_SUCCESS` file of a bucket is invalid.
         DamagedBucketFile: A file of a bucket is missing or damaged.
         StorageError: Storage is unavailable.
     """

@@ -44,7 +44,7 @@ def unmet_ranges(
 
     Args:
         storage: Storage with the staged files.
-        database: The ledger.
+        database: Ledger, which is the state database of the ETL.
         event_type: The event type.
         hour_s: Unix seconds at the start of the hour to which the events belong.
         below_offsets: Exclusive end offsets of the central audit topics. Only promises below them

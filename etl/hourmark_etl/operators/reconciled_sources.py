@@ -58,7 +58,7 @@ def read_type_facts(
     """Read all counts about the event types of a window from the ledger, in one transaction.
 
     Args:
-        database: The ledger.
+        database: Ledger, which is the state database of the ETL.
         bucket_seconds: Length of a bucket in seconds.
         window: Event types and hours to read.
 
@@ -212,7 +212,7 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
     """Return the hour of the oldest closed bucket that the ledger contains.
 
     Args:
-        database: The ledger.
+        database: Ledger, which is the state database of the ETL.
         event_type: The only event type to consider; None considers all.
 
     Returns:

@@ -52,10 +52,10 @@ class CountDifference:
     """Difference between two counts of events that should be equal.
 
     Attributes:
-        event_type: The event type.
+        event_type: Name of the event type.
         hour: Hour of the events as text; the bucket's hour if the whole bucket is affected.
-        stage: The stage at which the counts differ.
-        detail: Readable description.
+        stage: Pipeline stage at which the counts differ.
+        detail: Readable description of the difference.
         ranges: Readable lines about the affected byte ranges of log files; empty if they are
             unknown.
     """
@@ -78,19 +78,20 @@ class BucketCounts:
 
     Attributes:
         hour_s: Unix seconds at the start of the bucket's hour.
-        grade: Grade of the bucket.
+        grade: Grade of the bucket: whether the events were proved to be complete.
         events: Number of events.
         file_records: Sum of the record counts of the bucket's files.
-        late: Number of late events, by the hour of their own time in Unix seconds.
+        late: Number of late events, by the hour of their own time in Unix seconds. A late event
+            belongs to an earlier hour than the bucket.
         duplicates_removed: Number of duplicate rows that were dropped.
-        promised: Number of events, of all hours, that are promised by the audit records assigned to
-            this bucket. If the bucket was proved by sums, a range that was retried counts once per
+        promised: Number of events, of all hours, in the audit records that this bucket accounts
+            for. If the bucket was proved by sums, a byte range that was retried counts once per
             retry.
         unaudited: Number of events that are not listed in any audit record.
         entries: Totals of rows, events and promises, by the hour of the events' own time in Unix
             seconds.
         set_aside: Number of records counted by this bucket that could not be stored in any bucket.
-        left_out: Number of staged rows that could not be written and were left out.
+        left_out: Number of staged rows that could not be written to the bucket.
     """
 
     hour_s: int
@@ -130,7 +131,7 @@ class PromisedCounts:
     events. A range that was retried may be counted once per retry.
 
     Attributes:
-        settled: Promised events that closed buckets have accounted for.
+        settled: Promised events for which a closed bucket accounts.
         unsettled: All other promised events.
     """
 
@@ -145,18 +146,19 @@ class TypeFacts:
     Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time.
 
     Attributes:
-        event_type: The event type.
+        event_type: Name of the event type.
         bucket_seconds: Length of a bucket in seconds.
-        oldest_open_s: The oldest hour that is not closed.
-        settled_below: Exclusive end offsets of the audit topics. Promises of closed hours below
-            these offsets have been accounted for.
-        proof_errors: Readable errors of the type's last proof; empty if it succeeded.
-        staged_rows: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
-            `UNLISTED` for rows that are not assigned to one yet.
-        promised: Promised events by origin hour.
-        buckets: Closed buckets by hour.
-        set_aside: Number of records that were set aside, by the bucket that counts them; `UNLISTED`
-            for those that no bucket counts yet.
+        oldest_open_s: Oldest hour whose bucket is not closed.
+        settled_below: Exclusive end offsets of the audit topics. Closed buckets account for the
+            promised events of their hours below these offsets.
+        proof_errors: Readable errors of the last check that all promised events are present; empty
+            if it succeeded.
+        staged_rows: Number of rows in staged files, by pair of bucket and origin hour. The bucket
+            is `UNLISTED` for rows that are not assigned to a bucket yet.
+        promised: Number of promised events, by origin hour.
+        buckets: Counts of each closed bucket, by hour.
+        set_aside: Number of records that cannot be stored in a bucket, by the bucket that counts
+            them. The key is `UNLISTED` for records that no bucket counts yet.
     """
 
     event_type: str
@@ -179,15 +181,15 @@ class HourAccount:
 
     Attributes:
         event_type: The event type.
-        hour: The hour, as text.
+        hour: Hour as text.
         state: "open", or the grade of the hour's bucket.
         promised: Events that audit records promise.
         staged: Rows that were read from Kafka into staged files, including duplicates.
         closed: Events in closed buckets.
         late: Events among `closed` that are in the bucket of a later hour.
-        open: Staged rows that are in no closed bucket yet.
+        open: Staged rows that are not in a closed bucket yet.
         duplicates_removed: Rows that were dropped as duplicates.
-        unaudited: Events in closed buckets that no audit record had promised.
+        unaudited: Events in closed buckets that are not listed in any audit record.
         waived: Minimum number of promised events without which a bucket was closed.
         on_its_way: Minimum number of promised events that are not staged yet.
         set_aside: Records of any time that could not be stored in a bucket and are counted by this
@@ -214,8 +216,8 @@ class TypeReconciliation:
     """Result of comparing the promised, staged and closed events of one event type.
 
     Attributes:
-        hours: One account per origin hour, in ascending order.
-        differences: All inconsistencies; empty if everything adds up.
+        hours: Counts of each hour of event time, in ascending order.
+        differences: Differences between counts that should be equal; empty if there are none.
     """
 
     hours: tuple[HourAccount, ...]
