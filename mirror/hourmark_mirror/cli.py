@@ -75,11 +75,6 @@ def run(config: Config, no_restart: bool) -> None:
 
 
 def _lock_work_dir(work_dir: Path) -> IO[bytes]:
-    """Lock the work folder and return the open lock file, which holds the lock until it is closed.
-
-    Raises:
-        UsageError: Another mirror process holds the lock.
-    """
     folder = StateFolder(work_dir, "mirror")
     if (holder := folder.holder()) is not None:
         raise UsageError(

@@ -19,8 +19,9 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
         now_ms: Current Unix time in milliseconds.
 
     Returns:
-        `RUNNING` if a process holds the lock of the work folder, otherwise `NOT_RUNNING`. The
-        detail describes the lag, or why the clusters could not be read.
+        Status of the component. Its state is `RUNNING` if a process holds the lock of the work
+        folder, otherwise `NOT_RUNNING`. Its detail is the lag from `describe_lag`, or the reason
+        why the clusters could not be read.
     """
     if not config.kafka.mirrored:
         return ComponentStatus(
@@ -41,13 +42,15 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
 
 
 def describe_lag(lags: Sequence[Lag]) -> str:
-    """Describe lag and stale positions in one line of text.
+    """Describe the replication lag of all topic-partitions in one line of text.
 
     Args:
-        lags: Lag of each topic-partition.
+        lags: Lag of each topic-partition, from `measure_lag`.
 
     Returns:
-        Text such as `1,200 records of 3 topic-partitions not copied yet`.
+        Text such as `1,200 records of 3 topic-partitions not copied yet`, plus the number of
+        positions that are past the edge's log end. If nothing is left to copy, the text says that
+        all records are copied.
     """
     behind = [lag.records for lag in lags if lag.records > 0]
     stale = sum(lag.records < 0 for lag in lags)

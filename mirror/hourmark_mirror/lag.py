@@ -11,18 +11,18 @@ from hourmark_mirror.settings.mirror_sites import MirrorSites
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """Replication lag of one topic-partition of the edge (source) cluster.
-
-    Offsets are those of the next record to read.
+    """Replication lag of one topic-partition from the edge cluster to the central cluster.
 
     Attributes:
         topic: Topic name on the edge cluster.
         partition: Partition number.
         edge_start: Log start offset at the edge.
-        edge_end: Log end offset at the edge.
-        position: Next edge offset that the mirror copies; None if it has not committed one.
-        central_end: End offset on the central cluster, which counts one commit marker for each
-            transaction besides the records; None if the remote topic-partition does not exist.
+        edge_end: Log end offset (exclusive) at the edge.
+        position: Next edge offset that MirrorMaker 2 will copy; None if it has not committed an
+            offset.
+        central_end: Log end offset (exclusive) on the central cluster; None if the remote
+            topic-partition does not exist. It exceeds the number of records, because each
+            transaction adds a commit marker.
     """
 
     topic: str
@@ -34,18 +34,20 @@ class Lag:
 
     @property
     def records(self) -> int:
-        """Return how many edge records are not copied yet.
+        """Return the number of edge records that the mirror has not copied yet.
 
-        A negative number means that the position is stale: it is past the end of the edge's log.
+        Records that retention has already deleted at the edge are not counted. A negative number
+        means that the position is past the end of the edge's log, so the mirror copies nothing.
         """
         return self.edge_end - max(self.position or 0, self.edge_start)
 
     @property
     def overtaken(self) -> int:
-        """Return how many offsets retention deleted before the mirror copied them.
+        """Return the number of offsets that the edge's retention deleted before they were copied.
 
-        The result is 0 if the mirror has already moved past the deleted offsets, or has no position
-        yet.
+        Returns:
+            Number of lost offsets. 0 if the position is at or after the edge's log start, or if the
+            mirror has no position yet.
         """
         return 0 if self.position is None else max(0, self.edge_start - self.position)
 
@@ -61,8 +63,8 @@ def measure_lag(config: Config) -> list[Lag]:
         copy of it.
 
     Raises:
-        ConfigError: The configuration has no separate central cluster.
-        Unavailable: A cluster does not answer.
+        ConfigError: The configuration has no separate central cluster. Set `kafka.central`.
+        Unavailable: A cluster does not answer. The call can be repeated later.
     """
     sites = MirrorSites(config)
     partitions = sites.partitions()

@@ -65,6 +65,10 @@ def status_to_json(site: str, group: WorkerGroup, installed: str) -> dict[str, o
         site: Alias of the edge cluster.
         group: Workers, task states and connector settings.
         installed: MirrorMaker 2 version installed on this host; empty if unknown.
+
+    Returns:
+        Keys `site`, `workers` (hosts), `leader`, `installed_version`, `running` (state of each
+        connector and task, by name) and `settings` (by name). An unknown leader or version is None.
     """
     states = {
         name: {
@@ -92,6 +96,10 @@ def format_status(site: str, group: WorkerGroup, installed: str) -> Iterator[str
         site: Alias of the edge cluster.
         group: Workers, task states and connector settings.
         installed: MirrorMaker 2 version installed on this host; empty if unknown.
+
+    Yields:
+        A line with the workers, a line with the installed version, one line for each connector or
+        task, and one line for each connector setting.
     """
     hosts = f" on {', '.join(group.workers.hosts)}" if group.workers.hosts else ""
     yield (
@@ -196,20 +204,28 @@ def _plan(config: Config, topics: Sequence[str]) -> _Plan:
 
 
 def topic_filter(topics: Sequence[str]) -> Callable[[str], bool]:
-    """Return a predicate that accepts edge topics named by topic or event type.
+    """Return a predicate that selects edge topics by topic name or by event type.
 
     Args:
-        topics: Topic names or event type names; empty to accept every topic.
+        topics: Topic names or event type names; empty to select every topic. A name without a
+            matching topic is not an error.
+
+    Returns:
+        Function that takes the name of an edge topic and returns whether the topic is selected.
     """
     return lambda topic: not topics or any(topic in (name, events_topic(name)) for name in topics)
 
 
 def format_plan(differences: Sequence[MirrorDifference]) -> Iterator[str]:
-    """Yield the differences as lines of text, followed by what to do about them.
+    """Yield the differences of a mirror as lines of text, followed by the steps to resolve them.
 
     Args:
-        differences: Differences to list; if empty, a single line states that there is nothing to
-            do.
+        differences: Differences to list. If the sequence is empty, a single line states that there
+            is nothing to do.
+
+    Yields:
+        One line for each difference, then one line for each manual step that `apply` does not
+        perform.
     """
     yield from (f"{'apply' if d.applicable else d.kind.value:<20}  {d}" for d in differences)
     if not differences:

@@ -16,13 +16,13 @@ BATCH: Final = 500
 
 
 class RecordDigest(NamedTuple):
-    """Offset, timestamp, key and content digest of one record, to compare it between clusters.
+    """Digest of one Kafka record, used to compare the record between two clusters.
 
     Attributes:
         offset: Offset of the record.
         timestamp_ms: Record timestamp, Unix milliseconds.
-        key: Record key; None if it has none.
-        digest: 16 bytes of BLAKE2b over the length-prefixed key and value.
+        key: Record key; None if the record has no key.
+        digest: 16-byte BLAKE2b digest of the length-prefixed key and value.
     """
 
     offset: int
@@ -34,7 +34,15 @@ class RecordDigest(NamedTuple):
 def content_digest(key: bytes | None, value: bytes | None) -> bytes:
     """Return the 16-byte BLAKE2b digest of a record's key and value.
 
-    An absent key or value (None) and an empty one have different digests.
+    Records with equal digests have the same content. An absent key or value (None) and an empty one
+    have different digests.
+
+    Args:
+        key: Record key; None if the record has no key.
+        value: Record value; None for a tombstone.
+
+    Returns:
+        16 bytes.
     """
     digest = hashlib.blake2b(digest_size=16)
     for part in (key, value):
@@ -44,14 +52,17 @@ def content_digest(key: bytes | None, value: bytes | None) -> bytes:
 
 
 def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
-    """Open a reader of committed records, for any number of `read_digests` calls in sequence.
+    """Open a Kafka consumer that reads only records of committed transactions.
+
+    One reader serves any number of `read_digests` calls, one after another.
 
     Args:
         cluster: Cluster to read from.
-        max_message_bytes: Maximum size of a record; sets the fetch size for each partition.
+        max_message_bytes: Maximum size of a record in bytes. It is also the maximum fetch size for
+            each topic-partition.
 
     Returns:
-        A reader that the caller must close.
+        An open reader, which the caller must close.
     """
     return CommittedReader(
         cluster.settings,
@@ -66,16 +77,19 @@ def open_reader(cluster: Cluster, max_message_bytes: int) -> CommittedReader:
 def read_digests(
     reader: CommittedReader, partition: Partition, start: int, end: int
 ) -> Generator[RecordDigest, None, None]:
-    """Yield a digest for each committed record with start <= offset < end, in offset order.
+    """Yield a digest for each committed record in an offset range, in offset order.
 
-    If retention deletes records meanwhile, reading continues at the new start of the log.
+    If retention deletes records during the read, reading continues at the new start of the log.
 
     Args:
         reader: Reader from `open_reader`. Must not be used for another read until this generator is
             closed.
         partition: Topic-partition to read.
-        start: First offset.
-        end: Offset after the last record.
+        start: First offset (inclusive).
+        end: End offset of the records to read (exclusive).
+
+    Yields:
+        Offset, timestamp, key and content digest of each record.
 
     Raises:
         Unavailable: The cluster does not answer.
@@ -93,17 +107,22 @@ def read_digests(
 def digests_since(
     cluster: Cluster, reader: CommittedReader, partition: Partition, time_ms: int, end: int
 ) -> Generator[Iterator[RecordDigest], None, None]:
-    """Open an iterator over record digests, from the first record of time `time_ms` or later.
+    """Return a context manager that yields record digests from a given timestamp onwards.
 
-    The broker locates the record with its time index, which is not exact. Some records with a
-    timestamp of exactly `time_ms` may therefore be missing.
+    Iteration starts at the first record whose timestamp is `time_ms` or later. The broker locates
+    this record with its time index, which is not exact: some records with a timestamp of exactly
+    `time_ms` may be missing.
 
     Args:
         cluster: Cluster that the reader is connected to.
         reader: Reader from `open_reader`.
         partition: Topic-partition to read.
         time_ms: Record timestamp at which to start, Unix milliseconds.
-        end: Offset after the last record to read.
+        end: End offset of the records to read (exclusive).
+
+    Yields:
+        An iterator over the digests in offset order. It is empty if there is no such record below
+        `end`, and it must not be used after the `with` block.
 
     Raises:
         Unavailable: The cluster does not answer.

@@ -31,13 +31,13 @@ _KEY_BYTES_MAX: Final = 1 << 16
 
 
 class StoredPosition(NamedTuple):
-    """The mirror's stored position in one topic-partition of the edge cluster.
+    """The position that the mirror has stored for one topic-partition of the edge cluster.
 
     Attributes:
         partition: Topic-partition at the edge.
         position: Next edge offset that the mirror would copy.
         edge_end: Log end offset at the edge; None if the edge lists no such topic-partition.
-        key: Key of the position's record in the offsets topic of Kafka Connect.
+        key: Key of the record that stores this position in the offsets topic of Kafka Connect.
     """
 
     partition: Partition
@@ -46,7 +46,12 @@ class StoredPosition(NamedTuple):
     key: bytes
 
     def as_object(self) -> dict[str, object]:
-        """Return topic, partition, position and edge end as a JSON-serializable dict."""
+        """Return the position as a JSON-serializable dict.
+
+        Returns:
+            Keys `topic`, `partition`, `position` and `edge_end`. `edge_end` is None if the edge
+            does not list the topic-partition.
+        """
         at = self.partition
         return {
             "topic": at.topic,
@@ -67,14 +72,16 @@ class StoredPosition(NamedTuple):
 def read_stored_positions(
     sites: MirrorSites, selected: Callable[[str], bool]
 ) -> list[StoredPosition]:
-    """Read the mirror's stored positions of the selected topics from the central cluster.
+    """Read the positions that MirrorMaker 2 has stored on the central cluster.
+
+    A position is the next offset that the mirror copies from an edge topic-partition.
 
     Args:
-        sites: Both clusters.
-        selected: Predicate on the topic name at the edge.
+        sites: Clients of both clusters.
+        selected: Predicate on the edge topic name. Positions of other topics are omitted.
 
     Returns:
-        Positions sorted by topic and partition; empty if none is stored.
+        Positions sorted by topic and partition; empty if no position is stored.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -96,17 +103,18 @@ def read_stored_positions(
 
 
 def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]:
-    """Return all positions of topics that were recreated at the edge.
+    """Return all stored positions of topics that were deleted and recreated at the edge.
 
     A topic counts as recreated if any of its positions is past the edge's log end. All positions of
-    such a topic are invalid, even where the new log has already grown past them.
+    such a topic are invalid, even if the new log has already grown past some of them.
 
     Args:
-        positions: Stored positions. A position without a known edge end does not mark its topic as
-            recreated, because a broker that has just started may not list the partition yet.
+        positions: Stored positions of any number of topics. A position whose edge end is unknown
+            does not mark its topic as recreated, because a broker that has just started may not
+            list the partition yet.
 
     Returns:
-        Positions of recreated topics. Empty if no topic was recreated.
+        Positions of recreated topics, in the given order. Empty if no topic was recreated.
     """
     rows = list(positions)
     recreated = {
@@ -118,13 +126,17 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
 
 
 def check_no_worker_runs(sites: MirrorSites) -> None:
-    """Check that no worker of this mirror is a member of its Kafka Connect group.
+    """Check that no MirrorMaker 2 worker of this mirror is running.
+
+    A worker counts as running while it is a member of the mirror's Kafka Connect group. A killed
+    worker remains a member for up to one minute.
 
     Args:
         sites: Clients of both clusters.
 
     Raises:
-        UsageError: At least one worker is a member; the message contains the hosts.
+        UsageError: At least one worker is a member. The message lists the hosts on which to stop
+            `hourmark mirror run` before a retry.
         Unavailable: The central cluster does not answer.
     """
     if hosts := read_workers(sites.central, sites.alias).hosts:
@@ -150,8 +162,10 @@ def reset_positions(
         positions: Positions to delete.
 
     Raises:
-        UsageError: A worker of this mirror runs, or the folder cannot be used.
-        Unavailable: A cluster does not answer, or the watch holds the lock too long.
+        UsageError: A worker of this mirror is running, or the work folder cannot be used. Stop
+            `hourmark mirror run` on each host and repeat the call.
+        Unavailable: A cluster does not answer, or another process holds the lock of the watch state
+            longer than the timeout.
     """
     check_no_worker_runs(sites)
     topics = {t.name: t for t in sites.topics()}
@@ -173,13 +187,20 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state that counts records as copied up to lower offsets.
+    """Return a copy of the watch state with lower "copied up to" offsets.
+
+    Call this function before a reset, because the mirror then copies some offsets again. With the
+    lower offsets, `mirror watch` still detects records that are lost after the reset.
 
     Args:
-        state: Current watch state.
-        ids: Current topic ids by edge topic name. A topic that has another id in `state` is not
-            changed.
-        starts: For each topic-partition, the first edge offset that is copied again.
+        state: Current watch state; it is not modified.
+        ids: Current topic ids by edge topic name. A topic with a different id in `state` is left
+            unchanged.
+        starts: For each topic-partition, the first edge offset that is copied again. An offset that
+            is already lower is kept.
+
+    Returns:
+        The new watch state.
     """
 
     def lowered(topic: str, partitions: Mapping[int, PartitionState]) -> dict[int, PartitionState]:
@@ -208,7 +229,8 @@ def delete_positions(sites: MirrorSites, positions: Iterable[StoredPosition]) ->
         positions: Positions to delete.
 
     Raises:
-        UsageError: A worker of this mirror runs.
+        UsageError: A worker of this mirror is running. Stop `hourmark mirror run` on each host
+            first.
         Unavailable: The central cluster does not answer.
     """
     check_no_worker_runs(sites)

@@ -11,13 +11,18 @@ from hourmark_mirror.verify.verification_state import CHECKS_FILE, VerificationS
 
 
 def obstacles(config: Config, older: OlderVersion) -> Iterator[Obstacle]:
-    """Yield an obstacle if an older version of Hourmark would drop unaccepted alarms of the mirror.
+    """Yield the reasons why a downgrade to an older version of Hourmark would lose mirror alarms.
 
-    A version that does not know alarms rewrites the state file without them.
+    An older version that does not support alarms rewrites the state file without them. Alarms that
+    an operator has not accepted yet would then be lost.
 
     Args:
         config: Current configuration.
-        older: Version to return to.
+        older: Version of Hourmark to downgrade to.
+
+    Yields:
+        One obstacle with the operator's next step; nothing if the version keeps alarms, or if there
+        are no alarms.
 
     Raises:
         NothingToCheck: No central cluster is configured, or no state file exists.

@@ -30,7 +30,7 @@ _DIGEST_SIZE: Final = 16
 
 
 class ContainerStats(NamedTuple):
-    """The number of records, size and digest of a finished Avro container file.
+    """Number of records, size and digest of a complete Avro container file.
 
     Attributes:
         records: Number of records.
@@ -44,10 +44,10 @@ class ContainerStats(NamedTuple):
 
 
 class ContainerWriter:
-    """Writes encoded records into one Avro container file, compressed with Zstandard.
+    """Writer that appends encoded records to one Avro container file, compressed with Zstandard.
 
-    The caller opens and closes the file. After an exception the file is incomplete and must be
-    discarded.
+    The caller opens and closes the file. If a method raises an exception, the file is incomplete
+    and must be discarded.
 
     Args:
         file: A buffered binary file, positioned at its start.
@@ -70,15 +70,15 @@ class ContainerWriter:
         self._write(_header({"avro.schema": schema_json, "avro.codec": "zstandard"}, self._sync))
 
     def append_run(self, data: memoryview, offsets: Int64s) -> None:
-        """Append encoded records that are adjacent in a buffer.
+        """Append consecutive Avro-encoded records from a buffer, without decoding them.
 
         Args:
-            data: Buffer with the records.
-            offsets: Offsets into `data`; one element more than records. Record i is
+            data: Buffer that contains the records.
+            offsets: Byte offsets into `data`, one more than the number of records. Record i is
                 `data[offsets[i]:offsets[i + 1]]`.
 
         Raises:
-            ValueError: The container is closed.
+            ValueError: `close` has already been called.
         """
         if self._closed:
             raise ValueError("the container is closed")
@@ -100,17 +100,20 @@ class ContainerWriter:
     def size(self) -> int:
         """Return the number of bytes written to the file so far.
 
-        The current block is not included before it is complete.
+        The current block is counted only after it is complete.
         """
         return self._bytes
 
     def close(self) -> ContainerStats:
-        """Write the last block and return the statistics of the file.
+        """Write the last block, and return the statistics of the file.
 
-        The file itself stays open; the caller closes it.
+        The underlying file stays open; the caller closes it.
+
+        Returns:
+            Number of records, size in bytes, and digest of the complete file.
 
         Raises:
-            ValueError: The container is already closed.
+            ValueError: `close` has already been called.
         """
         if self._closed:
             raise ValueError("the container is closed")
@@ -137,11 +140,11 @@ class ContainerWriter:
 
 
 class Block(NamedTuple):
-    """One block of an Avro container file.
+    """Block of an Avro container file, not yet decompressed.
 
     Attributes:
         records: Number of records.
-        data: The block's content, compressed with the container's codec.
+        data: Content of the block, compressed with the codec of the container.
     """
 
     records: int
@@ -149,7 +152,7 @@ class Block(NamedTuple):
 
 
 class ContainerReader:
-    """An iterator over the blocks of an Avro container file, which does not decode them.
+    """Iterator over the blocks of an Avro container file, which does not decode the records.
 
     The constructor and the iterator raise ValueError or EOFError if the file is not a valid
     container.
@@ -189,7 +192,13 @@ class ContainerReader:
             yield Block(records, data)
 
     def content(self, block: Block) -> bytes:
-        """Return the decompressed content of a block: encoded records without separators.
+        """Return the decompressed content of a block.
+
+        Args:
+            block: Block of this container.
+
+        Returns:
+            Avro-encoded records, concatenated without separators.
 
         Raises:
             ValueError: The codec is neither `zstandard` nor `null`, or the data is damaged.
@@ -207,9 +216,19 @@ class ContainerReader:
             raise ValueError(f"a block cannot be decompressed: {error}") from error
 
     def content_size(self, block: Block) -> int:
-        """Return the decompressed size of a block in bytes.
+        """Return the size of a block's decompressed content in bytes.
 
         The block is decompressed only if its Zstandard frame header does not state the size.
+
+        Args:
+            block: Block of this container.
+
+        Returns:
+            Number of bytes of the Avro-encoded records.
+
+        Raises:
+            ValueError: The block had to be decompressed, and the codec is neither `zstandard` nor
+                `null`, or the data is damaged.
         """
         if self.metadata.get("avro.codec", b"null") == b"zstandard":
             size = zstandard.frame_content_size(block.data)
@@ -218,7 +237,16 @@ class ContainerReader:
         return len(self.content(block))
 
     def single_block_container(self, block: Block) -> bytes:
-        """Return a complete container file that contains only this block."""
+        """Return a complete Avro container file whose only block is the given one.
+
+        Any Avro library can then decode the records of this block.
+
+        Args:
+            block: Block of this container.
+
+        Returns:
+            Content of the file.
+        """
         return b"".join(
             (
                 self.header,
@@ -259,10 +287,10 @@ def _sized(value: bytes) -> bytes:
 
 
 class DigestingReader:
-    """A reader that counts and digests all bytes that are read from a file.
+    """Wrapper of a binary file that counts and digests all bytes that are read.
 
     Args:
-        file: The file to read.
+        file: Binary file to read.
 
     Attributes:
         digest: BLAKE2b hash object (16 bytes) of the bytes read so far.

@@ -29,22 +29,37 @@ Event = dict[str, Any]
 
 
 class NotClosed(HourmarkError):
-    """Raised if a bucket has no `_SUCCESS` file; its hour may still be open."""
+    """Raised if a bucket has no `_SUCCESS` file, which means that it is not closed.
+
+    The hour may still be open. `hourmark bucket why` explains the reason.
+    """
 
 
 class BadMarker(Finding):
-    """Raised if a bucket's `_SUCCESS` file is not a valid manifest, or that of another bucket."""
+    """Raised if a bucket's `_SUCCESS` file is invalid.
+
+    Its content is not a manifest, or it is the manifest of another bucket.
+    """
 
 
 class DamagedBucketFile(Finding):
-    """Raised if a file in a bucket's manifest is missing or cannot be decoded."""
+    """Raised if a file that a bucket's manifest lists is missing or cannot be decoded.
+
+    `hourmark bucket verify` reports all faults of the bucket.
+    """
 
 
 def list_types(storage: Storage) -> list[str]:
-    """Return the event types that have a folder in the storage root, in alphabetical order.
+    """Return the event types that have a folder in the storage root.
+
+    Args:
+        storage: Storage with the buckets.
 
     Returns:
-        Names of event types; empty if the root does not exist.
+        Names of event types in alphabetical order; empty if the root does not exist.
+
+    Raises:
+        StorageError: Storage is unavailable or denies access.
     """
     return [
         entry.name
@@ -54,18 +69,21 @@ def list_types(storage: Storage) -> list[str]:
 
 
 def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[Hour]:
-    """Return the hours for which a bucket folder of an event type exists, in ascending order.
+    """Return the hours for which a bucket folder of an event type exists.
 
-    A folder alone does not mean that the bucket is closed; `read_marker` checks that.
+    A folder does not mean that the bucket is closed; `read_marker` checks this.
 
     Args:
-        storage: The storage.
+        storage: Storage with the buckets.
         event_type: Name of the event type.
-        bucket_seconds: Length of a bucket in seconds. Folders of buckets of other lengths are
+        bucket_seconds: Length of a bucket in seconds. Folders of buckets with another length are
             ignored.
 
     Returns:
-        The hours; empty if the type has no folder.
+        Hours in ascending order; empty if the type has no folder.
+
+    Raises:
+        StorageError: Storage is unavailable or denies access.
     """
     hours = []
     for date, *clock in _walk_levels(
@@ -79,16 +97,22 @@ def list_hours(storage: Storage, event_type: str, bucket_seconds: int) -> list[H
 def find_marker(
     storage: Storage, folder: str, levels: Sequence[re.Pattern[str]] = _LEVELS
 ) -> str | None:
-    """Return the path of any one `_SUCCESS` file of a bucket below a folder; None if there is none.
+    """Search the bucket folders of an event type for any `_SUCCESS` file.
 
-    Buckets of all lengths are searched. The search stops at the first marker, so it is fast even if
-    there are many buckets.
+    Use this function to determine whether the type has a closed bucket of any length. The search
+    stops at the first file, so it is fast even if there are many buckets.
 
     Args:
-        storage: The storage.
+        storage: Storage with the buckets.
         folder: Path of an event type's folder, relative to the storage root.
-        levels: Patterns of the folder names below it. Callers use the default; the recursion passes
-            the remaining levels.
+        levels: Patterns of the folder names below `folder`. Callers use the default; recursive
+            calls pass the remaining levels.
+
+    Returns:
+        Path of one `_SUCCESS` file, relative to the storage root; None if there is none.
+
+    Raises:
+        StorageError: Storage is unavailable or denies access.
     """
     entries = list_if_exists(storage, folder)
     if len(levels) < 2 and any(entry.name == MARKER for entry in entries):
@@ -105,15 +129,20 @@ def find_marker(
 
 
 def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
-    """Return the content of a closed bucket's marker, the file `_SUCCESS`.
+    """Return the content of the `_SUCCESS` file that marks a bucket as closed.
+
+    The content is not validated; `read_manifest` also decodes it.
 
     Args:
-        storage: The storage.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Returns:
+        The bytes of the file, as stored.
 
     Raises:
-        NotClosed: The bucket has no marker.
+        NotClosed: The bucket has no `_SUCCESS` file.
         StorageError: Storage is unavailable or denies access.
     """
     folder = hour.bucket_path(event_type)
@@ -127,12 +156,15 @@ def read_marker(storage: Storage, event_type: str, hour: Hour) -> bytes:
 
 
 def read_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest:
-    """Return the manifest of a closed bucket, which is the content of its `_SUCCESS` file.
+    """Return the manifest of a closed bucket, decoded from its `_SUCCESS` file.
 
     Args:
-        storage: The storage.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Returns:
+        The validated manifest, which lists the bucket's files, counts and grade.
 
     Raises:
         NotClosed: The bucket has no `_SUCCESS` file.
@@ -146,13 +178,16 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
     """Decode and validate the content of a bucket's `_SUCCESS` file.
 
     Args:
-        storage: Used only to name the file in errors.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
-        content: The bytes of the marker file.
+        storage: Storage of the bucket. It is used only to name the file in errors.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        content: Content of the `_SUCCESS` file.
+
+    Returns:
+        The manifest of the bucket.
 
     Raises:
-        BadMarker: The content is no valid manifest, or belongs to another bucket.
+        BadMarker: The content is not a valid manifest, or is the manifest of another bucket.
     """
     try:
         found = json.loads(content)
@@ -180,12 +215,17 @@ def decode_manifest(storage: Storage, event_type: str, hour: Hour, content: byte
 
 
 def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of a bucket; None if the bucket is not closed.
+    """Return the manifest of a bucket, or None if the bucket is not closed.
+
+    Unlike `read_manifest`, this function does not raise an exception for an open bucket.
 
     Args:
-        storage: The storage.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+
+    Returns:
+        The validated manifest; None if the bucket has no `_SUCCESS` file.
 
     Raises:
         BadMarker: The bucket's `_SUCCESS` file is not a valid manifest of this bucket.
@@ -200,17 +240,20 @@ def find_manifest(storage: Storage, event_type: str, hour: Hour) -> Manifest | N
 def read_events(
     storage: Storage, event_type: str, hour: Hour, manifest: Manifest
 ) -> Iterator[Event]:
-    """Yield the decoded events of a bucket in the order of the manifest's files.
+    """Yield the decoded events of a closed bucket, file by file in the order of its manifest.
 
     Args:
-        storage: The storage.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
-        manifest: The bucket's manifest.
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
+        manifest: Manifest of the bucket, from `read_manifest`.
+
+    Yields:
+        Each event as a dict of values by field name.
 
     Raises:
-        DamagedBucketFile: A file is missing or is not valid Avro. Events before the damage were
-            yielded.
+        DamagedBucketFile: A file is missing or is not valid Avro. Events before the damage have
+            already been yielded.
         StorageError: Storage is unavailable.
     """
     for listed in manifest.files:

@@ -45,7 +45,10 @@ _READ_BYTES: Final = 1 << 20
 
 
 class BucketFault(enum.StrEnum):
-    """A kind of fault that `verify_bucket` or a check across buckets can find."""
+    """Kind of fault that the verification of closed buckets can find.
+
+    The value of each member is the name that commands print, such as `missing-file`.
+    """
 
     MISSING_BUCKET = (
         "missing-bucket"  # hours close in order, even empty ones, so there must be no gap
@@ -68,7 +71,7 @@ class BucketFault(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFinding:
-    """A fault that was found in one bucket.
+    """Fault that the verification found in one closed bucket.
 
     Attributes:
         type: Event type of the bucket.
@@ -94,7 +97,7 @@ class BucketFinding:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketReport:
-    """The result of verifying one bucket.
+    """Result of verifying one closed bucket.
 
     Attributes:
         type: Event type of the bucket.
@@ -103,7 +106,8 @@ class BucketReport:
         findings: All faults; empty if the bucket is intact.
         events: Number of events that were read.
         size: Number of bytes that were read.
-        late_ids: Concatenated 16-byte ids of the bucket's late events.
+        late_ids: Concatenated 16-byte ids of the bucket's late events, which belong to earlier
+            hours.
     """
 
     type: str
@@ -116,16 +120,17 @@ class BucketReport:
 
 
 def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
-    """Return a finding for each gap in the hours of an event type's buckets.
+    """Report the hours that are missing between the buckets of an event type.
 
     Hours are closed in order, so every hour between two buckets must have a bucket.
 
     Args:
-        event_type: Event type for the findings.
+        event_type: Event type to name in the findings.
         hours: Hours that have a bucket, in ascending order.
 
     Returns:
-        One finding per gap, for its first missing hour; empty if the hours are contiguous.
+        One finding for each gap, which names the first missing hour. Empty if the hours are
+        contiguous.
     """
     findings = []
     for before, after in itertools.pairwise(hours):
@@ -144,15 +149,17 @@ def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
 
 
 def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport:
-    """Verify one bucket against its manifest, reading and decoding every file.
+    """Verify one bucket against its manifest.
+
+    All files are read and decoded completely, so the duration depends on the size of the bucket.
 
     Args:
-        storage: The storage.
-        event_type: The bucket's event type.
-        hour: The bucket's hour.
+        storage: Storage with the buckets.
+        event_type: Event type of the bucket.
+        hour: Hour of the bucket.
 
     Returns:
-        A report with all faults; a missing or invalid manifest is a fault, too.
+        A report with all faults. A missing or invalid manifest is reported as a fault, too.
 
     Raises:
         NotClosed: The bucket's folder does not exist.
@@ -176,18 +183,19 @@ def verify_bucket(storage: Storage, event_type: str, hour: Hour) -> BucketReport
 def find_late_clashes(
     storage: Storage, event_type: str, reports: Iterable[BucketReport]
 ) -> list[BucketFinding]:
-    """Return a finding for each bucket whose late events also occur in another bucket.
+    """Report late events that occur in more than one bucket.
 
     A late event is stored in a later bucket than that of its own hour. The late events of all
-    reports are compared with each other and with the buckets of their own hours.
+    reports are compared with each other and with the events in the buckets of their own hours.
+    Buckets that are not closed or are damaged are skipped.
 
     Args:
-        storage: The storage with the buckets.
+        storage: Storage with the buckets.
         event_type: Event type of all reports.
         reports: Results of `verify_bucket`.
 
     Returns:
-        The findings; empty if each late event occurs once.
+        One finding for each bucket and clash; empty if each late event occurs only once.
     """
     late: dict[bytes, Hour] = {}
     findings = []

@@ -64,13 +64,16 @@ _NO_END: Final = 1 << 62
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationSummary:
-    """The scope and the result of one reconciliation of promised, staged and closed events.
+    """Scope and result of comparing the counts of promised, staged and closed events.
+
+    A promised event is listed in an audit record, a staged event was read from Kafka, and a closed
+    event is in a closed hourly bucket.
 
     Attributes:
-        event_type: The only event type that was examined; None if all types were examined.
-        first_hour: First hour, as text.
-        last_hour: Last hour, as text; None if there was no limit.
-        type_count: Number of event types examined.
+        event_type: The only event type that was compared; None if all types were compared.
+        first_hour: First hour of the comparison, as text.
+        last_hour: Last hour of the comparison, as text; None if there was no limit.
+        type_count: Number of event types compared.
         hour_count: Number of hours with any staged, promised or closed events, summed over types.
         closed_count: Number of these hours that have a closed bucket, or events in one.
         oldest_bucket: The oldest closed bucket in the ledger, as text; None if there is none.
@@ -88,7 +91,12 @@ class ReconciliationSummary:
 
     @property
     def verdict(self) -> str:
-        """Return "differences", "adds up", or "nothing to compare" if no hour is closed."""
+        """Return the overall result of the comparison as a short text.
+
+        Returns:
+            "differences" if any difference was found; otherwise "adds up", or "nothing to compare"
+            if no hour is closed.
+        """
         return (
             "differences"
             if self.difference_count
@@ -98,7 +106,13 @@ class ReconciliationSummary:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object that `hourmark audit --json` prints under the key `looked_at`."""
+        """Return the summary as a JSON-serializable dict.
+
+        `hourmark audit --json` prints it under the key `looked_at`.
+
+        Returns:
+            Keys `type`, `from`, `to`, `types`, `hours`, `closed` and `verdict`.
+        """
         return {
             "type": self.event_type,
             "from": self.first_hour,

@@ -265,18 +265,18 @@ def closed_bucket_rows(
     """Return table rows about closed buckets, read from the ledger.
 
     Args:
-        config: Selects the ledger (`etl.ledger`).
+        config: Configuration that contains the ledger URL (`etl.ledger`).
         event_type: The only event type to list; None lists all.
         from_hour: First hour, as written on the command line; None starts with the oldest bucket.
         to_hour: Last hour, as written on the command line; None ends with the newest bucket.
 
     Returns:
-        One row per bucket, sorted by type and hour, with values by column name such as `type`,
-        `hour`, `state` and `events`. If the ledger row of a bucket is damaged, its `state` is
-        `damaged` and `problem` is the error.
+        One dict for each bucket, sorted by type and hour. The keys are column names such as `type`,
+        `hour`, `state` and `events`. If the ledger row of a bucket is damaged, `state` is `damaged`
+        and `problem` is the error.
 
     Raises:
-        UsageError: An hour is not the start of a bucket.
+        UsageError: The text of an hour is not the start of a bucket.
         Unavailable: There is no ledger, or it does not respond.
     """
     length_s = config.parsing.bucket_seconds

@@ -52,12 +52,16 @@ def format_table(
 
 
 def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
-    """Return a readable description of a bucket's manifest, as text of several lines.
+    """Return a description of a bucket's manifest for operators.
 
     Args:
-        storage: Storage of the bucket; used only to format the URL of the bucket's folder.
+        storage: Storage of the bucket. It is used only to format the URL of the bucket's folder.
         hour: Hour of the bucket.
         manifest: Manifest of the bucket.
+
+    Returns:
+        Text of several lines: a headline with type, hour, grade and number of events, then one line
+        for each property, file and Kafka offset.
     """
     evidence, previous = manifest.evidence, manifest.previous
     lines = [
@@ -117,7 +121,15 @@ def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
 
 
 def format_bucket_report(report: BucketReport) -> str:
-    """Return one line about a verified bucket: "ok" or "FAULT", type, hour, events and bytes."""
+    """Return the result of verifying one bucket as a line of text.
+
+    Args:
+        report: Result from `verify_bucket`.
+
+    Returns:
+        A line such as `ok    click 2026-11-21T05: 120 events, 4096 bytes read`. It begins with
+        `FAULT` if the report has findings; the findings themselves are not included.
+    """
     word = "FAULT" if report.findings else "ok   "
     return f"{word} {report.type} {report.hour}: {report.events} events, {report.size} bytes read"
 
@@ -125,11 +137,11 @@ def format_bucket_report(report: BucketReport) -> str:
 def format_verification_summary(
     reports: Sequence[BucketReport], findings: Sequence[BucketFinding], as_json: bool
 ) -> Iterator[str]:
-    """Yield the summary of a verification of several buckets.
+    """Yield the combined result of verifying several buckets.
 
     Args:
         reports: Results of all verified buckets.
-        findings: All faults that were found, of these buckets and between them.
+        findings: All faults, both within these buckets and between them.
         as_json: Whether to yield one JSON document instead of readable lines.
 
     Yields:
@@ -152,12 +164,15 @@ def format_verification_summary(
 
 
 def format_events(events: Iterator[Event], as_json: bool) -> Iterator[str]:
-    """Yield one line of text per event.
+    """Yield each event as a line of text.
 
     Args:
         events: Decoded events of one type.
-        as_json: Whether to yield the complete event as a JSON object. Otherwise the line has the
-            time, the host, `source:position`, and the fields of the event type as JSON.
+        as_json: Whether to yield the complete event as a JSON object. Otherwise, the line contains
+            the time, the host, `source:position`, and the fields of the event type as JSON.
+
+    Yields:
+        One line for each event, in the given order.
     """
     for event in events:
         row = {name: to_json_value(value) for name, value in event.items()} | {

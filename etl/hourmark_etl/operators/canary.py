@@ -41,17 +41,18 @@ LastPassedMs = dict[CanaryStep, int | None]
 
 
 class CanaryMonitor:
-    """Monitors how far canary events have come at each site, from the clusters and the ledger.
+    """Monitor of how far the canary events of each site have advanced through the pipeline.
 
-    A canary is a test event that each site sends once a minute.
+    A canary is a test event that each site sends once a minute. The monitor reads the Kafka
+    clusters and the ledger, which is the state database of the ETL.
 
     Args:
-        config: The configuration of the sites and their clusters.
-        database: The ledger.
+        config: Configuration of the sites and their clusters.
+        database: Ledger.
 
     Attributes:
-        first_bucket_ms: Unix milliseconds at the start of the first bucket of the canary's event type; 0
-            before the first call of `last_passed_ms`.
+        first_bucket_ms: Unix milliseconds at the start of the first bucket of the canary's event
+            type; 0 before the first call of `last_passed_ms`.
     """
 
     def __init__(self, config: Config, database: Database) -> None:
@@ -67,23 +68,26 @@ class CanaryMonitor:
 
     @property
     def sites(self) -> list[str]:
-        """Return the aliases of all configured sites."""
+        """Return the aliases of all configured sites.
+
+        An alias identifies the edge cluster of a site, and is a valid argument of `last_passed_ms`.
+        """
         return [*self._edges]
 
     def last_passed_ms(self, site: str) -> dict[CanaryStep, int | None]:
-        """Return when the last canary event was written that has passed each pipeline step.
+        """Return the time of the newest canary event that has passed each pipeline step.
 
         Args:
-            site: Alias of the site.
+            site: Alias of the site, from `sites`.
 
         Returns:
-            Time of writing in Unix milliseconds by step, in the order of the steps. None means that
-            no canary event has passed the step. For `CLOSED`, the time is the end of the last
-            closed bucket. Without a mirror there is no `MIRRORED`.
+            Time at which this event was written, in Unix milliseconds by step, in pipeline order.
+            None means that no canary event has passed the step. For `CLOSED`, the time is the end
+            of the last closed bucket. Without a mirror, `MIRRORED` is absent.
 
         Raises:
-            UsageError: The canary's event type is not declared.
-            KeyError: There is no such site.
+            UsageError: The event type of the canary is not declared.
+            KeyError: No site has this alias.
             Unavailable: A cluster or the ledger does not respond.
         """
         frontier = next(

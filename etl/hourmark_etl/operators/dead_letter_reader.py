@@ -32,16 +32,18 @@ PrintMessage = Callable[[str], None]
 def read_dead_letters_from_topic(
     edge: KafkaCluster, records_max: int, print_message: PrintMessage
 ) -> Iterator[Event]:
-    """Yield the newest dead letters from their topic on the edge cluster.
+    """Yield the newest dead letters from the dead-letter topic of the edge cluster.
+
+    A dead letter is an input line that could not be converted to an event.
 
     Args:
-        edge: The edge cluster.
-        records_max: Approximate maximum number of records to read; each partition gets an equal
-            share, rounded up.
-        print_message: Function that is called with readable progress messages.
+        edge: Settings of the edge cluster.
+        records_max: Approximate maximum number of records to read. Each topic-partition gets an
+            equal share, rounded up.
+        print_message: Function that prints a readable progress message.
 
     Yields:
-        Decoded committed records, in offset order within each partition.
+        Decoded dead letters of committed transactions, in offset order within each topic-partition.
 
     Raises:
         Unavailable: The cluster does not respond, the topic does not exist, or a record is not a
@@ -75,20 +77,24 @@ def read_dead_letters_from_buckets(
     letter_filter: DeadLetterFilter,
     print_message: PrintMessage,
 ) -> Iterator[Event]:
-    """Yield the dead letters in closed buckets of a time span, in the order of the hours.
+    """Yield the dead letters in the closed buckets of a time span, in order of hours.
 
-    Only buckets whose hour overlaps the filter's time span are read. The other conditions of the
-    filter are not applied. A late dead letter is in the bucket of a later hour than its own, and is
-    yielded only if that bucket is read.
+    A dead letter is an input line that could not be converted to an event. Only buckets whose hour
+    overlaps the filter's time span are read; the other conditions of the filter are not applied. A
+    dead letter that arrived late is stored in the bucket of a later hour, and is yielded only if
+    that bucket is read.
 
     Args:
-        storage: The storage with the buckets.
+        storage: Storage with the buckets.
         bucket_seconds: Length of a bucket, in seconds.
         letter_filter: Filter whose time span selects the buckets.
-        print_message: Function that is called with readable progress messages.
+        print_message: Function that prints a readable progress message.
+
+    Yields:
+        Decoded dead letters, by field name.
 
     Raises:
-        BadMarker: The marker of a bucket is invalid.
+        BadMarker: The `_SUCCESS` file of a bucket is invalid.
         DamagedBucketFile: A file of a bucket is missing or damaged.
         StorageError: Storage is unavailable.
     """
@@ -105,12 +111,12 @@ def read_dead_letters_from_buckets(
 
 
 class ReadProgress:
-    """Reports the progress of a long read at most every five seconds.
+    """Reporter that prints the progress of a long read at most once every five seconds.
 
     Args:
         total: Expected number of steps.
-        print_message: Function that is called with the readable message.
-        unit: Plural noun for the steps in messages.
+        print_message: Function that prints a readable message.
+        unit: Plural noun for the steps, used in messages.
     """
 
     def __init__(self, total: int, print_message: PrintMessage, unit: str = "records") -> None:
@@ -118,7 +124,10 @@ class ReadProgress:
         self._done, self._said_s = 0, time.monotonic()
 
     def count_step(self) -> None:
-        """Count one step, and print progress if the last message is older than five seconds."""
+        """Count one completed step, and print the progress if it is due.
+
+        Progress is due if more than five seconds have passed since the last message.
+        """
         self._done += 1
         if (now_s := time.monotonic()) - self._said_s > _PROGRESS_S:
             self._said_s = now_s

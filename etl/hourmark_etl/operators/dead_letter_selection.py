@@ -24,14 +24,14 @@ _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 class DeadLetterFilter(NamedTuple):
-    """A filter for dead letters: input lines that could not be converted to events.
+    """Filter for dead letters, which are input lines that could not be converted to events.
 
-    An empty sequence does not restrict its field.
+    An empty sequence accepts every value of its field.
 
     Attributes:
         reasons: Accepted reasons, for example `bad_json`.
         types: Accepted event types that the line claimed to have.
-        sources: Accepted declared sources or API clients.
+        sources: Accepted names of log sources or API clients, as declared in the configuration.
         hosts: Accepted host names.
         since_ms: Start of the accepted time of observation, Unix milliseconds, inclusive.
         until_ms: End of the accepted time of observation, Unix milliseconds, exclusive.
@@ -45,7 +45,15 @@ class DeadLetterFilter(NamedTuple):
     until_ms: int = 1 << 62
 
     def matches(self, dead_letter: Event) -> bool:
-        """Return whether a dead letter matches all conditions of the filter."""
+        """Return whether a dead letter satisfies all conditions of the filter.
+
+        Args:
+            dead_letter: Decoded dead letter, by field name. A missing field only matches an empty
+                condition.
+
+        Returns:
+            True if the reason, claimed type, source, host and time of observation are all accepted.
+        """
         named = (self.reasons, self.types, self.sources, self.hosts)
         fields = ("reason", "claimed_type", "declared_source", "host")
         return self.since_ms <= unix_ms(dead_letter["event_time"]) < self.until_ms and all(
@@ -65,11 +73,12 @@ GROUPS: Final[Mapping[str, Callable[[Event], Any]]] = {
 
 @dataclasses.dataclass(slots=True)
 class DeadLetterCount:
-    """The number of dead letters in a group and the time span in which they were observed.
+    """Number of dead letters in a group, and the time span in which they were observed.
 
     Attributes:
         letters: Number of dead letters.
-        first: Earliest time of observation as ISO 8601 text; `~` while the group is empty.
+        first: Earliest time of observation as ISO 8601 text; `~`, which sorts after every time,
+            while the group is empty.
         last: Latest time of observation as ISO 8601 text; empty while the group is empty.
     """
 
@@ -78,33 +87,38 @@ class DeadLetterCount:
     last: str = ""
 
     def add(self, time: str) -> None:
-        """Count one more dead letter, observed at `time`, an ISO 8601 text."""
+        """Add one dead letter to the group and extend its time span.
+
+        Args:
+            time: Time of observation as ISO 8601 text in UTC.
+        """
         self.letters += 1
         self.first, self.last = min(self.first, time), max(self.last, time)
 
 
 class FilteredDeadLetters:
-    """An iterable of the dead letters that match a filter, with statistics about the ones read.
+    """Iterable over the dead letters that match a filter, with statistics about the input.
 
-    It can be iterated once. The statistics are complete after the iteration.
+    It can be iterated only once. The statistics are complete after the iteration.
 
     Attributes:
-        is_complete: Whether all dead letters of the requested time are read, not only the newest ones.
+        is_complete: Whether the input contains all dead letters of the requested time span, not
+            only the newest ones.
         read_count: Number of dead letters read so far.
-        match_count: Number of these that matched the filter.
+        match_count: Number of dead letters read so far that match the filter.
         oldest: Earliest time of observation read so far, as ISO 8601 text; None before the first.
     """
 
     def __init__(
         self, letter_filter: DeadLetterFilter, dead_letters: Iterator[Event], *, is_complete: bool
     ) -> None:
-        """Create the iterable without reading any dead letter.
+        """Create the iterable. No dead letter is read before the iteration.
 
         Args:
-            letter_filter: The filter.
-            dead_letters: The dead letters to filter.
-            is_complete: Whether `dead_letters` contains all dead letters of the requested time, not
-                only the newest ones.
+            letter_filter: Filter that selects the dead letters to yield.
+            dead_letters: Decoded dead letters to filter.
+            is_complete: Whether `dead_letters` contains all dead letters of the requested time
+                span, not only the newest ones.
         """
         self._filter, self._dead_letters, self.is_complete = (
             letter_filter,
@@ -135,15 +149,16 @@ class FilteredDeadLetters:
 def count_by(
     fields: Sequence[str], dead_letters: Iterable[Event]
 ) -> dict[tuple[str, ...], DeadLetterCount]:
-    """Count dead letters by the values of some fields.
+    """Group dead letters by the values of some fields, and count each group.
 
     Args:
-        fields: Names of the fields to group by, keys of `GROUPS`.
-        dead_letters: The dead letters.
+        fields: Names of the fields to group by; each is a key of `GROUPS`, such as `reason` or
+            `host`.
+        dead_letters: Decoded dead letters.
 
     Returns:
-        Counts by tuple of values in the order of `fields`; a missing value is "-". After
-        `GROUPS_MAX` (10,000) distinct tuples, all others are counted together as "(other)".
+        Counts by tuple of values in the order of `fields`. A missing value is "-". After 10,000
+        distinct tuples (`GROUPS_MAX`), all further tuples are counted together as "(other)".
     """
     counts: dict[tuple[str, ...], DeadLetterCount] = {}
     for letter in dead_letters:
@@ -157,17 +172,28 @@ def count_by(
 
 
 def observation_order(dead_letter: Event) -> tuple[Any, ...]:
-    """Return the sort key of a dead letter: time of observation, then source and position."""
+    """Return a key that sorts dead letters by time of observation, then by source and position.
+
+    Args:
+        dead_letter: Decoded dead letter.
+
+    Returns:
+        Tuple for the parameter `key` of `sorted`.
+    """
     return dead_letter["event_time"], dead_letter["source"], dead_letter["position"]
 
 
 def format_dead_letter(dead_letter: Event) -> Iterator[str]:
-    """Yield lines of text that describe a dead letter: reason, raw line, origin, position in its file.
+    """Yield a description of a dead letter as lines of text for the terminal.
 
-    Characters that are not printable are escaped, so that none controls the terminal.
+    The lines contain the reason, the raw input line, its origin, and its position in the file.
+    Non-printable characters are escaped, so that the input cannot control the terminal.
 
     Args:
-        dead_letter: The decoded dead letter.
+        dead_letter: Decoded dead letter.
+
+    Yields:
+        A headline with time and reason, then one line for each further part.
     """
     file = dead_letter["file"]
     yield f"{format_iso(unix_ms(dead_letter['event_time']))} {dead_letter['reason']}: {_printable(dead_letter['detail'])}"
@@ -195,15 +221,18 @@ def format_dead_letter(dead_letter: Event) -> Iterator[str]:
 
 
 def parse_time_ms(text: str, now_ms: int) -> int:
-    """Parse a point in time and return it in Unix milliseconds.
+    """Parse an absolute or relative time, and return it in Unix milliseconds.
 
     Args:
-        text: A duration before now, such as `2h`, `30m`, `45s` or `3d`, or an ISO 8601 time, which
-            is in UTC unless it has an offset.
+        text: Either a duration before now, such as `2h`, `30m`, `45s` or `3d`, or an ISO 8601 time.
+            An ISO 8601 time without an offset is in UTC.
         now_ms: Current time, Unix milliseconds.
 
+    Returns:
+        The time in Unix milliseconds. It may be in the future.
+
     Raises:
-        ValueError: The text has neither form.
+        ValueError: The text has neither of these forms.
     """
     if ago := _AGO.fullmatch(text):
         return now_ms - int(ago[1]) * _SECONDS[ago[2]] * 1000

@@ -103,22 +103,26 @@ _BY_NO_DEADLINE: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourFacts:
-    """The content of the ledger from which `explain_hour` explains why an hour is or is not closed.
+    """Ledger contents that `explain_hour` needs to explain the state of one hourly bucket.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
-        event_type: The event type to explain.
-        hour: The hour to explain.
+        event_type: Event type to explain.
+        hour: Hour to explain.
         now_ms: Current time, Unix milliseconds.
         deadline_seconds: Number of seconds after the end of an hour at which it closes even if
             sources are missing.
         frontier: The oldest open hour of the type; None if the ledger does not have the type.
         known_types: All event types in the ledger.
-        reporters: Latest report of each source.
-        blocker: What the type waits for, as last reported by the closer; None if nothing.
-        override: The operator's pending order to force an hour of the type closed; None if there is
+        reporters: Latest report of each log source.
+        blocker: Condition that prevents the type's oldest open hour from closing, as last reported
+            by the closer; None if there is none.
+        override: Pending order of an operator to force an hour of the type closed; None if there is
             none.
-        set_aside: Number of the type's records that were set aside and not reviewed.
-        manifest: Manifest of the hour's bucket; None if it is not closed.
+        set_aside: Number of the type's records that cannot be stored in a bucket and have not been
+            reviewed by an operator.
+        manifest: Manifest of the hour's closed bucket; None if the hour is not closed.
         driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there
             is none.
     """
@@ -138,13 +142,17 @@ class HourFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no ETL driver is running; None if its heartbeat is recent."""
+        """Return a readable message if no ETL driver is running.
+
+        Returns:
+            The message; None if the driver's last heartbeat is recent.
+        """
         return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason why an hour is or is not closed, with the operator's next step.
+    """Reason why an hour is or is not closed, with the next step for the operator.
 
     Attributes:
         what: Readable cause.
@@ -159,7 +167,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """An explanation of why an hour of an event type is not closed, or of how it was closed.
+    """Explanation of why an hour of an event type is not closed, or of how it was closed.
 
     Attributes:
         event_type: The event type.
@@ -187,12 +195,14 @@ class Explanation:
 def explain_hour(facts: HourFacts) -> Explanation:
     """Explain why an hour of an event type is not closed, or how it was closed.
 
+    The function accesses neither the ledger nor storage.
+
     Args:
-        facts: The contents of the ledger that concern the hour.
+        facts: Ledger contents that concern the hour.
 
     Returns:
-        The explanation, also for an unknown event type and for hours that have no bucket. It has at
-        most `REASONS_SHOWN` (20) reasons, plus one that states how many were omitted.
+        The explanation; unknown event types and hours without a bucket are explained too. It has at
+        most 20 reasons (`REASONS_SHOWN`), plus one that states how many were omitted.
     """
     f = facts.frontier
     if f is None:
@@ -267,13 +277,16 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 
 
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
-    """Explain how a closed hour was closed, from the manifest of its bucket.
+    """Explain how a closed hour was closed, based on the manifest of its bucket.
 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        manifest: Manifest of the bucket. None reports the error that the hour is closed but the
-            ledger has no bucket for it.
+        manifest: Manifest of the bucket; None if the ledger has no bucket for the closed hour.
+
+    Returns:
+        An explanation with the state `closed`. Without a manifest, it describes an inconsistent
+        ledger and refers to `hourmark ledger check`.
     """
     if manifest is None:
         summary = "closed by its frontier, but not found"
@@ -478,11 +491,15 @@ def _waiting(wait: Blocker, behind: Sequence[Reason]) -> Iterator[Reason]:
 
 
 def format_explanation(explanation: Explanation, now_ms: int) -> Iterator[str]:
-    """Yield an explanation as lines of text, with the next step for each reason.
+    """Yield an explanation as lines of text.
 
     Args:
-        explanation: The explanation.
-        now_ms: Current time, Unix milliseconds; used for the time until the deadline.
+        explanation: Explanation from `explain_hour`.
+        now_ms: Current time, Unix milliseconds. It is used to compute the time until the deadline.
+
+    Yields:
+        A headline, two lines for each reason (cause and next step), and a line with the deadline if
+        there is one.
     """
     yield f"{explanation.event_type} {explanation.hour}: {explanation.summary}"
     word = "waits for" if explanation.state in ("open", "frozen", "sealed", "later") else "because"

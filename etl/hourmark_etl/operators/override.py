@@ -174,12 +174,12 @@ def force(
 
 
 def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
-    """Return table rows about the next hour to close of each event type.
+    """Return table rows about the next hour to close of each event type, read from the ledger.
 
     If the ledger cannot be opened, a message is printed to stderr and no error is raised.
 
     Args:
-        config: Selects the ledger (`etl.ledger`).
+        config: Configuration that contains the ledger URL (`etl.ledger`).
         event_type: The only event type to list; None lists all.
 
     Returns:
@@ -285,7 +285,6 @@ def _confirm_all(database: Database, bucket_seconds: int, yes: bool) -> None:
 
 
 def is_stdin_terminal() -> bool:
-    """Return whether standard input is a terminal, so that a user can answer a prompt."""
     return sys.stdin.isatty()
 
 

@@ -36,25 +36,26 @@ def unmet_ranges(
     staged_rows: int,
     unit_bytes_max: int,
 ) -> tuple[str, ...] | None:
-    """Describe the byte ranges of an hour whose staged events differ from their promises.
+    """List the byte ranges of log files whose staged events differ from the promised number.
 
-    Each byte range of a log file has a promise: the number of its events of a type and hour, as
-    recorded when the range was acknowledged. It is compared with the distinct staged event ids.
+    When a byte range of a log file is acknowledged, its audit record promises a number of events
+    for each type and hour. The function compares this number with the distinct event ids in staged
+    files, which contain the events read from Kafka.
 
     Args:
-        storage: The storage with the staged files.
-        database: The ledger.
+        storage: Storage with the staged files.
+        database: Ledger, which is the state database of the ETL.
         event_type: The event type.
         hour_s: Unix seconds at the start of the hour to which the events belong.
-        below_offsets: Only promises below these offsets of the central audit topics are compared;
-            None compares all.
+        below_offsets: Exclusive end offsets of the central audit topics. Only promises below them
+            are compared; None compares all.
         staged_rows: Total number of rows that were ever staged for the hour.
-        unit_bytes_max: Maximum size of the rows that are in memory at once, in bytes.
+        unit_bytes_max: Maximum size in bytes of the rows that are in memory at once.
 
     Returns:
-        One readable line with host, path and bytes per range, at most 20, and a last line with the
-        number of other ranges. Empty if all promises are kept. None if some of the staged rows are
-        in files that are already deleted.
+        One readable line with host, path and bytes for each range, at most 20, and a last line with
+        the number of further ranges. Empty if all promised events are staged. None if some of the
+        staged rows are in files that have already been deleted.
 
     Raises:
         Unreadable: A staged file is missing or damaged.

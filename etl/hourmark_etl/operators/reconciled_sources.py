@@ -24,7 +24,7 @@ from hourmark_etl.operators.reconciliation import BucketCounts, PromisedCounts, 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReconciliationWindow:
-    """The event types and hours that a reconciliation covers.
+    """Event types and hours that a comparison of event counts covers.
 
     Attributes:
         event_type: The only event type; None means all.
@@ -37,13 +37,16 @@ class ReconciliationWindow:
     to_s: int
 
     def start_conditions(self, table: Table) -> list[ColumnElement[bool]]:
-        """Return SQL conditions for the rows of the window's type from its first hour onwards.
+        """Return SQL conditions that select the window's event types from its first hour onwards.
 
-        There is no condition for the window's last hour, because later buckets may contain late
-        events of the window.
+        The window's last hour is not a condition, because later buckets may contain late events of
+        the window.
 
         Args:
             table: A ledger table with the columns `type` and `hour`.
+
+        Returns:
+            Conditions to combine with AND.
         """
         of_type = [table.c.type == self.event_type] if self.event_type else []
         return [table.c.hour >= self.from_s, *of_type]
@@ -52,16 +55,17 @@ class ReconciliationWindow:
 def read_type_facts(
     database: Database, bucket_seconds: int, window: ReconciliationWindow
 ) -> tuple[list[TypeFacts], list[FileDifference]]:
-    """Read the facts about the event types of a window from the ledger, in one transaction.
+    """Read all counts about the event types of a window from the ledger, in one transaction.
 
     Args:
-        database: The ledger.
+        database: Ledger, which is the state database of the ETL.
         bucket_seconds: Length of a bucket in seconds.
-        window: The types and hours to read.
+        window: Event types and hours to read.
 
     Returns:
-        The facts of each event type, sorted by name; and the staged files whose groups do not add
-        up to the file's number of rows, of all types. Both lists may be empty.
+        A pair of lists. The first has the counts of each event type, sorted by name. The second has
+        the staged files, of all types, in which the row counts of the parts do not add up to the
+        row count of the file. Both lists may be empty.
 
     Raises:
         DamagedRow: The ledger row of a bucket is damaged.
@@ -205,10 +209,10 @@ def _buckets(
 
 
 def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
-    """Return the hour of the oldest closed bucket in the ledger.
+    """Return the hour of the oldest closed bucket that the ledger contains.
 
     Args:
-        database: The ledger.
+        database: Ledger, which is the state database of the ETL.
         event_type: The only event type to consider; None considers all.
 
     Returns:
@@ -222,17 +226,18 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 
 
 def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
-    """Return the hours of a window for which the ledger has rows, promises or closed buckets.
+    """Return the hours of a window for which the ledger has any counts.
 
-    Events are counted in the hour of their own time, so an hour may occur only because a later
-    bucket contains late events of it.
+    Events are counted in the origin hour, which is the hour of the event's own time. An hour is
+    therefore included even if only a later bucket contains late events of it.
 
     Args:
-        type_facts: Facts about one event type from the ledger.
-        window: The hours to consider.
+        type_facts: Counts about one event type from the ledger.
+        window: Hours to consider.
 
     Returns:
-        Unix seconds at the start of each hour; empty if nothing is known.
+        Unix seconds at the start of each hour with staged rows, promised events or a closed bucket;
+        empty if there are none.
     """
     known = (
         {origin_s for _, origin_s in type_facts.staged_rows}
@@ -244,11 +249,17 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
 
 
 def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
-    """Extract the counts that a reconciliation compares from the manifest of a bucket.
+    """Extract the counts that are compared with the ledger from the manifest of a closed bucket.
 
     Args:
         manifest: Manifest of the bucket.
         hour_s: Unix seconds at the start of the bucket's hour.
+
+    Returns:
+        The counts, with hours as Unix seconds instead of text.
+
+    Raises:
+        ValueError: The manifest contains an invalid hour.
     """
     length_s = manifest.bucket_seconds
     entries = {Hour.parse(label, length_s).start_s: book for label, book in manifest.books.items()}

@@ -35,7 +35,10 @@ _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 
 
 class ReconciliationStage(enum.StrEnum):
-    """The pipeline stage at which the counts of a reconciliation differ."""
+    """Pipeline stage at which two counts of the same events differ.
+
+    The value of each member is the name that `hourmark audit` prints, such as `staging`.
+    """
 
     STAGING = "staging"  # staged files and the ledger's groups
     LISTING = "listing"  # groups and the buckets that they are listed for
@@ -46,14 +49,15 @@ class ReconciliationStage(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CountDifference:
-    """One inconsistency between counts of events that should agree.
+    """Difference between two counts of events that should be equal.
 
     Attributes:
-        event_type: The event type.
-        hour: The hour of the events, as text; the bucket's hour if the whole bucket is affected.
-        stage: The stage at which the counts differ.
-        detail: Readable description.
-        ranges: Readable lines about the affected byte ranges; empty if they are not known.
+        event_type: Name of the event type.
+        hour: Hour of the events as text; the bucket's hour if the whole bucket is affected.
+        stage: Pipeline stage at which the counts differ.
+        detail: Readable description of the difference.
+        ranges: Readable lines about the affected byte ranges of log files; empty if they are
+            unknown.
     """
 
     event_type: str
@@ -70,23 +74,24 @@ class CountDifference:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BucketCounts:
-    """The counts in the manifest of one closed bucket.
+    """Counts of events in the manifest of one closed bucket.
 
     Attributes:
         hour_s: Unix seconds at the start of the bucket's hour.
-        grade: Grade of the bucket.
+        grade: Grade of the bucket: whether the events were proved to be complete.
         events: Number of events.
         file_records: Sum of the record counts of the bucket's files.
-        late: Number of late events, by the hour of their own time in Unix seconds.
+        late: Number of late events, by the hour of their own time in Unix seconds. A late event
+            belongs to an earlier hour than the bucket.
         duplicates_removed: Number of duplicate rows that were dropped.
-        promised: Number of events, of all hours, that the audit records settled by this bucket
-            promise. If the bucket was proved by sums, a range that was retried counts once per
+        promised: Number of events, of all hours, in the audit records that this bucket accounts
+            for. If the bucket was proved by sums, a byte range that was retried counts once per
             retry.
-        unaudited: Number of events that no audit record had promised.
+        unaudited: Number of events that are not listed in any audit record.
         entries: Totals of rows, events and promises, by the hour of the events' own time in Unix
             seconds.
-        set_aside: Number of records that were set aside and are counted by this bucket.
-        left_out: Number of staged rows that could not be written and were left out.
+        set_aside: Number of records counted by this bucket that could not be stored in any bucket.
+        left_out: Number of staged rows that could not be written to the bucket.
     """
 
     hour_s: int
@@ -102,11 +107,11 @@ class BucketCounts:
     left_out: int = 0
 
     def events_of_hour(self, origin_s: int) -> int:
-        """Return the number of the bucket's events that belong to an origin hour.
+        """Return the number of events in the bucket whose own time is in the given hour.
 
         Args:
-            origin_s: Unix seconds at the start of the hour; the bucket's own hour, or one of late
-                events.
+            origin_s: Unix seconds at the start of the hour. It is the bucket's own hour, or the
+                earlier hour of late events.
 
         Returns:
             The number of events; 0 if the bucket has none of that hour.
@@ -120,12 +125,13 @@ class BucketCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PromisedCounts:
-    """The number of events that audit records promise for one hour of the events' own time.
+    """Number of events that audit records promise for one hour of event time.
 
-    A byte range that was retried may be counted once per retry.
+    An audit record confirms the delivery of a byte range of a log file and states the number of its
+    events. A range that was retried may be counted once per retry.
 
     Attributes:
-        settled: Promised events that closed buckets have accounted for.
+        settled: Promised events for which a closed bucket accounts.
         unsettled: All other promised events.
     """
 
@@ -135,22 +141,24 @@ class PromisedCounts:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TypeFacts:
-    """All counts about one event type that a reconciliation compares.
+    """Input of a reconciliation: all counts about one event type from the ledger.
 
     Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time.
 
     Attributes:
-        event_type: The event type.
+        event_type: Name of the event type.
         bucket_seconds: Length of a bucket in seconds.
-        oldest_open_s: The oldest hour that is not closed.
-        settled_below: Promises of closed hours below these audit offsets are settled.
-        proof_errors: Readable errors of the type's last proof; empty if it succeeded.
-        staged_rows: Number of staged rows in the ledger, by bucket and origin hour. The bucket is
-            `UNLISTED` for rows that are not assigned to one yet.
-        promised: Promised events by origin hour.
-        buckets: Closed buckets by hour.
-        set_aside: Number of records that were set aside, by the bucket that counts them; `UNLISTED`
-            for those that no bucket counts yet.
+        oldest_open_s: Oldest hour whose bucket is not closed.
+        settled_below: Exclusive end offsets of the audit topics. Closed buckets account for the
+            promised events of their hours below these offsets.
+        proof_errors: Readable errors of the last check that all promised events are present; empty
+            if it succeeded.
+        staged_rows: Number of rows in staged files, by pair of bucket and origin hour. The bucket
+            is `UNLISTED` for rows that are not assigned to a bucket yet.
+        promised: Number of promised events, by origin hour.
+        buckets: Counts of each closed bucket, by hour.
+        set_aside: Number of records that cannot be stored in a bucket, by the bucket that counts
+            them. The key is `UNLISTED` for records that no bucket counts yet.
     """
 
     event_type: str
@@ -166,26 +174,26 @@ class TypeFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HourAccount:
-    """The number of promised, staged and closed events of one event type and hour.
+    """Numbers of promised, staged and closed events of one event type and hour.
 
     The hour is that of the events' own time. All counts are numbers of events unless stated
     otherwise.
 
     Attributes:
         event_type: The event type.
-        hour: The hour, as text.
+        hour: Hour as text.
         state: "open", or the grade of the hour's bucket.
         promised: Events that audit records promise.
-        staged: Staged rows, including duplicates.
+        staged: Rows that were read from Kafka into staged files, including duplicates.
         closed: Events in closed buckets.
         late: Events among `closed` that are in the bucket of a later hour.
-        open: Staged rows that are in no closed bucket yet.
+        open: Staged rows that are not in a closed bucket yet.
         duplicates_removed: Rows that were dropped as duplicates.
-        unaudited: Events in closed buckets that no audit record had promised.
+        unaudited: Events in closed buckets that are not listed in any audit record.
         waived: Minimum number of promised events without which a bucket was closed.
         on_its_way: Minimum number of promised events that are not staged yet.
-        set_aside: Records of any time that were set aside and are counted by this hour's bucket.
-            The oldest open hour has the records that no bucket counts yet.
+        set_aside: Records of any time that could not be stored in a bucket and are counted by this
+            hour's bucket. The oldest open hour has the records that no bucket counts yet.
     """
 
     event_type: str
@@ -205,11 +213,11 @@ class HourAccount:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeReconciliation:
-    """The result of comparing the promised, staged and closed events of one event type.
+    """Result of comparing the promised, staged and closed events of one event type.
 
     Attributes:
-        hours: One account per origin hour, in ascending order.
-        differences: All inconsistencies; empty if everything adds up.
+        hours: Counts of each hour of event time, in ascending order.
+        differences: Differences between counts that should be equal; empty if there are none.
     """
 
     hours: tuple[HourAccount, ...]
@@ -217,17 +225,19 @@ class TypeReconciliation:
 
 
 def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeReconciliation:
-    """Compare the promised, staged and closed events of one event type, and find inconsistencies.
+    """Compare the promised, staged and closed events of one event type, and report differences.
 
-    All buckets in `type_facts` are checked, even if their hour is not in `origins_s`.
+    A promised event is listed in an audit record, a staged event was read from Kafka, and a closed
+    event is in a closed bucket. All buckets in `type_facts` are checked, even if their hour is not
+    in `origins_s`.
 
     Args:
         type_facts: All counts about the event type.
-        origins_s: Hours to account for, Unix seconds; events are counted in the hour of their own
-            time.
+        origins_s: Hours to account for, as Unix seconds at their starts. Events are counted in the
+            hour of their own time.
 
     Returns:
-        One account per hour in ascending order, and all inconsistencies.
+        One account for each hour in ascending order, and all differences.
     """
     found: list[HourAccount] = []
     differences = [
@@ -242,13 +252,14 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
 
 
 def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
-    """Add up the accounts of several hours.
+    """Add up each count over the accounts of several hours.
 
     Args:
-        accounts: Accounts of hours.
+        accounts: Accounts of any number of hours.
 
     Returns:
-        Sums by the name of the count, a field of `HourAccount`; all 0 if there are no hours.
+        Sums by field name of `HourAccount`, such as `promised` or `closed`. All sums are 0 if there
+        are no accounts.
     """
     names = [
         f.name
@@ -303,14 +314,17 @@ def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
 
 
 def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
-    """Return whether a bucket may have been closed without promised events of an hour.
+    """Return whether a bucket may have been closed without some promised events of an hour.
 
-    This is the case if the bucket of the hour, or of a later hour, was closed with a grade other
+    This is possible if the bucket of the hour, or of any later hour, was closed with a grade other
     than `proved`.
 
     Args:
-        type_facts: What is known about the event type.
+        type_facts: Counts about one event type from the ledger.
         origin_s: Unix seconds at the start of the hour.
+
+    Returns:
+        True if missing events of this hour may be explained by such a bucket.
     """
     return any(
         b.grade is not Grade.PROVED for b in type_facts.buckets.values() if b.hour_s >= origin_s
@@ -414,13 +428,16 @@ def _check_promises(
 def make_difference(
     type_facts: TypeFacts, hour_s: int, stage: ReconciliationStage, detail: str
 ) -> CountDifference:
-    """Create a `CountDifference` whose byte ranges are not known.
+    """Create a `CountDifference` without information about the affected byte ranges.
 
     Args:
-        type_facts: Provides the event type and the bucket length.
+        type_facts: Counts about the event type; only the type and the bucket length are used.
         hour_s: Unix seconds at the start of the hour.
         stage: The stage at which the counts differ.
-        detail: Readable description.
+        detail: Readable description of the difference.
+
+    Returns:
+        A difference whose `ranges` is empty.
     """
     return CountDifference(
         event_type=type_facts.event_type,

@@ -30,11 +30,13 @@ _NO_WAY: Final = "nothing: stay with this version"
 
 
 def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]:
-    """Yield the reasons why an older version of the ETL could not continue with the ledger.
+    """Yield the reasons why an older version of Hourmark could not continue with the ledger.
+
+    The ledger is the state database of the ETL. Nothing is changed.
 
     Args:
-        config: Selects the ledger (`etl.ledger`).
-        older_version: The version to return to.
+        config: Configuration that contains the ledger URL (`etl.ledger`).
+        older_version: Version of Hourmark to downgrade to.
 
     Yields:
         Each reason with the operator's next step; nothing if the older version can continue.
@@ -61,16 +63,17 @@ def obstacles(config: Config, older_version: OlderVersion) -> Iterator[Obstacle]
 def permanent_obstacles(
     connection: Connection, revision: int, older_version: OlderVersion, bucket_seconds: int
 ) -> Iterator[Obstacle]:
-    """Yield the reasons why an older version could not continue even with a downgraded ledger.
+    """Yield the reasons that prevent a downgrade even after the ledger schema is migrated down.
 
     Args:
-        connection: A transaction of the ledger.
+        connection: Connection with an open transaction on the ledger.
         revision: The current schema version of the ledger.
-        older_version: The version to return to.
+        older_version: Version of Hourmark to downgrade to.
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        Each reason; nothing if the older version can continue after a downgrade.
+        Each reason with the operator's next step; nothing if the older version can continue after
+        the migration.
     """
     yield from _markers(connection, older_version, bucket_seconds, has_days=revision >= _DAYS)
     yield from _seals(connection, older_version)

@@ -63,13 +63,15 @@ __all__ = [
 
 
 def open_storage(settings: StorageSettings) -> Storage:
-    """Return the storage backend for the root URL in the settings, without connecting to it.
+    """Create the storage backend that the settings select.
+
+    The function does not connect to the storage.
 
     Args:
-        settings: The `storage` settings; `root` is `file:///…` or `hdfs://host:port/path`.
+        settings: The `storage` settings. `root` is a URL `file:///…` or `hdfs://host:port/path`.
 
     Returns:
-        `LocalDisk` for a `file://` root, `WebHdfs` otherwise.
+        A `LocalDisk` for a `file://` URL, otherwise a `WebHdfs`.
     """
     if settings.root.startswith("file://"):
         return LocalDisk(root=Path(settings.root.removeprefix("file://") or "/"))

@@ -16,13 +16,13 @@ from hourmark.errors import Unavailable
 
 
 class StorageError(Unavailable):
-    """A storage operation on one path that failed.
+    """Raised if a storage operation on one path fails.
 
     Instances can be pickled, so an error in a Spark worker reaches the driver unchanged.
 
     Attributes:
         path: Path relative to the storage root.
-        url: Full URL of the path.
+        url: Complete URL of the path.
         what: Readable reason.
     """
 
@@ -39,7 +39,10 @@ class StorageError(Unavailable):
 
 
 class AlreadyExists(StorageError):
-    """Raised if a path exists that an operation would create; the operation has changed nothing."""
+    """Raised if a path that an operation would create already exists.
+
+    The operation has not changed anything.
+    """
 
     next_step = "the existing file or folder is unchanged: read it, or use another name"
 
@@ -47,25 +50,34 @@ class AlreadyExists(StorageError):
 class ContentLost(StorageError):
     """Raised if the storage reports that a path does not exist or has lost content.
 
-    Repeating the operation does not help. A server error without an explanation is never reported
-    as this class.
+    Retrying the operation does not help. A server error without an explanation is never converted
+    to this class.
     """
 
 
 class NotFound(ContentLost):
-    """Raised if a path does not exist, or is a folder where a file is required."""
+    """Raised if a path does not exist.
+
+    The error is also raised if the path is a folder although the operation requires a file.
+    """
 
     next_step = "check the path and storage.root"
 
 
 class AccessDenied(StorageError):
-    """Raised if the storage user has no permission for an operation."""
+    """Raised if the storage user does not have permission for an operation.
+
+    An administrator must grant the permission; retrying does not help.
+    """
 
     next_step = "check storage.user and the folder's owner and permissions"
 
 
 class NoSpace(StorageError):
-    """Raised if the disk is full, a quota is reached, or too few DataNodes have free space."""
+    """Raised if a write fails because the storage is full.
+
+    The disk is full, a quota is reached, or too few DataNodes have free space.
+    """
 
     next_step = (
         "check that the DataNodes are alive and have space (hdfs dfsadmin -report), or raise the "
@@ -74,7 +86,10 @@ class NoSpace(StorageError):
 
 
 class SafeMode(StorageError):
-    """Raised if a write is refused because HDFS is in safe mode, which is normally temporary."""
+    """Raised if a write is refused because HDFS is in safe mode.
+
+    Safe mode is normally temporary, so the operation can be retried later.
+    """
 
     next_step = (
         "wait until the NameNode leaves safe mode (hdfs dfsadmin -safemode get), then try again"
@@ -82,6 +97,9 @@ class SafeMode(StorageError):
 
 
 class BadBlocks(ContentLost):
-    """Raised if a file has lost content: a block has no replica, or only corrupt ones."""
+    """Raised if an HDFS file has lost content.
+
+    A block of the file has no replica, or has only corrupt replicas.
+    """
 
     next_step = "run hdfs fsck (or read the disk's log), and restore the file from a copy"

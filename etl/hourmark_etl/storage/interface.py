@@ -24,14 +24,15 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class StorageEntry:
-    """One entry of a folder listing.
+    """Entry of a folder listing.
 
     Attributes:
         name: File or folder name, without the folder's path.
         size: Size in bytes; 0 for a folder.
         is_folder: Whether the entry is a folder.
-        changed_ms: Time of the last change, Unix milliseconds by the storage's clock. HDFS reports
-            the creation time for a file that is still being written. Ignored in comparisons.
+        changed_ms: Time of the last change in Unix milliseconds, by the storage's clock. For a file
+            that is still being written, HDFS reports the creation time. The attribute is ignored in
+            comparisons.
     """
 
     name: str
@@ -41,11 +42,11 @@ class StorageEntry:
 
 
 class Storage(Protocol):
-    """A file system of files and folders below one storage root.
+    """Interface of a file system with files and folders below one storage root.
 
     Paths are relative to the root and separated by `/`. All methods raise StorageError if the
     storage is unavailable or refuses the operation, and ValueError for an invalid path. Instances
-    are immutable and can be pickled and shared by threads.
+    are immutable. They can be pickled and shared by threads.
     """
 
     def write_new(self, path: str, content: bytes, *, unpublished: bool = False) -> None:
@@ -55,9 +56,9 @@ class Storage(Protocol):
         storage guarantees.
 
         Args:
-            path: Path relative to the root.
+            path: Path of the new file, relative to the storage root.
             content: Bytes to write.
-            unpublished: True if no reader accesses the path before it is renamed; this may be
+            unpublished: Whether no reader accesses the path before it is renamed. This may be
                 cheaper.
 
         Raises:
@@ -67,16 +68,19 @@ class Storage(Protocol):
             file.write(content)
 
     def create(self, path: str, *, unpublished: bool = False) -> AbstractContextManager[BinaryIO]:
-        """Return a context manager that yields a binary stream for a new file.
+        """Return a context manager that yields a binary stream for writing a new file.
 
-        Memory is bounded. The complete file appears when the block ends without an exception; an
-        exception inside the block leaves no file. After a crash an unfinished file may remain below
-        `.unfinished/`, but not in the target's folder.
+        The content is not held in memory as a whole. The complete file appears when the `with`
+        block ends without an exception. If the block raises an exception, no file is created. After
+        a crash, an unfinished file may remain below `.unfinished/`, but not in the target's folder.
 
         Args:
-            path: Path relative to the root.
-            unpublished: Whether no reader accesses the path before it is renamed. The backend may then
-                write the file in place, which is cheaper.
+            path: Path of the new file, relative to the storage root.
+            unpublished: Whether no reader accesses the path before it is renamed. The backend may
+                then write the file in place, which is cheaper.
+
+        Returns:
+            A context manager whose value is a writable binary stream.
 
         Raises:
             AlreadyExists: The path exists. Raised on entry if the backend knows by then, otherwise
@@ -84,61 +88,91 @@ class Storage(Protocol):
         """
 
     def read(self, path: str, *, size: int | None = None) -> bytes:
-        """Return the whole content of a file.
+        """Return the complete content of a file.
 
         Args:
-            path: Path relative to the root.
-            size: Size of the file in bytes, if the caller knows it; saves a request.
+            path: Path of the file, relative to the storage root.
+            size: Size of the file in bytes if it is known; saves a request.
+
+        Returns:
+            The bytes of the file; empty for an empty file.
 
         Raises:
-            NotFound: No such file exists.
+            NotFound: The path does not exist or is a folder.
         """
         with self.open(path, size=size) as file:
             return file.read()
 
     def open(self, path: str, *, size: int | None = None) -> BinaryIO:
-        """Return a seekable, buffered reader of a file.
+        """Open a file for reading, and return a seekable, buffered binary stream.
+
+        The caller must close the stream.
 
         Args:
-            path: Path relative to the root.
-            size: Size of the file in bytes, if the caller knows it; saves a request.
+            path: Path of the file, relative to the storage root.
+            size: Size of the file in bytes if it is known; saves a request.
+
+        Returns:
+            A stream positioned at the start of the file.
 
         Raises:
-            NotFound: No such file exists. If `size` is given, the error may be raised by the first
-                read.
+            NotFound: The path does not exist or is a folder. If `size` is given, the first read may
+                raise this error instead.
         """
 
     def size(self, path: str) -> int:
         """Return the size of a file in bytes.
 
+        Args:
+            path: Path of the file, relative to the storage root.
+
         Raises:
-            NotFound: No such file exists, or the path is a folder.
+            NotFound: The path does not exist or is a folder.
         """
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or a folder exists at the path.
+        """Return whether a file or a folder exists at a path.
+
+        Args:
+            path: Path relative to the storage root.
+
+        Returns:
+            False if the path does not exist, even if its parent folder is missing too.
 
         Raises:
-            StorageError: The storage is unavailable.
+            StorageError: The storage is unavailable, so the answer is unknown.
         """
 
     def list(self, folder: str) -> list[StorageEntry]:
-        """Return the entries of a folder, sorted by name; "" is the root.
+        """Return the files and folders that a folder directly contains, sorted by name.
+
+        A missing folder raises an error instead of counting as empty, so that a wrong storage root
+        is never mistaken for a bucket without files. Use `list_if_exists` if the folder may be
+        missing.
+
+        Args:
+            folder: Path of the folder, relative to the storage root; "" is the root.
+
+        Returns:
+            One entry for each file and folder; empty if the folder is empty.
 
         Raises:
-            NotFound: The folder does not exist. A missing folder is not treated as empty, so a
-                wrong root is never mistaken for a bucket without files.
+            NotFound: The folder does not exist.
         """
 
     def make_folder(self, path: str) -> None:
-        """Create a folder and its parents; do nothing if the folder exists."""
+        """Create a folder and its missing parents. Does nothing if the folder already exists.
+
+        Args:
+            path: Path of the folder, relative to the storage root.
+        """
 
     def rename_new(self, source: str, target: str) -> None:
-        """Move a file or folder atomically to a path that does not exist.
+        """Move a file or folder atomically to a path that does not exist yet.
 
-        The target's parents are created first. If several callers rename to the same target,
-        exactly one succeeds. If the response to a request is lost, the backend checks whether the
-        rename has happened.
+        Missing parent folders of the target are created. If several callers rename to the same
+        target, exactly one succeeds. If the response to a request is lost, the backend determines
+        whether the rename was executed.
 
         Args:
             source: Path of the existing file or folder.
@@ -150,25 +184,42 @@ class Storage(Protocol):
         """
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a folder with its content; do nothing if the path does not exist.
+        """Delete a file, or a folder with its content.
 
-        The path disappears atomically.
+        The path disappears atomically. Does nothing if the path does not exist.
+
+        Args:
+            path: Path relative to the storage root.
 
         Raises:
-            AccessDenied: The user may not delete it.
+            AccessDenied: The storage user has no permission to delete the path.
         """
 
     def url(self, path: str) -> str:
-        """Return the URL of a path for Spark's JVM.
+        """Return the URL with which Spark's JVM accesses a path.
+
+        Args:
+            path: Path relative to the storage root; it need not exist.
 
         Returns:
-            A URL `hdfs://…` or `file:///…`, without escaping, as `org.apache.hadoop.fs.Path`
-            expects it.
+            A URL `hdfs://…` or `file:///…`. Special characters are not escaped, as
+            `org.apache.hadoop.fs.Path` requires.
         """
 
 
 def list_if_exists(storage: Storage, folder: str) -> list[StorageEntry]:
-    """Return a folder's entries, sorted by name, or an empty list if it does not exist."""
+    """Return the files and folders that a folder directly contains, if the folder exists.
+
+    Args:
+        storage: Storage of the folder.
+        folder: Path of the folder, relative to the storage root; "" is the root.
+
+    Returns:
+        Entries sorted by name; empty if the folder is empty or does not exist.
+
+    Raises:
+        StorageError: The storage is unavailable or refuses the request.
+    """
     try:
         return storage.list(folder)
     except NotFound:
@@ -180,14 +231,16 @@ def delete_all(storage: Storage, paths: Iterable[str]) -> int:
 
     Args:
         storage: Storage of the paths.
-        paths: Files or folders; folders are deleted with their content.
+        paths: Files or folders, relative to the storage root. Folders are deleted with their
+            content.
 
     Returns:
-        The number of paths that no longer exist. A path that the user may not delete is logged and
-        not counted.
+        Number of paths that no longer exist, including paths that did not exist before. A path that
+        the storage user may not delete is logged and not counted.
 
     Raises:
-        StorageError: The storage is unavailable, or refuses for another reason.
+        StorageError: The storage is unavailable, or refuses a request for a reason other than
+            missing permission. Some paths may have been deleted.
     """
 
     def is_gone(path: str) -> bool:
@@ -206,12 +259,15 @@ def map_concurrently(
 ) -> Iterator[_Result]:
     """Call a function with each item in up to 8 threads, and yield the results in order.
 
-    If a call raises an exception, the exception is raised in place of its result and ends the
-    iteration.
+    If a call raises an exception, the iterator raises it in place of the result, and the iteration
+    ends.
 
     Args:
         function: Function to call; it must be thread-safe.
-        items: The items.
+        items: Items to pass to the function.
+
+    Yields:
+        The result of each call, in the order of `items`.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         yield from pool.map(function, items)

@@ -16,14 +16,17 @@ SCRATCH: Final = ".unfinished"
 
 
 def check_path(path: str, *, root_allowed: bool = False) -> str:
-    """Check that a path is a valid relative storage path, and return it unchanged.
+    """Validate a relative storage path, and return it unchanged.
 
     Args:
         path: Path relative to the storage root.
-        root_allowed: Whether the empty path, which means the root, is accepted.
+        root_allowed: Whether to accept the empty path, which denotes the root.
+
+    Returns:
+        The value of `path`.
 
     Raises:
-        ValueError: The path has an empty name, `.`, `..`, a colon or a control character.
+        ValueError: The path contains an empty name, `.`, `..`, a colon or a control character.
     """
     if path == "" and root_allowed:
         return path
@@ -37,13 +40,23 @@ def check_path(path: str, *, root_allowed: bool = False) -> str:
 
 
 def parent_folder(path: str) -> str:
-    """Return the path of the folder that contains a file or folder; "" for the root."""
+    """Return the path of the folder that contains a file or folder.
+
+    Args:
+        path: Path relative to the storage root.
+
+    Returns:
+        Path of the parent; "", which denotes the root, for a path without a slash.
+    """
     return path.rpartition("/")[0]
 
 
 def scratch_path() -> str:
-    """Return a new, unique path below `.unfinished/` for a temporary file or folder.
+    """Return a new, unique path for a temporary file or folder.
 
     Nothing is created on storage.
+
+    Returns:
+        Path below `.unfinished/`, relative to the storage root.
     """
     return f"{SCRATCH}/{uuid.uuid4().hex}"

@@ -64,15 +64,15 @@ class _Done(BaseModel, strict=True):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfs(Storage):
-    """Storage on HDFS, accessed over the WebHDFS REST API.
+    """Storage backend on HDFS, accessed through the WebHDFS REST API.
 
     Attributes:
-        namenode: `hdfs://host:port`, the address that Spark's JVM uses.
+        namenode: Address `hdfs://host:port` that Spark's JVM uses.
         root: Absolute path of the storage root in HDFS.
         http: `http://host:port` of the NameNode.
-        user: HDFS user name of all requests.
+        user: HDFS user name that is sent with all requests.
         replication: Number of replicas of each new file.
-        retry_pauses_s: Pause before each retry of a request without an answer, in seconds.
+        retry_pauses_s: Pause before each retry of a request without a response, in seconds.
     """
 
     namenode: str  # hdfs://host:port, used by Spark's JVM
@@ -148,10 +148,10 @@ class WebHdfs(Storage):
             )
 
     def rename_new(self, source: str, target: str) -> None:
-        """Move a file or folder atomically to a path that does not exist.
+        """Move a file or folder atomically to a path that does not exist yet.
 
         If the response to a rename is lost, the method compares the file id (inode number) at the
-        target with that of the source. HDFS keeps the id on a rename and never reuses it.
+        target with that of the source. HDFS keeps the id during a rename and never reuses it.
 
         Args:
             source: Path of the existing file or folder.
@@ -160,7 +160,7 @@ class WebHdfs(Storage):
         Raises:
             NotFound: The source does not exist.
             AlreadyExists: The target exists, even as an empty folder. Nothing was changed.
-            StorageError: The storage is unavailable or refuses.
+            StorageError: The storage is unavailable or refuses the operation.
         """
         self._move(self._status(source), source, target)
 

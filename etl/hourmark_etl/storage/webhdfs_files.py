@@ -45,11 +45,11 @@ class _Located(BaseModel):
 
 
 class Upload(io.RawIOBase):
-    """A writable stream that creates one file in HDFS with a chunked HTTP request.
+    """Writable stream that creates one HDFS file with a chunked HTTP request.
 
-    Call `finish` to complete the upload. If the stream is closed without it, the upload is aborted
-    and may leave a partial file, which the caller must delete. The chunked encoding is that of RFC
-    9112, section 7.1.
+    Call `finish` to complete the upload. If the stream is closed without `finish`, the upload is
+    aborted and may leave a partial file, which the caller must delete. The chunked encoding follows
+    RFC 9112, section 7.1.
     """
 
     def __init__(self, target: WebHdfsTarget, connection: http.client.HTTPConnection) -> None:
@@ -60,15 +60,18 @@ class Upload(io.RawIOBase):
 
     @classmethod
     def begin(cls, target: WebHdfsTarget, replication: int) -> Upload:
-        """Start an upload to a DataNode that the NameNode selects, and return the stream.
+        """Start the upload of a new file to a DataNode that the NameNode selects.
 
         Args:
             target: File to create.
-            replication: Number of replicas.
+            replication: Number of replicas of the file.
+
+        Returns:
+            The open stream, to which the caller writes the content.
 
         Raises:
             AlreadyExists: The file exists.
-            StorageError: The upload could not be started, after retries.
+            StorageError: The upload could not be started, even after retries.
         """
 
         def begun(datanode: SplitResult) -> Upload:
@@ -100,10 +103,11 @@ class Upload(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Complete the upload and wait until the DataNodes confirm it.
+        """Complete the upload, and wait until the DataNode confirms it.
 
         Raises:
-            StorageError: The upload was refused, or its outcome is unknown.
+            StorageError: The upload was refused, or its outcome is unknown. The caller must then
+                delete the partial file.
         """
         self._send(b"0\r\n\r\n")
         self._check_answer()
@@ -148,14 +152,14 @@ class Upload(io.RawIOBase):
 
 
 class Download(io.RawIOBase):
-    """A seekable, unbuffered reader of a complete HDFS file.
+    """Seekable, unbuffered binary stream that reads a complete HDFS file.
 
-    Each read requests up to WINDOW_BYTES from a DataNode, so wrap an instance in a BufferedReader
-    with a buffer of that size. Reads raise BadBlocks if no intact replica is left, and StorageError
+    Each read requests up to `WINDOW_BYTES` from a DataNode. Wrap an instance in a `BufferedReader`
+    with a buffer of this size. Reads raise BadBlocks if no intact replica is left, and StorageError
     for other failures.
 
     Args:
-        target: The file.
+        target: File to read.
         size: Size of the file in bytes.
     """
 
@@ -181,9 +185,12 @@ class Download(io.RawIOBase):
         return self._position
 
     def readall(self) -> bytes:
-        """Return all remaining bytes; b"" at the end of the file.
+        """Read and return all bytes from the current position to the end of the file.
 
-        They are requested in windows of WINDOW_BYTES.
+        The bytes are requested in several requests of up to `WINDOW_BYTES` each.
+
+        Returns:
+            The bytes; b"" at the end of the file.
         """
         return b"".join(iter(lambda: self._window(WINDOW_BYTES), b""))
 

@@ -68,9 +68,9 @@ _local = threading.local()
 
 
 class OutcomeUnknown(StorageError):
-    """Raised if a response is missing or invalid.
+    """Raised if the response to a WebHDFS request is missing or invalid.
 
-    The operation may or may not have been executed.
+    The operation may or may not have been executed. Retry it only if it is safe to repeat.
     """
 
     next_step = (
@@ -81,7 +81,7 @@ class OutcomeUnknown(StorageError):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WebHdfsTarget:
-    """The file or folder that a WebHDFS request refers to, with its names for error messages.
+    """File or folder that a WebHDFS request refers to.
 
     Attributes:
         http: `http://host:port` of the NameNode.
@@ -100,11 +100,15 @@ class WebHdfsTarget:
     retry_pauses_s: tuple[float, ...] = RETRY_PAUSES_S
 
     def unknown_outcome(self, server: str, what: object) -> OutcomeUnknown:
-        """Create the exception for a response that is missing or invalid.
+        """Create an exception that reports a missing or invalid response. It is not raised.
 
         Args:
             server: Address of the server, for the message.
-            what: The cause, an exception or a text. The message is limited to 500 characters.
+            what: Cause of the failure, either an exception or a text. The message is truncated to
+                500 characters.
+
+        Returns:
+            The exception, which contains the path and URL of this target.
         """
         cause = f"{type(what).__name__}: {what}" if isinstance(what, Exception) else what
         return OutcomeUnknown(
@@ -113,7 +117,7 @@ class WebHdfsTarget:
 
 
 class WebHdfsResponse(NamedTuple):
-    """A WebHDFS response with the expected HTTP status.
+    """WebHDFS response that has the expected HTTP status.
 
     Attributes:
         content: Response body.
@@ -129,8 +133,8 @@ class WebHdfsResponse(NamedTuple):
     def is_empty_success(self) -> bool:
         """Return whether the response is Hadoop's empty confirmation of a completed operation.
 
-        A login page, for example, is not such a response, although its status may be the expected
-        one.
+        The body must be empty and the content type binary. A login page of a proxy, for example,
+        does not qualify, although it may have the expected HTTP status.
         """
         return self.kind == _BYTES and not self.content
 
@@ -147,7 +151,7 @@ class _Refusal(BaseModel):
 def request_json(
     target: WebHdfsTarget, method: str, operation: str, model: type[Shape], **parameters: str | int
 ) -> Shape:
-    """Send a request to the NameNode, with retries, and return the parsed JSON response.
+    """Send a request to the NameNode with retries, and return the parsed JSON response.
 
     The operation must be safe to repeat.
 
@@ -155,8 +159,11 @@ def request_json(
         target: File or folder of the operation.
         method: HTTP method.
         operation: WebHDFS operation, such as `LISTSTATUS`.
-        model: Pydantic model of the response body.
-        **parameters: Further query parameters.
+        model: Pydantic model that validates the response body.
+        **parameters: Additional query parameters.
+
+    Returns:
+        An instance of `model`.
 
     Raises:
         OutcomeUnknown: No valid response arrived, even after retries.
@@ -178,17 +185,20 @@ def request_json(
 def send_once(
     target: WebHdfsTarget, method: str, operation: str, expected: int = 200, **parameters: str | int
 ) -> WebHdfsResponse:
-    """Send one request to the NameNode without retries and return the raw response.
+    """Send one request to the NameNode without retries, and return the response.
 
     Args:
         target: File or folder of the operation.
         method: HTTP method.
         operation: WebHDFS operation, such as `RENAME`.
-        expected: Expected HTTP status.
-        **parameters: Further query parameters.
+        expected: HTTP status that indicates success.
+        **parameters: Additional query parameters.
+
+    Returns:
+        Body, content type and location header of the response.
 
     Raises:
-        OutcomeUnknown: The response is missing or invalid.
+        OutcomeUnknown: The response is missing or invalid, so the operation may have been executed.
         StorageError: The NameNode responded with an error or another status.
     """
     query = urlencode({"op": operation, "user.name": target.user, **parameters})
@@ -203,16 +213,16 @@ def run_on_datanode(
     send: Callable[[SplitResult], T],
     **parameters: str | int,
 ) -> T:
-    """Ask the NameNode for a DataNode, and call a function with the address of that DataNode.
+    """Request a DataNode from the NameNode, and call a function with the DataNode's address.
 
     If the outcome at the DataNode is unknown, the call is repeated with another DataNode.
 
     Args:
-        target: File of the operation.
+        target: File that the operation reads or creates.
         method: HTTP method.
         operation: WebHDFS operation, `CREATE` or `OPEN`.
         send: Function that sends the request to the given address. It must be safe to repeat.
-        **parameters: Further query parameters.
+        **parameters: Additional query parameters.
 
     Returns:
         The result of the function.
@@ -243,14 +253,19 @@ def run_on_datanode(
 
 
 def with_retries(action: Callable[[], T], pauses_s: Iterable[float]) -> T:
-    """Call a function and return its result, with retries if it raises `OutcomeUnknown`.
+    """Call a function, and retry the call if it raises `OutcomeUnknown`.
 
     Args:
-        action: The function.
-        pauses_s: Pause before each retry, in seconds; the number of pauses limits the retries.
+        action: Function to call. It must be safe to repeat.
+        pauses_s: Pause before each retry, in seconds. The number of pauses is the maximum number of
+            retries.
+
+    Returns:
+        The result of the first successful call.
 
     Raises:
-        OutcomeUnknown: The last retry raised it. Other exceptions are raised without a retry.
+        OutcomeUnknown: The last retry raised it. Any other exception is raised immediately, without
+            a retry.
     """
     for pause_s in pauses_s:
         try:
@@ -261,15 +276,19 @@ def with_retries(action: Callable[[], T], pauses_s: Iterable[float]) -> T:
 
 
 def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> bytes:
-    """Read exactly `length` bytes from a DataNode.
+    """Read a part of a file from a DataNode, and check its length.
 
     Args:
         target: File to read, for error messages.
-        address: URL of the DataNode, from the NameNode's redirect.
+        address: URL of the DataNode to which the NameNode redirected the request. It contains the
+            offset and the length.
         length: Number of bytes that the URL requests.
 
+    Returns:
+        Exactly `length` bytes.
+
     Raises:
-        OutcomeUnknown: The response is missing, has another length or is not binary.
+        OutcomeUnknown: The response is missing, has a different length, or is not binary.
         StorageError: The DataNode refused the request.
     """
     answer = _exchange(target, address, "GET", 200)
@@ -282,7 +301,13 @@ def read_exactly(target: WebHdfsTarget, address: SplitResult, length: int) -> by
 
 
 def open_connection(address: SplitResult) -> http.client.HTTPConnection:
-    """Open a new HTTP or HTTPS connection to the server in the address.
+    """Open a new HTTP or HTTPS connection to the server of a URL.
+
+    Args:
+        address: Parsed URL; its scheme selects HTTP or HTTPS.
+
+    Returns:
+        A connected connection, which the caller must close.
 
     Raises:
         OSError: The server cannot be reached.
@@ -301,17 +326,20 @@ def open_connection(address: SplitResult) -> http.client.HTTPConnection:
 def read_response(
     connection: http.client.HTTPConnection, target: WebHdfsTarget, expected: int
 ) -> WebHdfsResponse:
-    """Read the response, including its body, of a request that was already sent.
+    """Read the complete response to a request that has already been sent.
 
     Args:
         connection: Connection on which the request was sent.
         target: File of the request, for error messages.
         expected: Expected HTTP status.
 
+    Returns:
+        Body, content type and location header of the response.
+
     Raises:
-        StorageError: The response has another status. The subclass corresponds to Hadoop's
-            exception; if that does not show whether the operation was executed, it is
-            OutcomeUnknown.
+        StorageError: The response has a different status. The subclass corresponds to Hadoop's
+            exception. It is OutcomeUnknown if the response does not show whether the operation was
+            executed.
         OSError: The connection broke.
         http.client.HTTPException: The response is not valid HTTP.
     """

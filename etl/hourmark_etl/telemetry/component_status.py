@@ -23,13 +23,13 @@ _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)
 
 
 def driver_status(config: Config, now_ms: int) -> ComponentStatus:
-    """Return the status of the ETL driver.
+    """Return the status of the ETL driver, the process that stages events and closes buckets.
 
     If the driver or the ledger is not available, the error is part of the status and is not raised.
 
     Args:
-        config: Has the address of the driver's metrics (`etl.metrics_host`, `etl.metrics_port`)
-            and the ledger (`etl.ledger`).
+        config: Configuration that contains the address of the driver's metrics endpoint
+            (`etl.metrics_host`, `etl.metrics_port`) and the ledger URL (`etl.ledger`).
         now_ms: Current time, Unix milliseconds.
 
     Returns:

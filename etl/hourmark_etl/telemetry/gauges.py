@@ -15,27 +15,27 @@ WINDOW_SECONDS: Final = 300.0
 
 
 class LagWindow:
-    """A sliding window over the watermark lags of event types in the last five minutes.
+    """Sliding window over the watermark lags of all event types in the last five minutes.
 
-    The watermark lag of an event type is the time by which its log sources are behind the current
-    time. Each call of `add` contributes one sample; the driver calls it once a minute.
+    The watermark lag of an event type is the number of seconds by which its log sources are behind
+    the current time. Each call of `add` contributes one sample. The driver calls it once a minute.
     """
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, float, float]] = deque()
 
     def add(self, at_s: float, lags_s: Collection[float]) -> tuple[float, float]:
-        """Add a sample and return the mean and the maximum lag of the window, in seconds.
+        """Add a sample to the window, and return the mean and maximum lag in seconds.
 
-        Samples older than `WINDOW_SECONDS` (five minutes) are dropped first.
+        Samples older than five minutes (`WINDOW_SECONDS`) are dropped.
 
         Args:
             at_s: Time of the sample on a monotonic clock, in seconds.
-            lags_s: Current lag of each event type, in seconds; an empty collection counts as a lag
+            lags_s: Current lag of each event type, in seconds. An empty collection counts as a lag
                 of 0.
 
         Returns:
-            The mean of the samples' means, and the maximum of all lags in the window.
+            A pair: the mean of the samples' means, and the maximum of all lags in the window.
         """
         mean = sum(lags_s) / len(lags_s) if lags_s else 0.0
         self._samples.append((at_s, mean, max(lags_s, default=0.0)))
@@ -49,14 +49,14 @@ class LagWindow:
 def watermarks_ms(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource], now_ms: int
 ) -> dict[str, int]:
-    """Return the watermark of each event type: the time up to which all its sources are delivered.
+    """Return the time up to which the log data of each event type has been delivered.
 
-    Only live sources that may deliver the type count. The running time is linear in the number of
-    sources and types.
+    This time, called the watermark, is the minimum over all live sources that may deliver the type.
+    The running time is linear in the number of sources and types.
 
     Args:
-        frontiers: The oldest open hour of each type.
-        reporters: Latest report of each source.
+        frontiers: Oldest open hour of each event type.
+        reporters: Latest report of each log source.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
@@ -77,17 +77,17 @@ def watermarks_ms(
 def slowest_source(
     frontiers: Collection[Frontier], reporters: Collection[ReportedSource]
 ) -> ReportedSource | None:
-    """Return the source that is furthest behind among all sources that any event type waits for.
+    """Return the log source that is furthest behind among all sources that delay a bucket.
 
-    A source that has never caught up is the furthest behind. Types whose ledger row is damaged are
-    ignored.
+    A source that has never caught up counts as the furthest behind. Event types whose ledger row is
+    damaged are ignored.
 
     Args:
-        frontiers: The oldest open hour of each type.
-        reporters: Latest report of each source.
+        frontiers: Oldest open hour of each event type.
+        reporters: Latest report of each log source.
 
     Returns:
-        The report of the slowest source; None if no type waits for any source.
+        Report of the slowest source; None if no event type waits for any source.
     """
     reports = LatestReports(reporters)
     awaited = {
@@ -100,15 +100,15 @@ def slowest_source(
 
 
 def oldest_open_ages_s(frontiers: Collection[Frontier], now_ms: int) -> dict[str, float]:
-    """Return how long ago the oldest open hours ended, by event type.
+    """Return the number of seconds since the end of the oldest open hours, by event type.
 
     Args:
-        frontiers: The oldest open hour of each type.
+        frontiers: Oldest open hour of each event type.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        Seconds since the end of the hour, for the 10 types with the oldest hours, the oldest first.
-        Types whose hour has not ended, or whose ledger row is damaged, are omitted.
+        Seconds by event type, for the 10 types with the oldest hours, oldest first. Types whose
+        hour has not ended, or whose ledger row is damaged, are omitted.
     """
     ended = sorted(
         (f for f in frontiers if f.hour.end_ms <= now_ms and f.state is not HourState.DAMAGED),
@@ -128,17 +128,20 @@ def compute_gauges(
     lag_s: tuple[float, float],
     now_ms: int,
 ) -> GaugeValues:
-    """Compute the values of all gauges that the driver sets once a minute.
+    """Compute the values of all Prometheus gauges that the driver sets once a minute.
 
     Args:
-        frontiers: The oldest open hour of each type.
-        reporters: Latest report of each source.
-        set_aside: Number of records that were set aside and not reviewed.
-        unreadable: Number of partitions that cannot be read.
-        buckets_in_conflict: Number of open buckets with conflicting audit records.
-        overrides: Number of overrides that are not carried out yet.
+        frontiers: Oldest open hour of each event type.
+        reporters: Latest report of each log source.
+        set_aside: Number of unreviewed records that cannot be stored in a bucket.
+        unreadable: Number of topic-partitions that cannot be read.
+        buckets_in_conflict: Number of open buckets with contradictory audit records.
+        overrides: Number of pending orders to force a bucket closed.
         lag_s: Mean and maximum watermark lag, in seconds.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The values, one for each gauge.
     """
     states, ages_s = Counter(f.state for f in frontiers), oldest_open_ages_s(frontiers, now_ms)
     stand = Counter("gone" if r.goodbye else "waived" if r.waived else "live" for r in reporters)
@@ -168,16 +171,19 @@ def count_batch_events(
 ) -> BatchCounts:
     """Count the timely and late events and the files of a committed micro-batch.
 
-    An event is late if the bucket of its own hour no longer accepted events when the batch was
+    An event is late if the content of its hour's bucket was already fixed when the batch was
     committed. A late event counts as falsely late if that bucket was not closed yet.
 
     Args:
-        batch: The committed batch.
-        fixed_hours: By event type, the hours up to which buckets were closed and fixed at the
-            commit. All events of a missing type count as timely.
-        bucket_seconds: Length of a bucket, in seconds.
-        duration_s: Duration of the batch, in seconds.
+        batch: Committed micro-batch.
+        fixed_hours: For each event type, the hours up to which buckets were closed and fixed at the
+            commit. All events of a type that is absent count as timely.
+        bucket_seconds: Length of a bucket in seconds.
+        duration_s: Duration of the batch in seconds.
         now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        Counts to pass to `EtlMetrics.count_batch`.
     """
     timely = late = falsely_late = 0
     late_seconds = 0.0

@@ -43,10 +43,10 @@ _KINDS: Final = ("events", "audit")  # of staged files
 
 
 class Timeliness(enum.StrEnum):
-    """Whether an event was staged in time for the bucket of its own hour.
+    """Whether an event arrived in time for the bucket of its own hour.
 
-    A `TIMELY` event is in the bucket of its own hour, and a `LATE` event in the bucket of a later
-    one.
+    A `TIMELY` event is stored in the bucket of its own hour, a `LATE` event in the bucket of a
+    later hour.
     """
 
     TIMELY = "timely"
@@ -55,18 +55,18 @@ class Timeliness(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BatchCounts:
-    """The counts that one committed micro-batch adds to the metrics.
+    """Counts that one committed micro-batch adds to the metrics.
 
     Attributes:
         timely: Number of events whose bucket still accepted events.
         late: Number of events whose bucket no longer accepted events.
         falsely_late: Number of late events whose bucket was not closed yet.
         late_seconds: Sum over the late events of the seconds since the end of their hour.
-        bytes: Total size of the events' Avro datums.
+        bytes: Total size of the events' Avro datums in bytes.
         event_files: Number of staged files with events.
         audit_files: Number of staged files with audit records.
-        promised: Number of events that the staged audit records promise.
-        duration_s: Duration of the batch.
+        promised: Number of events listed in the staged audit records.
+        duration_s: Duration of the batch in seconds.
     """
 
     timely: int
@@ -82,22 +82,25 @@ class BatchCounts:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class GaugeValues:
-    """The gauge values at one point in time; each field is named after its metric in `EtlMetrics`.
+    """Values of all gauges at one point in time.
+
+    Each field is named after its metric in `EtlMetrics`.
 
     Attributes:
-        types: Number of event types by the state of their oldest open hour.
+        types: Number of event types, by the state of their oldest open hour.
         open_bucket_age: Seconds since the end of the oldest open hour; 0 if none has ended.
-        oldest_open: Seconds since the end of the open hour by event type, for the 10 oldest.
-        types_in_alarm: Number of types whose last proof failed.
-        records_set_aside: Number of records that were set aside and not reviewed.
-        partitions_unreadable: Number of partitions that cannot be read.
-        buckets_in_conflict: Number of open buckets with conflicting audit records.
-        overrides: Number of overrides that are not carried out yet.
+        oldest_open: Seconds since the end of the oldest open hour, for the 10 event types that are
+            furthest behind.
+        types_in_alarm: Number of event types for which the last check for completeness failed.
+        records_set_aside: Number of unreviewed records that cannot be stored in a bucket.
+        partitions_unreadable: Number of topic-partitions that cannot be read.
+        buckets_in_conflict: Number of open buckets with contradictory audit records.
+        overrides: Number of pending orders to force a bucket closed.
         reporters: Number of reporting sources by state: "live", "waived" or "gone".
         pending_bytes: Bytes that hosts have not delivered yet.
         lost_bytes: Bytes that were lost on hosts before they were read.
         unknown_losses: Number of losses on hosts whose size is unknown.
-        watermark_lag: The lag of event types in seconds, with the keys "mean" and "max".
+        watermark_lag: Lag of event types in seconds, with the keys "mean" and "max".
     """
 
     types: Mapping[str, int]
@@ -117,7 +120,9 @@ class GaugeValues:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class CounterTotals:
-    """The counter values at one point in time, or their increase between two points, for the log.
+    """Values of the main counters, or their increase between two points in time.
+
+    The driver logs them as a progress line.
 
     Attributes:
         timely: Timely events that were staged.
@@ -125,7 +130,7 @@ class CounterTotals:
         late_seconds: Sum over the late events of the seconds since the end of their hour.
         files: Staged files.
         batches: Committed micro-batches.
-        batch_seconds: Total duration of these batches.
+        batch_seconds: Total duration of the micro-batches in seconds.
         buckets: Closed buckets.
         not_proved: Closed buckets whose grade is not `proved`.
     """
@@ -140,7 +145,14 @@ class CounterTotals:
     not_proved: float = 0
 
     def increase_since(self, earlier: CounterTotals) -> CounterTotals:
-        """Return the increase of each value since the earlier totals `earlier`."""
+        """Return the increase of each counter since an earlier point in time.
+
+        Args:
+            earlier: Totals of the same `EtlMetrics` instance at the earlier time.
+
+        Returns:
+            New totals, each of which is the difference of the two values.
+        """
         return from_row(
             CounterTotals,
             map(operator.sub, dataclasses.astuple(self), dataclasses.astuple(earlier)),
@@ -148,7 +160,7 @@ class CounterTotals:
 
 
 class EtlMetrics:
-    """The Prometheus metrics of one ETL driver, in a registry that belongs to the instance.
+    """Prometheus metrics of one ETL driver, in a separate registry.
 
     Several instances may exist in one process, for example in tests. Instances are thread-safe.
 
@@ -281,10 +293,12 @@ class EtlMetrics:
         )
 
     def count_batch(self, batch: BatchCounts, now_ms: int) -> None:
-        """Record a committed micro-batch.
+        """Add the counts of a committed micro-batch to the counters.
+
+        The metric of the last commit is set to `now_ms`.
 
         Args:
-            batch: The counts to add.
+            batch: Counts to add, from `count_batch_events`.
             now_ms: Time of the commit, Unix milliseconds.
         """
         self.events_staged.labels(Timeliness.TIMELY).inc(batch.timely)
@@ -299,7 +313,10 @@ class EtlMetrics:
         self.last_batch.set(now_ms / 1000)
 
     def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
-        """Record a closed bucket: its grade, delay, events, and removed duplicates.
+        """Update the metrics after a bucket is closed.
+
+        The metrics cover the grade, the closing delay, the timely and late events, removed
+        duplicates, and events without an audit record.
 
         Args:
             hour: Hour of the bucket.
@@ -314,16 +331,20 @@ class EtlMetrics:
         self.unaudited.inc(manifest.unaudited)
 
     def record_poll(self, now_ms: int) -> None:
-        """Record that the driver's main loop polled at `now_ms`, in Unix milliseconds."""
+        """Set the metric that shows when the driver's main loop last polled.
+
+        Args:
+            now_ms: Time of the poll, Unix milliseconds.
+        """
         self.last_poll.set(now_ms / 1000)
 
     def set_gauges(self, values: GaugeValues) -> None:
         """Set all gauges that the driver computes once a minute.
 
-        Event types that are missing in `values.oldest_open` are removed from that metric.
+        Event types that are absent from `values.oldest_open` are removed from that metric.
 
         Args:
-            values: The current values.
+            values: Current values, from `compute_gauges`.
         """
         self.oldest_open.clear()
         for field in dataclasses.fields(values):
@@ -335,7 +356,13 @@ class EtlMetrics:
                 gauge.set(found)
 
     def totals(self) -> CounterTotals:
-        """Return the counter values since this instance was created."""
+        """Return the current values of the main counters.
+
+        Two results can be compared with `CounterTotals.increase_since`.
+
+        Returns:
+            Totals since this instance was created.
+        """
         grades = {
             grade: self._value("hourmark_etl_buckets_closed_total", grade=grade.value)
             for grade in Grade

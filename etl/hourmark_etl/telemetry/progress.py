@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """The oldest hour of any event type that has ended and is not closed.
+    """Oldest hour of any event type that has ended but is not closed.
 
     Attributes:
         event_type: Event type of the hour.
@@ -68,10 +68,10 @@ class OverdueHour:
 
 
 class DriverProgress:
-    """Updates the metrics of one ETL driver and logs its progress.
+    """Reporter that updates the metrics of one ETL driver and logs its progress.
 
-    Instances are thread-safe: consumer threads call `record_batch`, the driver's main loop calls
-    `record_poll`.
+    Instances are thread-safe: consumer threads call `record_batch`, and the driver's main loop
+    calls `record_poll`.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class DriverProgress:
         self._lock = threading.Lock()
 
     def record_batch(self, batch: StagedBatch, duration_s: float) -> None:
-        """Count a committed micro-batch in the metrics.
+        """Add the events and files of a committed micro-batch to the metrics.
 
         If the ledger cannot be read, a warning is logged and the batch is not counted.
 
         Args:
-            batch: The committed batch.
-            duration_s: Duration of the batch, in seconds.
+            batch: Committed micro-batch.
+            duration_s: Duration of the batch in seconds.
         """
         try:
             fixed = overview.read_fixed_hours(self._database, self._bucket_seconds)
@@ -109,14 +109,15 @@ class DriverProgress:
         )
 
     def record_poll(self, closing_error: str = "") -> None:
-        """Record one poll of the driver's main loop; update gauges and log progress if due.
+        """Record one poll of the driver's main loop, and report progress if it is due.
 
         Gauges are set every minute. A progress line is logged every 30 seconds, or every 5 minutes
-        while nothing happens and nothing is overdue. If the ledger cannot be read, a warning is
+        while nothing happens and no hour is overdue. If the ledger cannot be read, a warning is
         logged instead.
 
         Args:
-            closing_error: Readable reason why no bucket can be closed; empty if there is none.
+            closing_error: Readable reason why no bucket can be closed at the moment; empty if there
+                is none.
         """
         self._metrics.record_poll(self._clock.now_ms())
         now_s = self._clock.monotonic_s()
@@ -189,14 +190,18 @@ class DriverProgress:
 
 
 def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
-    """Return a readable phrase about the time up to which all sources have caught up.
+    """Format how far the log sources have caught up, as part of a progress line.
+
+    A source has caught up if all of its data has been delivered.
 
     Args:
-        source: Report of the source that is furthest behind; None if no source is awaited.
+        source: Latest report of the source that is furthest behind, from `slowest_source`; None if
+            no source is awaited.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        For example `all sources had caught up 5 min ago`.
+        A phrase such as `all sources had caught up 5 min ago`, `web has not caught up yet` or `no
+        source is awaited`.
     """
     if source is None:
         return "no source is awaited"
@@ -212,14 +217,19 @@ def format_progress(
     overdue: OverdueHour | None,
     closing_error: str,
 ) -> str:
-    """Return one log line about staged events, closed buckets, delays and the oldest open bucket.
+    """Format the progress of the driver during an interval as one log line.
+
+    The line covers staged events, late events, closed buckets, and the oldest overdue bucket.
 
     Args:
         increase: Increase of the counters during the interval.
         interval_s: Length of the interval in seconds; greater than 0.
-        catch_up: Phrase about how far sources have caught up, from `format_caught_up`.
-        overdue: The oldest open hour; None if none is overdue.
+        catch_up: Phrase from `format_caught_up`.
+        overdue: Oldest hour that has ended but is not closed; None if there is none.
         closing_error: Readable reason why no bucket can be closed; empty if there is none.
+
+    Returns:
+        Phrases separated by semicolons.
     """
     events = increase.timely + increase.late
     parts = [
@@ -255,7 +265,11 @@ def format_progress(
 
 
 class BatchListener(StreamingQueryListener):
-    """A Spark listener that records the duration of micro-batch phases and counts ended queries."""
+    """Spark listener that records durations of micro-batch phases and counts ended queries.
+
+    It updates the driver's Prometheus metrics. Register an instance with Spark's
+    `StreamingQueryManager.addListener`.
+    """
 
     def __init__(self, metrics: EtlMetrics) -> None:
         self._metrics = metrics
@@ -264,7 +278,14 @@ class BatchListener(StreamingQueryListener):
         pass
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Add the duration of each phase of a finished micro-batch to `batch_phase_seconds`."""
+        """Add the durations of a finished micro-batch to the metric `batch_phase_seconds`.
+
+        Spark calls this method after each micro-batch of any query. Each phase has its own label
+        value, and the total duration of the batch is not added.
+
+        Args:
+            event: Progress event of Spark.
+        """
         for phase, milliseconds in event.progress.durationMs.items():
             if phase != "triggerExecution":  # the sum of the others
                 self._metrics.batch_phase_seconds.labels(phase).inc(milliseconds / 1000)
@@ -273,5 +294,12 @@ class BatchListener(StreamingQueryListener):
         pass
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Count an ended query, as `failed` if it raised an exception, else as `stopped`."""
+        """Count a query that has ended in the metric `queries_ended`.
+
+        Spark calls this method. The query counts as `failed` if it ended with an exception,
+        otherwise as `stopped`.
+
+        Args:
+            event: Termination event of Spark.
+        """
         self._metrics.queries_ended.labels("failed" if event.exception else "stopped").inc()

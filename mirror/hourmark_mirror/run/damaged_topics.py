@@ -39,7 +39,7 @@ _FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch neverth
 
 
 class DamagedTopics:
-    """Failure detector that excludes topics with damaged record batches from the mirror.
+    """Failure detector that excludes topics with damaged record batches from replication.
 
     A topic that can be read again is included again. Each exclusion and inclusion is reported as a
     failure, so that the supervisor restarts MirrorMaker 2 with the new list of topics.
@@ -55,18 +55,22 @@ class DamagedTopics:
         self._positions = sites.positions()
 
     def start_run(self) -> None:
-        """Restart stall tracking for a new run of MirrorMaker 2. Excluded topics stay excluded."""
+        """Start a new run of MirrorMaker 2 and forget the reported changes of the previous run.
+
+        Topics that were excluded stay excluded.
+        """
         self._progress, self._changes = StallTracker(STILL_S), list[ConnectorTaskFailure]()
         self._polled_s = self._tried_s = self._clock.monotonic_s()
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return a failure for each topic that was excluded or included again in this run.
+        """Return one failure for each topic that was excluded or included again in this run.
 
-        Reads the clusters at most every 5 seconds. After the first change in a run, the clusters
-        are not read again until the next run.
+        The supervisor restarts MirrorMaker 2 for each reported failure. The method reads the
+        clusters at most every 5 seconds. After the first change in a run, it does not read them
+        again until the next run.
 
         Returns:
-            The changes of this run. Empty if there are none.
+            The changes of this run; empty if there are none.
 
         Raises:
             Unavailable: A cluster cannot be read.
@@ -132,18 +136,18 @@ def _sample(still: list[PartitionBehind]) -> list[PartitionBehind]:
 def find_damaged_batches(
     edge: KafkaCluster, behind: Collection[PartitionBehind], starts: Mapping[Partition, int]
 ) -> list[PartitionError]:
-    """Read the next uncopied batch of each partition, and return an error for each damaged batch.
+    """Read the next uncopied record batch of each topic-partition to detect damaged batches.
 
     Args:
         edge: Settings of the edge cluster.
-        behind: Partitions to read, each from the mirror's position.
-        starts: Log start offsets at the edge. No partition is read below its log start.
+        behind: Topic-partitions to read, each with the mirror's position.
+        starts: Log start offsets at the edge. A position below the log start is raised to it.
 
     Returns:
-        One error for each damaged partition. Empty if all partitions can be read.
+        One error for each topic-partition whose batch is damaged; empty if all batches can be read.
 
     Raises:
-        Unavailable: The cluster cannot be read.
+        Unavailable: The edge cluster does not answer.
     """
     found: list[PartitionError] = []
     spans = {}

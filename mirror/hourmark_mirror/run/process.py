@@ -63,16 +63,16 @@ logger.task.filter.burst.maxBurst = 20
 
 
 class MirrorMakerProcess:
-    """One running MirrorMaker 2 process, started by the constructor.
+    """Running MirrorMaker 2 process, which is started by the constructor.
 
-    Its output goes to this process's stderr.
+    The process writes its output to the stderr of the calling process.
 
     Attributes:
         pid: Process id.
     """
 
     def __init__(self, config: Config, excluded: Collection[str] = ()) -> None:
-        """Write the generated files and start Java.
+        """Write the configuration files of MirrorMaker 2, and start the Java process.
 
         Args:
             config: Configuration with both clusters and the group `mirror`.
@@ -80,7 +80,7 @@ class MirrorMakerProcess:
 
         Raises:
             ConfigError: A setting is invalid, or `mirror.java` cannot be started.
-            Unavailable: The generated files cannot be written.
+            Unavailable: The configuration files cannot be written.
         """
         command = prepare_command(config, excluded)
         sys.stderr.flush()
@@ -101,7 +101,11 @@ class MirrorMakerProcess:
         self.pid = self._child.pid
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while the process runs."""
+        """Return the exit code of the process, or None while the process runs.
+
+        The exit code is the negated signal number if a signal ended the process. The method does
+        not block.
+        """
         return self._child.poll()
 
     def stop(self) -> int:
@@ -144,11 +148,15 @@ def _jars(part: str) -> Iterable[Path]:
 def prepare_command(config: Config, excluded: Collection[str] = ()) -> list[str]:
     """Write the configuration files of MirrorMaker 2, and return the command that starts it.
 
-    The files are written to `mirror.work_dir`.
+    The files are written to `mirror.work_dir` and replace those of an earlier run. The command is
+    not executed.
 
     Args:
         config: Configuration with both clusters and the group `mirror`.
         excluded: Names of edge topics that are not copied.
+
+    Returns:
+        The Java executable and its arguments.
 
     Raises:
         ConfigError: A setting is invalid, or a private key cannot be used by Java.

@@ -34,9 +34,10 @@ PAUSED_BLIND_S: Final = (
 
 
 class ResponseDetector:
-    """Failure detector for a MirrorMaker 2 process that stops answering on its REST port.
+    """Failure detector for a MirrorMaker 2 process that no longer answers on its REST port.
 
-    Reports a failure after 60 seconds without an answer, once the process has answered in this run.
+    It reports a failure after 60 seconds without an answer. A process that has not answered yet
+    since its start is not reported.
     """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
@@ -44,14 +45,22 @@ class ResponseDetector:
         self.start_run()
 
     def start_run(self) -> None:
-        """Start a new run, in which the process has not answered yet."""
+        """Start the detection for a new run of the process.
+
+        Answers and failures of the previous run are discarded. Until the new process answers for
+        the first time, no failure is reported.
+        """
         self._polled_s = self._clock.monotonic_s()
         self._answered_s: float | None = None
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return a failure if the process has not answered for 60 seconds, otherwise an empty list.
+        """Return a failure if the MirrorMaker 2 process has not answered for 60 seconds.
 
-        Sends a request at most every 10 seconds.
+        Sends a request to the REST port at most every 10 seconds.
+
+        Returns:
+            One failure, or an empty list if the process answered within the last 60 seconds or has
+            not answered in this run yet.
         """
         now_s = self._clock.monotonic_s()
         if (since_s := now_s - self._polled_s) >= POLL_INTERVAL_S:
@@ -91,13 +100,14 @@ STALL_S: Final = 300.0  # longer than a slow start, a rebalance and an aborted t
 
 
 class StallTracker:
-    """Tracker of partitions in which the mirror is behind and its position does not move.
+    """Tracker of topic-partitions in which the mirror is behind and its position does not advance.
 
     Args:
         stall_s: Seconds without progress after which a partition counts as stalled.
 
     Attributes:
-        last_progress_s: Monotonic seconds at the last update in which any position had changed.
+        last_progress_s: Monotonic time in seconds of the last update in which any position had
+            changed.
     """
 
     def __init__(self, stall_s: float = STALL_S) -> None:
@@ -113,19 +123,20 @@ class StallTracker:
         starts: Mapping[Partition, int],
         positions: Mapping[Partition, int],
     ) -> list[PartitionBehind]:
-        """Record the current offsets, and return the partitions that have stalled.
+        """Record the current offsets, and return the topic-partitions that have stalled.
 
-        If 60 seconds or more have passed since the previous call, no partition counts as stalled
-        and the time without progress is measured from now on.
+        Call this method at regular intervals. If 60 seconds or more have passed since the previous
+        call, no topic-partition counts as stalled, and the time without progress is measured from
+        now on.
 
         Args:
             now_s: Current monotonic time in seconds.
             ends: Log end offsets at the edge.
             starts: Log start offsets at the edge.
-            positions: For each partition, the next offset that the mirror copies.
+            positions: For each topic-partition, the next offset that the mirror copies.
 
         Returns:
-            Partitions that are not copied to their end and whose position has not changed for
+            Topic-partitions that are not copied to their end and whose position has not changed for
             `stall_s` seconds. Empty if there are none.
         """
         if positions != self._positions:
@@ -145,7 +156,11 @@ class StallTracker:
 
 
 class StallDetector:
-    """Failure detector for a mirror that is behind while none of its partitions moves."""
+    """Failure detector for a mirror that is behind while none of its positions advances.
+
+    It compares the mirror's positions with the log end offsets of the edge cluster. A failure is
+    reported after 5 minutes without progress.
+    """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:
         self._clock = clock
@@ -155,14 +170,23 @@ class StallDetector:
         self._ahead: set[Partition] = set()
 
     def start_run(self) -> None:
-        """Restart stall tracking for a new run of MirrorMaker 2."""
+        """Start the detection for a new run of MirrorMaker 2.
+
+        Failures of the previous run are discarded, and the time without progress is measured from
+        now on.
+        """
         self._progress, self._polled_s = StallTracker(), self._clock.monotonic_s()
         self._found: list[PartitionBehind] = []
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return a failure for each stalled partition if no position moved for 5 minutes.
+        """Return a failure for each stalled topic-partition if no position advanced for 5 minutes.
 
-        Reads the clusters at most every 10 seconds. Logs positions past the edge's log end once.
+        Reads the clusters at most every 10 seconds; calls in between return the previous result.
+        Each position past the edge's log end is logged once.
+
+        Returns:
+            One failure for each stalled topic-partition. Empty if any position advanced within the
+            last 5 minutes, or if all records are copied.
 
         Raises:
             Unavailable: A cluster cannot be read.

@@ -43,7 +43,7 @@ _Found = TypeVar("_Found")
 
 
 class SupervisedProcess(Protocol):
-    """Running child process that a supervisor can poll and stop.
+    """Interface of a child process that a supervisor can poll and stop.
 
     Attributes:
         pid: Process id.
@@ -57,26 +57,43 @@ class SupervisedProcess(Protocol):
 
 
 class FailureDetector(Protocol):
-    """Detector of failures that do not end the supervised process.
+    """Detector of failures that leave the supervised process running.
 
-    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment.
+    The supervisor calls `start_run` before each start of the process, and then polls `failures`.
+    Both methods raise HourmarkError or KafkaException if the state cannot be read at the moment;
+    the supervisor then retries later.
     """
 
     def start_run(self) -> None:
-        """Start a new run of the process and discard failures of earlier runs."""
+        """Prepare the detector for a new run of the process, and discard failures of earlier runs.
+
+        Raises:
+            HourmarkError: The state cannot be read at the moment.
+            KafkaException: A Kafka cluster cannot be read at the moment.
+        """
         ...
 
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return the failures of this run that have not been resolved; empty if there are none."""
+        """Return the unresolved failures of the current run.
+
+        The supervisor restarts the process if the list is not empty.
+
+        Returns:
+            One entry for each failed connector or task; empty if there are none.
+
+        Raises:
+            HourmarkError: The state cannot be read at the moment.
+            KafkaException: A Kafka cluster cannot be read at the moment.
+        """
         ...
 
 
 class TaskFailureDetector:
-    """Failure detector that reads connector and task states from the target cluster.
+    """Failure detector that reads the states of connectors and tasks from the target cluster.
 
-    Reports only failures on this worker; each other worker has its own supervisor. A rejected
-    connector has neither a state nor tasks, so a connector that is not running 5 minutes after the
-    start is a failure as well.
+    Only failures on this worker are reported, because each worker has its own supervisor. A
+    connector that does not run within 5 minutes after the start counts as a failure, too: a
+    rejected connector reports no state.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:
@@ -105,14 +122,7 @@ class TaskFailureDetector:
 
 @dataclasses.dataclass
 class _RetryingDetector:
-    """Failure detector that logs errors of another detector once and retries it with backoff.
-
-    Attributes:
-        detector: The detector to call.
-        clock: Source of monotonic time.
-        pause_s: Current pause after an error, in seconds.
-        retry_s: Monotonic time before which the detector is not called.
-    """
+    # Logs errors of the wrapped detector once, and calls it again after `retry_s` with backoff.
 
     detector: FailureDetector
     clock: Clock
@@ -147,10 +157,10 @@ class MirrorSupervisor:
     """Supervisor that runs MirrorMaker 2 and restarts it on failure until `stopping` is set.
 
     Attributes:
-        start_process: Starts a new process and returns it.
+        start_process: Function that starts a new process and returns it.
         detectors: Failure detectors, polled every 2 seconds.
         clock: Source of monotonic time and sleep.
-        stopping: Event that ends `run`.
+        stopping: Event that stops the process and ends `run`.
         restart: Whether to restart the process after a failure.
     """
 

@@ -23,11 +23,11 @@ CAUSE_LENGTH_MAX: Final = 500
 
 
 class ConnectorTaskFailure(NamedTuple):
-    """A failed connector or task of MirrorMaker 2.
+    """Failure of a connector or task of MirrorMaker 2.
 
     Attributes:
         name: Connector or task name, such as `MirrorSourceConnector-0`.
-        cause: Innermost cause of its stack trace, or a description.
+        cause: Innermost cause in the stack trace, or a readable description.
     """
 
     name: str
@@ -35,19 +35,29 @@ class ConnectorTaskFailure(NamedTuple):
 
 
 def status_topic(edge_alias: str) -> str:
-    """Return the name of the topic on the target cluster that holds the mirror's task states."""
+    """Return the name of the Kafka Connect status topic of one mirror.
+
+    MirrorMaker 2 creates this topic on the target cluster and writes the states of its connectors
+    and tasks to it.
+
+    Args:
+        edge_alias: Alias of the edge (source) cluster.
+
+    Returns:
+        Topic name, such as `mm2-status.edge.internal`.
+    """
     return f"mm2-status.{edge_alias}.internal"
 
 
 class TaskState(NamedTuple):
-    """The last state that a worker of MirrorMaker 2 reported for a connector or task.
+    """Last state that a MirrorMaker 2 worker reported for a connector or task.
 
     Attributes:
-        state: State of Kafka Connect, such as `RUNNING` or `FAILED`.
+        state: Kafka Connect state, such as `RUNNING` or `FAILED`.
         worker: Address of the reporting worker, `host:port`.
         generation: Generation of the worker group when the state was reported.
         version: Version of MirrorMaker 2; empty if not reported.
-        cause: Innermost cause of a failure.
+        cause: Innermost cause of a failure; only meaningful in the state `FAILED`.
     """
 
     state: str
@@ -58,10 +68,10 @@ class TaskState(NamedTuple):
 
 
 class TaskStates:
-    """The last known state of every connector and task of one mirror.
+    """Last known states of all connectors and tasks of one mirror.
 
-    After a worker was paused or disconnected, it may report the failure of a task that another
-    worker has taken over. Such a report has an older group generation than the running task and is
+    A worker that was paused or disconnected may report the failure of a task that another worker
+    has taken over. Such a report has an older group generation than the running task, and is
     ignored.
 
     Args:
@@ -74,14 +84,14 @@ class TaskStates:
         self._outdated: set[str] = set()  # reported by an earlier run
 
     def update(self, records: Iterable[KeyValue]) -> None:
-        """Apply records of the status topic in order.
+        """Update the states from records of the Kafka Connect status topic.
 
-        Records with other keys are ignored. Status records that cannot be parsed are ignored too,
-        and their number is logged as a warning.
+        Records that do not describe a connector or task are ignored. Status records that cannot be
+        parsed are ignored as well, and their number is logged as a warning.
 
         Args:
-            records: Key and value of each record. A record without a value removes the state of its
-                key.
+            records: Key and value of each record in offset order. A record without a value
+                (tombstone) removes the state of its key.
         """
         unreadable: list[str] = []
         for key, value in records:
@@ -121,7 +131,15 @@ class TaskStates:
         }
 
     def is_running(self, name: str) -> bool:
-        """Return whether this connector or task reported `RUNNING` in this run."""
+        """Return whether a connector or task last reported the state `RUNNING`.
+
+        Args:
+            name: Name of the connector or task, such as `MirrorSourceConnector-0`.
+
+        Returns:
+            False if the name is unknown, or if its state is outdated since the last
+            `mark_outdated`.
+        """
         return (
             name in self._last
             and name not in self._outdated
@@ -129,17 +147,30 @@ class TaskStates:
         )
 
     def to_dict(self) -> dict[str, TaskState]:
-        """Return the last state of each connector and task, sorted by name."""
+        """Return the last reported state of each connector and task, including outdated states.
+
+        Returns:
+            A new dict of states by connector or task name, sorted by name; empty before the first
+            report.
+        """
         return dict(sorted(self._last.items()))
 
     @property
     def failures(self) -> list[ConnectorTaskFailure]:
-        """Return the connectors and tasks whose last state in this run is `FAILED`."""
+        """Return all connectors and tasks of the mirror whose last state is `FAILED`.
+
+        Returns:
+            Failures reported by any worker; empty if there are none. Outdated states are omitted.
+        """
         return [ConnectorTaskFailure(name, last.cause) for name, last in self._failed()]
 
     @property
     def local_failures(self) -> list[ConnectorTaskFailure]:
-        """Return the connectors and tasks whose failure in this run was reported by this worker."""
+        """Return the connectors and tasks that this worker last reported as `FAILED`.
+
+        Returns:
+            Failures reported by this worker; empty if there are none. Outdated states are omitted.
+        """
         return [
             ConnectorTaskFailure(name, last.cause)
             for name, last in self._failed()

@@ -21,12 +21,12 @@ _KEY: Final = f"connector-{CONNECTOR}".encode()
 
 
 class WorkerGroup(NamedTuple):
-    """Workers of one mirror's Kafka Connect group, with task states and connector settings.
+    """Kafka Connect workers of one mirror, with the states of their tasks and the settings.
 
     Attributes:
-        workers: Hosts in the group and its leader.
+        workers: Hosts of the running workers, and the leader.
         states: Last state of each connector and task, by name.
-        settings: Connector settings as written by the leader; empty if the connector never ran.
+        settings: Connector settings that the leader last wrote; empty if the connector never ran.
     """
 
     workers: MirrorWorkers
@@ -35,11 +35,15 @@ class WorkerGroup(NamedTuple):
 
 
 def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
-    """Read the current workers, states and settings of one edge's mirror.
+    """Read the current workers, task states and connector settings of one mirror.
 
     Args:
         central: Settings of the central cluster.
-        edge_alias: Alias of the edge cluster.
+        edge_alias: Alias of the edge cluster, which identifies the mirror.
+
+    Returns:
+        The group. It has no workers if the mirror is not running; states and settings are then the
+        last ones written.
 
     Raises:
         Unavailable: The central cluster does not answer.
@@ -54,14 +58,17 @@ def read_worker_group(central: KafkaCluster, edge_alias: str) -> WorkerGroup:
 
 
 def read_connector_settings(central: KafkaCluster, edge_alias: str) -> dict[str, str]:
-    """Read the settings with which the connector of one edge's mirror last ran.
+    """Read the settings with which the connector of one mirror last ran.
+
+    The leader of the workers writes them to a topic on the central cluster. The values are not
+    redacted.
 
     Args:
         central: Settings of the central cluster.
-        edge_alias: Alias of the edge cluster.
+        edge_alias: Alias of the edge cluster, which identifies the mirror.
 
     Returns:
-        Setting values by name; empty if the connector never ran.
+        Setting values by setting name; empty if the connector never ran.
 
     Raises:
         Unavailable: The central cluster does not answer.

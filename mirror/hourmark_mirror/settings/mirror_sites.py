@@ -17,12 +17,12 @@ _MIRRORED: Final = re.compile("|".join(f"(?:{pattern})" for pattern in TOPICS))
 
 
 class MirrorSites:
-    """Clients of the edge (source) cluster and the central (target) cluster of one mirror.
+    """Pair of clients for the edge (source) and central (target) cluster of one mirror.
 
     Attributes:
-        alias: Alias of the edge cluster, which prefixes the names of remote topics.
-        edge: Source cluster.
-        central: Target cluster.
+        alias: Alias of the edge cluster. It is the prefix of all remote topic names.
+        edge: Client of the source cluster.
+        central: Client of the target cluster.
     """
 
     def __init__(self, config: Config) -> None:
@@ -41,8 +41,12 @@ class MirrorSites:
     def topics(self) -> list[TopicInfo]:
         """Return the edge topics that the mirror copies, sorted by name.
 
+        Returns:
+            Description of each topic; empty if the edge has no mirrored topic.
+
         Raises:
-            Unavailable: The cluster does not answer, or its brokers disagree on which topics exist.
+            Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
+                exist, for example during a deletion. The call can be repeated.
         """
         names = [n for n in self.edge.names() if _MIRRORED.fullmatch(n)]
         found = self.edge.topics(names)
@@ -56,33 +60,49 @@ class MirrorSites:
     def partitions(self) -> list[Partition]:
         """Return all topic-partitions of the edge topics that the mirror copies.
 
+        Returns:
+            Topic-partitions of the edge, in the order of `topics`; empty if no topic is mirrored.
+
         Raises:
-            Unavailable: The cluster does not answer.
+            Unavailable: The edge cluster does not answer, or its brokers disagree on which topics
+                exist.
         """
         return [Partition(t.name, p) for t in self.topics() for p in t.partitions]
 
     def positions(self) -> MirrorPositions:
-        """Return a new reader of the mirror's positions, which the caller must close."""
+        """Return a new reader of the offsets up to which the mirror has copied.
+
+        The positions are read from the central cluster when the caller calls `refresh` on the
+        reader.
+
+        Returns:
+            The reader, which the caller must close.
+        """
         return MirrorPositions(self.central.settings, self.alias)
 
     def remote_partition(self, partition: Partition) -> Partition:
-        """Return the remote topic-partition for an edge topic-partition, whether or not it exists.
+        """Return the central topic-partition to which an edge topic-partition is copied.
 
-        It has the same partition number, and the topic name has the edge alias as its prefix.
+        The name of the remote topic is the edge topic name with the edge alias as prefix. The
+        partition number is the same. The clusters are not queried, so the result may not exist.
 
         Args:
             partition: Topic-partition at the edge.
+
+        Returns:
+            Remote topic-partition, such as partition 3 of `edge.events.click`.
         """
         return Partition(central_topic(partition.topic, self.alias), partition.partition)
 
     def existing_remotes(self, partitions: Iterable[Partition]) -> dict[Partition, Partition]:
-        """Return the remote topic-partition for each edge topic-partition, if it exists.
+        """Return the existing copy on the central cluster for each edge topic-partition.
 
         Args:
             partitions: Topic-partitions at the edge.
 
         Returns:
-            Remote topic-partition by edge topic-partition; those that do not exist are absent.
+            Remote topic-partition by edge topic-partition. Edge topic-partitions without a copy are
+            absent.
 
         Raises:
             Unavailable: The central cluster does not answer.
@@ -96,7 +116,9 @@ class MirrorSites:
         }
 
     def list_central_only(self) -> list[tuple[str, str]]:
-        """List remote topics and topic-partitions that do not exist at the edge.
+        """List the remote topics and topic-partitions that have no counterpart at the edge.
+
+        They remain, for example, after a topic was deleted at the edge.
 
         Returns:
             Pairs of the edge topic name and a description of the remote topic or topic-partition,

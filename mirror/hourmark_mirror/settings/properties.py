@@ -89,11 +89,17 @@ _SECRETS: Final = "mm2-secrets.properties"
 
 
 def target_cluster(config: Config) -> KafkaCluster:
-    """Return the settings of the central cluster.
+    """Return the settings of the central cluster, to which the mirror copies.
+
+    Args:
+        config: Configuration with both clusters.
+
+    Returns:
+        The settings in `kafka.central`.
 
     Raises:
-        ConfigError: No separate central cluster is configured, or the edge has the alias that is
-            reserved for the target.
+        ConfigError: No separate central cluster is configured (`kafka.central`), or
+            `kafka.edge_alias` is the alias that is reserved for the target.
     """
     if config.kafka.central is None:
         raise ConfigError(
@@ -116,6 +122,9 @@ def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> d
     Args:
         config: Configuration with both clusters and the group `mirror`.
         excluded: Edge topics that are not copied.
+
+    Returns:
+        Property values by name, such as `clusters` and `edge->target.topics`.
 
     Raises:
         ConfigError: The clusters or their security settings cannot be used by MirrorMaker 2.
@@ -148,12 +157,20 @@ def mirror_maker_properties(config: Config, excluded: Collection[str] = ()) -> d
 
 
 def secret_properties(config: Config) -> dict[str, str]:
-    """Return the secret properties of both clusters, by MirrorMaker's property names.
+    """Return the passwords and logins of both clusters as MirrorMaker 2 properties.
 
-    They are written to the file of `secrets_path`, to which the other properties refer.
+    The caller writes them to the file of `secrets_path`. The other properties contain only
+    references to this file.
+
+    Args:
+        config: Configuration with both clusters.
+
+    Returns:
+        Secret values by property name; empty if neither cluster requires a login or a password.
 
     Raises:
-        ConfigError: No separate central cluster is configured, or a login cannot be used.
+        ConfigError: No separate central cluster is configured, or a SASL mechanism is not
+            supported.
     """
     return secret_settings(config.kafka.edge_alias, config.kafka.edge) | secret_settings(
         TARGET_ALIAS, target_cluster(config)
@@ -161,7 +178,14 @@ def secret_properties(config: Config) -> dict[str, str]:
 
 
 def secrets_path(config: Config) -> Path:
-    """Return the path of the file with secret properties, in the working folder of MirrorMaker 2."""
+    """Return the path of the file that holds the secret properties of MirrorMaker 2.
+
+    Args:
+        config: Configuration with `mirror.work_dir`.
+
+    Returns:
+        Absolute path in the work folder, whether or not the file exists.
+    """
     return config.mirror.work_dir.absolute() / _SECRETS
 
 

@@ -50,17 +50,22 @@ _KEYS_OF_JAVA: Final = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRI
 
 
 def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dict[str, str]:
-    """Translate the security settings of one cluster to Java's names, without secrets.
+    """Translate the security settings of one cluster from librdkafka to Java client properties.
 
-    Secrets and contents of PEM files are replaced with references (KIP-297).
+    Secrets and the contents of PEM files are replaced with references that Java resolves (KIP-297).
 
     Args:
         alias: Alias of the cluster, used as the prefix of each property.
         cluster: Cluster settings with librdkafka properties.
-        secrets_file: Name of the secrets file in the working folder of MirrorMaker 2.
+        secrets_file: Name of the file in the work folder that holds the secrets.
+
+    Returns:
+        Java properties by name, each with the prefix `alias.`; empty if the cluster has no security
+        settings.
 
     Raises:
-        ConfigError: A property cannot be translated, or the SASL mechanism is not supported.
+        ConfigError: A property has no Java equivalent, or the SASL mechanism is not supported. The
+            message lists the allowed properties.
     """
     given = cluster.properties
     values: dict[str, str] = {}
@@ -89,7 +94,7 @@ def client_security(alias: str, cluster: KafkaCluster, secrets_file: str) -> dic
 
 
 def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
-    """Return the secret properties of one cluster under MirrorMaker's names.
+    """Return the passwords and the login of one cluster as MirrorMaker 2 properties.
 
     Args:
         alias: Alias of the cluster, used as the prefix of each property.
@@ -108,16 +113,16 @@ def secret_settings(alias: str, cluster: KafkaCluster) -> dict[str, str]:
 
 
 def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
-    """Check that the bootstrap addresses of a cluster contain no user name.
+    """Check that the bootstrap addresses of a cluster do not contain a user name.
 
-    Java rejects such an address, and its log would show the password.
+    Java rejects such an address, and its log would contain the password.
 
     Args:
-        alias: Alias of the cluster, used in the error.
-        cluster: Cluster settings with the addresses.
+        alias: Alias of the cluster, for the error message.
+        cluster: Cluster settings that contain the addresses.
 
     Raises:
-        ConfigError: An address contains `@`.
+        ConfigError: An address contains `@`. Configure the login as a SASL property instead.
     """
     if "@" in cluster.bootstrap:
         raise ConfigError(
@@ -128,17 +133,17 @@ def check_bootstrap(alias: str, cluster: KafkaCluster) -> None:
 
 
 def check_private_key(alias: str, cluster: KafkaCluster) -> None:
-    """Check that Java can read the private key of a cluster's settings.
+    """Check that Java can read the private key that is configured for a cluster.
 
-    Java accepts only PKCS #8 in PEM, and would otherwise log an error for every connection. Does
-    nothing if no key is configured.
+    Java accepts only PKCS #8 in PEM format. With any other key, it would log an error for every
+    connection. The function does nothing if no key is configured.
 
     Args:
         alias: Alias of the cluster, used in the error.
         cluster: Cluster settings, of which `ssl.key.location` is read.
 
     Raises:
-        ConfigError: The file cannot be read or holds no PKCS #8 key.
+        ConfigError: The file cannot be read or does not contain a PKCS #8 key.
     """
     file = cluster.properties.get("ssl.key.location")
     if file is None:

@@ -25,10 +25,10 @@ _MADE_BY_MIRROR_MAKER: Final = (
 
 
 class DifferenceKind(StrEnum):
-    """Action that resolves a difference between a mirror and its configuration.
+    """Action that resolves a difference between a running mirror and its configuration.
 
-    `mirror apply` performs CREATE, ADD_PARTITIONS and SET. It never restarts workers or removes
-    partitions.
+    `hourmark mirror apply` performs `CREATE`, `ADD_PARTITIONS` and `SET`. An operator must restart
+    or start workers (`RESTART`, `START`). Kafka cannot remove partitions (`TOO_MANY_PARTITIONS`).
     """
 
     CREATE = "create"
@@ -43,7 +43,7 @@ APPLICABLE: Final = (DifferenceKind.CREATE, DifferenceKind.ADD_PARTITIONS, Diffe
 
 
 class MirrorDifference(NamedTuple):
-    """One setting of a remote topic or worker that differs from the expected value.
+    """Setting of a remote topic or worker whose value differs from the expected value.
 
     Attributes:
         kind: Action that resolves the difference.
@@ -61,11 +61,18 @@ class MirrorDifference(NamedTuple):
 
     @property
     def applicable(self) -> bool:
-        """Return whether `mirror apply` resolves this difference."""
+        """Return whether `hourmark mirror apply` can resolve this difference.
+
+        Differences that require a restart of a worker, or fewer partitions, return False.
+        """
         return self.kind in APPLICABLE
 
     def as_object(self) -> dict[str, object]:
-        """Return the difference as a JSON-serializable dict, with secrets redacted."""
+        """Return the difference as a JSON-serializable dict, with secrets redacted.
+
+        Returns:
+            The attributes by name, plus the key `applicable`.
+        """
         now, wanted = (
             redact_setting(self.now, self.setting),
             redact_setting(self.wanted, self.setting),
@@ -87,12 +94,19 @@ def topic_differences(
     existing: Mapping[str, TopicInfo],
     settings: Mapping[str, Mapping[str, str]],
 ) -> Iterator[MirrorDifference]:
-    """Yield the differences between expected and existing remote topics.
+    """Yield the differences between the expected and the existing remote topics.
+
+    Topics that exist but are not expected are ignored.
 
     Args:
         wanted: Expected remote topics.
         existing: Existing remote topics by name.
-        settings: Current settings of the existing topics, by topic name.
+        settings: Current settings by name, for each existing topic. A setting that is absent is not
+            compared.
+
+    Yields:
+        For a missing topic, one difference with the expected number of partitions. For an existing
+        topic, one difference for each setting or partition count that differs.
     """
     for topic in wanted:
         if topic.name not in existing:
@@ -127,6 +141,9 @@ def connector_differences(
         wanted: Connector settings according to the configuration.
         running: Settings of the running connector. If empty, because the connector never ran,
             nothing is yielded.
+
+    Yields:
+        One difference of kind `RESTART` for each setting, sorted by name.
     """
     for name in sorted(wanted.keys() | running.keys()) if running else ():
         if (
@@ -141,36 +158,43 @@ def connector_differences(
 
 
 def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifference]:
-    """Yield a difference if the mirror has no running worker.
+    """Yield a difference of kind `START` if no worker of the mirror is running.
 
     Args:
-        hosts: Hosts of the workers in the group.
+        hosts: Hosts of the running workers. If there is at least one, nothing is yielded.
     """
     if not hosts:
         yield MirrorDifference(DifferenceKind.START, "worker", "hosts", None, "at least one")
 
 
 def version_differences(installed: str, running: Iterable[str]) -> Iterator[MirrorDifference]:
-    """Yield a difference for each worker version that differs from the installed version.
+    """Yield a difference for each running MirrorMaker 2 version other than the installed one.
 
     Args:
         installed: Version of MirrorMaker 2 on this host. If empty, because it is unknown, nothing
             is yielded.
-        running: Versions of the workers. Empty versions are ignored.
+        running: Versions of the running workers. Empty versions are ignored.
+
+    Yields:
+        One difference of kind `RESTART` for each distinct version, sorted by version.
     """
     for version in sorted({*running} - {"", installed}) if installed else ():
         yield MirrorDifference(DifferenceKind.RESTART, "worker", "version", version, installed)
 
 
 def connector_settings(properties: Mapping[str, str], source: str, target: str) -> dict[str, str]:
-    """Return the connector settings that MirrorMaker 2 derives from its properties.
+    """Return the connector settings that MirrorMaker 2 derives from its own properties.
 
-    Follows `MirrorMakerConfig.connectorBaseConfig` in Kafka's source.
+    The derivation follows `MirrorMakerConfig.connectorBaseConfig` in the source code of Kafka.
 
     Args:
-        properties: MirrorMaker 2 properties.
+        properties: MirrorMaker 2 properties by name.
         source: Alias of the source cluster.
         target: Alias of the target cluster.
+
+    Returns:
+        Connector settings by name. Properties of the pair `source->target` lose this prefix;
+        properties of one cluster have the prefix `source.` or `target.` instead of its alias.
     """
     made = {}
     for name, value in properties.items():

@@ -25,12 +25,18 @@ _POLICIES: Final = ("cleanup.policy", "retention.bytes")
 def expected_remote_topics(
     config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
 ) -> list[TopicSpec]:
-    """Return the remote topics that the current edge topics require, sorted by name.
+    """Return the remote topics that should exist on the central cluster, sorted by name.
+
+    Each remote topic has the partition count and the settings of its edge topic.
+    `min.insync.replicas` is that of the central cluster.
 
     Args:
         config: Configuration with both clusters.
         sites: Clients of both clusters.
-        selected: Predicate on the edge topic name; by default all topics.
+        selected: Predicate on the edge topic name; selects all topics by default.
+
+    Returns:
+        Specification of each remote topic; empty if no edge topic is selected.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -54,12 +60,15 @@ def expected_remote_topics(
 def remote_topic_differences(
     config: Config, sites: MirrorSites, selected: Callable[[str], bool] = bool
 ) -> list[MirrorDifference]:
-    """Return the differences between expected and existing remote topics; empty if there are none.
+    """Compare the remote topics on the central cluster with the topics at the edge.
 
     Args:
         config: Configuration with both clusters.
         sites: Clients of both clusters.
-        selected: Predicate on the edge topic name; by default all topics.
+        selected: Predicate on the edge topic name; selects all topics by default.
+
+    Returns:
+        Differences between the expected and the existing remote topics; empty if there are none.
 
     Raises:
         Unavailable: A cluster does not answer.
@@ -70,9 +79,10 @@ def remote_topic_differences(
 def apply_differences(
     config: Config, sites: MirrorSites, differences: Iterable[MirrorDifference]
 ) -> None:
-    """Create remote topics, add partitions and change settings to resolve the differences.
+    """Create remote topics, add partitions and change topic settings to resolve differences.
 
-    Ignores differences that are not applicable, and topics that are no longer expected.
+    Differences for which `applicable` is False are ignored, and so are topics that are no longer
+    expected. The call can be repeated.
 
     Args:
         config: Configuration with both clusters.
@@ -80,7 +90,7 @@ def apply_differences(
         differences: Differences from `remote_topic_differences`.
 
     Raises:
-        Unavailable: A cluster does not answer.
+        Unavailable: A cluster does not answer. Some changes may have been made; repeat the call.
     """
     wanted = {t.name: t for t in expected_remote_topics(config, sites)}
     for difference in differences:
@@ -98,10 +108,10 @@ def apply_differences(
 
 
 def ensure_remote_topics(config: Config, sites: MirrorSites) -> list[str]:
-    """Create the missing remote topics.
+    """Create the remote topics that are missing on the central cluster.
 
-    Logs other differences as warnings and leaves them to `hourmark mirror apply`: a mirror that
-    refused to start because of them would copy nothing.
+    Other differences are only logged as warnings. They do not prevent the mirror from starting, and
+    `hourmark mirror apply` resolves them.
 
     Args:
         config: Configuration with both clusters.

@@ -27,16 +27,20 @@ FAULT_KINDS: Final[tuple[FaultKind, ...]] = get_args(FaultKind)
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class FaultSpan:
-    """Adjacent records of one topic-partition that have the same fault. All offsets are inclusive.
+    """Group of adjacent records of one topic-partition that have the same fault.
+
+    All offsets are inclusive.
 
     Attributes:
-        kind: `missing`: on the edge only. `doubled`: a second copy on the target. `foreign`: on the
-            target only. `altered`: same key, different content.
-        edge_first: First edge offset. For foreign records, the offset of the edge record that was
-            expected instead, or None at the end.
-        edge_last: Last edge offset, with the same exception.
-        central_first: First offset on the target; None for missing records.
-        central_last: Last offset on the target; None for missing records.
+        kind: `missing`: the record exists only at the edge. `doubled`: the target has a second
+            copy. `foreign`: the record exists only on the target. `altered`: the key is equal, but
+            the content differs.
+        edge_first: Edge offset of the first record. For foreign records, the offset of the edge
+            record that was expected instead; None at the end of the edge's log.
+        edge_last: Edge offset of the last record. For foreign records, the same as for `edge_first`
+            applies.
+        central_first: Target offset of the first record; None for missing records.
+        central_last: Target offset of the last record; None for missing records.
         count: Number of records.
     """
 
@@ -48,12 +52,17 @@ class FaultSpan:
     count: int = 1
 
     def continues_with(self, kind: FaultKind, edge: int | None, central: int | None) -> bool:
-        """Return whether a faulty record has the same fault as the span and directly follows it.
+        """Return whether a faulty record directly follows this span and has the same fault.
+
+        If so, the caller extends the span instead of starting a new one.
 
         Args:
             kind: Kind of fault of the record.
-            edge: Edge offset of the record; only used for missing records.
-            central: Offset on the target; None for missing records.
+            edge: Edge offset of the record. It is used only for missing records.
+            central: Target offset of the record; None for missing records.
+
+        Returns:
+            True if the caller can extend this span by the record.
         """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1
@@ -64,11 +73,13 @@ class RecordComparison:
     """Result of comparing the records of one topic-partition on both clusters.
 
     Attributes:
-        matched: Number of equal records.
-        expired: Number of edge records that the target's retention has already deleted.
-        older: Number of records on the target that the edge has already deleted.
+        matched: Number of records that are equal on both clusters.
+        expired: Number of edge records that are missing on the target because its retention has
+            deleted them.
+        older: Number of target records that are missing at the edge because its retention has
+            deleted them.
         faults: Number of faulty records, by kind of fault.
-        spans: Groups of adjacent records with the same fault, at most 100.
+        spans: First 100 groups of adjacent records with the same fault.
     """
 
     matched: int = 0
@@ -78,7 +89,9 @@ class RecordComparison:
     spans: list[FaultSpan] = dataclasses.field(default_factory=list)
 
     def add(self, kind: FaultKind, edge: int | None, central: int | None) -> None:
-        """Count a faulty record, and add it to the last span or to a new one.
+        """Count one faulty record, and extend the last span or start a new span.
+
+        After 100 spans, records that do not extend the last span are only counted.
 
         Args:
             kind: Kind of fault.
@@ -126,21 +139,13 @@ class _LookaheadReader:
         return digest in self._digests
 
     def next_digests(self, count: int, end: int) -> list[bytes]:
-        """Return the digests of at most `count` next records with offsets below `end`."""
         self._take(count)
         return [
             record.digest for record in itertools.islice(self._ahead, count) if record.offset < end
         ]
 
     def find_run(self, digests: list[bytes]) -> int | None:
-        """Find consecutive records in the window by their digests.
-
-        Args:
-            digests: Digests of the records, in order; an empty list is never found.
-
-        Returns:
-            Number of records in the window before the first match; None if there is no match.
-        """
+        # Returns the number of records in the window before the first match. An empty list never matches.
         self._take(self._window)
         window = [record.digest for record in self._ahead]
         starts = (at for at, digest in enumerate(window) if digests and digest == digests[0])
@@ -167,25 +172,23 @@ def compare_records(
 ) -> RecordComparison:
     """Compare the records of an edge topic-partition with its copy on the target cluster.
 
-    Every edge record below `cut` must be on the target once and unaltered, in the same order, and
-    the target must contain no other records. Edge records at or after `cut` may be on the target or
-    not.
+    The target must contain every edge record below `cut` once, unaltered and in the same order, and
+    no other records. The target may contain edge records at or after `cut`, but need not.
 
     Args:
-        edge: Edge records in offset order, including records that were produced since `cut` was
-            read.
-        central: Records of the target in offset order.
-        cut: Edge offset up to which the mirror has copied.
+        edge: Edge records in offset order. They may include records produced after `cut` was read.
+        central: Records on the target in offset order.
+        cut: Edge offset (exclusive) up to which the mirror has copied.
         edge_was_trimmed: Whether the edge's log start is above 0. The target may then begin with
-            records that cannot be compared any more.
-        target_was_trimmed: Whether the target's log start is above 0. Its retention may then have
-            deleted records at the beginning.
-        expired_before_ms: Unix milliseconds. An older record that is missing at the beginning
-            counts as expired instead of missing.
+            older records, which cannot be compared.
+        target_was_trimmed: Whether the target's log start is above 0. Retention may then have
+            deleted the first records on the target.
+        expired_before_ms: Unix milliseconds. A record that is missing at the beginning of the
+            target counts as expired if its timestamp is earlier; otherwise it counts as missing.
         window: Maximum number of records to read ahead on each side.
 
     Returns:
-        Numbers of equal and faulty records, and the spans of faulty records.
+        Numbers of equal, expired, older and faulty records, and the spans of faulty records.
     """
     result = RecordComparison()
     source, target = _LookaheadReader(edge, window), _LookaheadReader(central, window)
@@ -231,18 +234,10 @@ def compare_records(
 def _skip_older(
     source: _LookaheadReader, target: _LookaheadReader, cut: int, *, begins_later: bool
 ) -> int:
-    """Skip the target's records that precede the edge's first record, and return their number.
-
-    The beginning is located by several consecutive matches. A single match is not sufficient,
-    because the edge may contain a record twice and may have deleted the first one.
-
-    Args:
-        source: Records of the edge.
-        target: Records of the target. The skipped records are removed from it.
-        cut: Edge offset up to which the mirror has copied.
-        begins_later: Whether the target's retention has deleted records too. Records are then
-            skipped only up to the timestamp of the edge's first record.
-    """
+    # Several consecutive matches locate the beginning. A single match is not sufficient, because the
+    # edge may contain a record twice and may have deleted the first one. If the target's retention
+    # deleted records too (`begins_later`), records are skipped only up to the timestamp of the edge's
+    # first record.
     older, begin = 0, source.head()
     while (first := target.head()) is not None and not source.contains(first.digest):
         if begins_later and begin is not None and first.timestamp_ms > begin.timestamp_ms:

@@ -26,10 +26,10 @@ class ComparedPartition(NamedTuple):
 
     Attributes:
         partition: Topic-partition at the edge.
-        cut: Edge end offset when the verification began.
+        cut: Log end offset at the edge (exclusive) when the verification began.
         position: Next edge offset that the mirror copies; None if it has no position.
-        comparison: Counts and fault spans.
-        settled: False if a log start moved during every attempt, so the result is not reliable.
+        comparison: Counts of equal and faulty records, and spans of faulty records.
+        settled: Whether the result is reliable. False if a log start moved during every attempt.
     """
 
     partition: Partition
@@ -40,9 +40,9 @@ class ComparedPartition(NamedTuple):
 
 
 class ContentComparer:
-    """Compares the contents of edge topic-partitions with their copies on the central cluster.
+    """Comparer of edge topic-partitions with their copies on the central cluster.
 
-    Opens readers for each comparison and closes them afterwards.
+    It opens Kafka consumers for each comparison and closes them afterwards.
     """
 
     def __init__(
@@ -52,12 +52,12 @@ class ContentComparer:
         max_message_bytes: int,
         remotes: Mapping[Partition, Partition],
     ) -> None:
-        """Create a comparer for fixed pairs of topic-partitions.
+        """Create a comparer for a fixed set of topic-partitions.
 
         Args:
             sites: Clients of both clusters.
             clock: Source of time and sleep.
-            max_message_bytes: Largest record to expect.
+            max_message_bytes: Maximum size of a record in bytes.
             remotes: Remote topic-partition for each edge topic-partition to compare.
         """
         self._sites = sites
@@ -68,16 +68,18 @@ class ContentComparer:
     def compare(
         self, cut: Mapping[Partition, int], positions: Mapping[Partition, int]
     ) -> list[ComparedPartition]:
-        """Compare each partition up to an offset, or up to the mirror's position if that is lower.
+        """Compare the records of each topic-partition on both clusters.
 
-        Repeats the comparison of a partition, up to 3 attempts, if a log start moves meanwhile.
+        Records are compared up to the offset in `cut`, or up to the mirror's position if that is
+        lower. If a log start moves meanwhile, the comparison of this topic-partition is repeated,
+        with at most 3 attempts.
 
         Args:
-            cut: For each edge partition, its end offset when the verification began.
-            positions: For each edge partition, the next offset that the mirror copies.
+            cut: For each edge topic-partition, its log end offset when the verification began.
+            positions: For each edge topic-partition, the next offset that the mirror copies.
 
         Returns:
-            One result for each partition.
+            One result for each topic-partition of this comparer.
 
         Raises:
             Unavailable: A cluster does not answer, or a transaction on the target does not end
@@ -115,7 +117,6 @@ class ContentComparer:
         return ends
 
     def _starts(self, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, int]]:
-        """Return the log start offsets at the edge and on the target, by edge topic-partition."""
         edge = self._sites.edge.starts(partitions)
         central = self._sites.central.starts([self._remotes[p] for p in partitions])
         return {p: (edge[p], central[self._remotes[p]]) for p in partitions}
@@ -158,16 +159,6 @@ class ContentComparer:
 
 
 def _expired_before_ms(now_ms: int, kept_ms: Sequence[int]) -> int:
-    """Return the time before which a record may be missing because of the target's retention.
-
-    The longer retention of the two topics applies, because the target must keep a record at least
-    as long as the edge does.
-
-    Args:
-        now_ms: Time at which the log starts were read, in Unix milliseconds.
-        kept_ms: `retention.ms` of both topics; negative means unlimited.
-
-    Returns:
-        Unix milliseconds. 0 if either topic has unlimited retention.
-    """
+    # The longer retention of the two topics applies, because the target must keep a record at least as
+    # long as the edge does. A negative retention is unlimited.
     return 0 if min(kept_ms) < 0 else now_ms - max(kept_ms) + CLOCK_SKEW_MAX_MS

@@ -51,7 +51,8 @@ def format_result(result: VerificationResult) -> list[str]:
         result: Result to format.
 
     Returns:
-        One line for each finding, then a summary line.
+        One line for each alarm, each topic-partition that is behind, and each span of faulty
+        records, then a summary line.
     """
     lines = [f"ALARM {alarm}" for alarm in result.alarms] + [
         f"BEHIND {behind}" for behind in result.behind

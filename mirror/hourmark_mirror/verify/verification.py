@@ -38,14 +38,15 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """Findings of one verification of a mirror.
+    """Findings of one check that the central cluster holds an exact copy of the edge's records.
 
     Attributes:
-        alarms: New alarms, and earlier alarms that no operator has accepted. New differences in
-            contents are in `compared` instead.
-        behind: Descriptions of topic-partitions that the mirror did not copy in time.
-        compared: Content comparison of each compared topic-partition.
-        left_out: Number of topic-partitions that a sample did not compare.
+        alarms: New alarms, and earlier alarms that no operator has accepted. Newly found
+            differences between records are in `compared` instead.
+        behind: Readable description of each topic-partition that the mirror did not copy in time.
+        compared: Comparison of the records of each compared topic-partition.
+        left_out: Number of topic-partitions that were not compared because only a sample was
+            requested.
     """
 
     alarms: list[Alarm]
@@ -55,31 +56,37 @@ class VerificationResult(NamedTuple):
 
     @property
     def ok(self) -> bool:
-        """Return whether at least one topic-partition was compared and there are no findings."""
+        """Return whether the verification succeeded.
+
+        It succeeded if at least one topic-partition was compared, and there are no alarms, no
+        topic-partitions that are behind, and no faulty records.
+        """
         return not (
             self.alarms or self.behind or any(c.comparison.faults for c in self.compared)
         ) and bool(self.compared)
 
 
 class Verification:
-    """One verification of a mirror against the edge's current end offsets.
+    """Single check that the central cluster holds an exact copy of the edge's records.
 
-    Call `run` once; it blocks while it waits for the mirror and compares records.
+    The check covers all edge records below the log end offsets at its start. Call `run` once. The
+    call blocks while the mirror catches up and the records are compared.
     """
 
     def __init__(
         self, config: Config, clock: Clock, *, topics: Sequence[str], accept: bool
     ) -> None:
-        """Read the state of the last verification and the current topics.
+        """Load the state of the previous verification and list the topics to verify.
 
         Args:
             config: Configuration with both clusters and `mirror.work_dir`.
             clock: Source of time and sleep.
             topics: Topic or event type names to verify; empty for all.
-            accept: Accept the known alarms, so that only new findings are reported.
+            accept: Whether to accept all known alarms, so that only new findings are reported.
 
         Raises:
-            UsageError: No mirrored topic has one of the names, or the state file cannot be used.
+            UsageError: No mirrored topic has one of the given names, or the state file cannot be
+                used.
             Unavailable: A cluster does not answer.
         """
         self._max_bytes = config.kafka.max_message_bytes
@@ -111,7 +118,10 @@ class Verification:
         seed: int = 0,
         report: Callable[[VerificationResult], object] = lambda _: None,
     ) -> VerificationResult:
-        """Wait until the mirror reaches the edge's current end offsets, then compare both sides.
+        """Wait until the mirror has copied all current edge records, then compare both clusters.
+
+        Topic-partitions that the mirror does not copy within `timeout_s` are listed in the result
+        and do not raise an error.
 
         Args:
             timeout_s: Maximum seconds to wait for the mirror. The comparison takes additional time.
@@ -121,7 +131,8 @@ class Verification:
             report: Called with the result before the state is saved, because saving may fail.
 
         Returns:
-            The findings.
+            The alarms, the topic-partitions that are behind, and the comparison of each
+            topic-partition.
 
         Raises:
             UsageError: The state file cannot be written.
@@ -246,7 +257,6 @@ class Verification:
         return [alarm for alarm in found if not (self._accept and alarm in self._checks.alarms)]
 
     def _recreated_meanwhile(self) -> list[Alarm]:
-        """Return an alarm for each topic deleted or recreated since this verification began."""
         ids = {t.name: t.topic_id for t in self._sites.topics()}
         changed = recreated_topics({name: t.topic_id for name, t in self._topics.items()}, ids)
         return [
@@ -257,15 +267,7 @@ class Verification:
     def _update_state(
         self, found: Sequence[Alarm], offsets: Mapping[Partition, int]
     ) -> list[Alarm]:
-        """Update the stored state, and return the alarms to report.
-
-        Alarms about differing contents are not returned, because faulty records are reported
-        separately.
-
-        Args:
-            found: Alarms of this verification.
-            offsets: The mirror's positions, or log start offsets where the mirror has no position.
-        """
+        # Alarms about differing contents are not returned, because faulty records are reported separately.
         if self._accept:
             self._checks.alarms = [a for a in self._checks.alarms if not self._selected(a.topic)]
             active = list(found)

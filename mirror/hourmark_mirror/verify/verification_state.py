@@ -30,10 +30,10 @@ CHECKS_FILE: Final = "state/checks.json"  # below the work folder
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicCheckpoint:
-    """Topic id and mirror positions of one edge topic at a verification.
+    """Topic id and mirror positions of one edge topic, as recorded by a verification.
 
     Attributes:
-        topic_id: Kafka's id of the topic.
+        topic_id: Unique topic id assigned by Kafka. It changes if the topic is recreated.
         positions: Next offset that the mirror copies, by partition number.
     """
 
@@ -43,16 +43,6 @@ class TopicCheckpoint:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _StoredChecks:
-    """Content of the file that stores the state of verifications.
-
-    Attributes:
-        edge_cluster_id: Kafka cluster id of the edge.
-        topics: Checkpoint of each edge topic, by name.
-        alarms: Alarms that are not accepted.
-        accepted: Topics and partitions accepted to exist only on the central cluster.
-        format: Version of the file format.
-    """
-
     edge_cluster_id: str
     topics: dict[str, TopicCheckpoint]
     alarms: list[Alarm] = dataclasses.field(default_factory=list)
@@ -64,16 +54,16 @@ _CONTENT: Final = TypeAdapter(_StoredChecks)
 
 
 class VerificationState:
-    """Persistent state of the verifications of one mirror.
+    """Persistent state of the verifications of one mirror, stored in a JSON file.
 
     Attributes:
-        topics: Checkpoint of each edge topic, by name.
-        alarms: Alarms that are not accepted.
+        topics: Topic id and mirror positions of each edge topic at its last verification, by name.
+        alarms: Alarms that no operator has accepted.
         accepted: Topics and partitions accepted to exist only on the central cluster.
     """
 
     def __init__(self, work_dir: Path, edge_cluster_id: str) -> None:
-        """Read the state file; start empty if it does not exist.
+        """Load the state from its file; the state is empty if the file does not exist.
 
         Args:
             work_dir: `mirror.work_dir`; the file is `state/checks.json` in it.
@@ -113,12 +103,21 @@ class VerificationState:
 
     @property
     def ids(self) -> dict[str, str]:
-        """Return the topic id of each topic at the previous verification, by topic name."""
+        """Return the Kafka topic ids that the previous verification recorded.
+
+        Returns:
+            Topic id by edge topic name; empty before the first verification.
+        """
         return {name: check.topic_id for name, check in self.topics.items()}
 
     @property
     def positions(self) -> dict[Partition, int]:
-        """Return the mirror's positions at the previous verification, by edge topic-partition."""
+        """Return the mirror's positions that the previous verification recorded.
+
+        Returns:
+            For each edge topic-partition, the next offset that the mirror copied at that time.
+            Empty before the first verification.
+        """
         return {
             Partition(name, p): offset
             for name, check in self.topics.items()
@@ -126,12 +125,17 @@ class VerificationState:
         }
 
     def lower_positions(self, ids: Mapping[str, str], starts: Mapping[Partition, int]) -> None:
-        """Lower the stored positions of topics that the mirror copies again from an earlier offset.
+        """Lower the recorded mirror positions, because the mirror will copy some offsets again.
+
+        Call this method when mirror positions are reset. With the lower positions, the next
+        verification still detects records that are lost after the reset. The change is in memory
+        until `save` is called.
 
         Args:
-            ids: Current topic ids by topic name. The positions of a topic that is stored with
-                another id are kept, because they record how far the old topic was copied.
-            starts: For each topic-partition, the first offset that is copied again.
+            ids: Current topic ids by edge topic name. If a topic has been recreated with another
+                id, its recorded positions are kept, because they belong to the old topic.
+            starts: For each edge topic-partition, the first offset that is copied again. A position
+                that is already lower is kept.
         """
         for name, check in self.topics.items():
             if ids.get(name) == check.topic_id:
@@ -142,16 +146,17 @@ class VerificationState:
                 self.topics[name] = TopicCheckpoint(check.topic_id, positions)
 
     def raise_alarms(self, alarms: Sequence[Alarm]) -> list[Alarm]:
-        """Add alarms to the state and return all alarms that are not accepted.
+        """Add alarms to the state, and return all alarms that no operator has accepted.
 
-        An alarm is identified by name and subject. If it is already known, the state keeps the
-        earlier text, because its evidence may be deleted, and the returned list has the new text.
+        Alarms with the same name and subject are the same alarm. For a known alarm, the state keeps
+        the text of its first occurrence, because its evidence may be deleted later. The returned
+        list contains the current text.
 
         Args:
             alarms: Alarms of the current verification.
 
         Returns:
-            Earlier and new alarms; empty if there are none.
+            Earlier and current alarms, one for each name and subject; empty if there are none.
         """
         now, before = ({(a.name, a.subject): a for a in group} for group in (alarms, self.alarms))
         self.alarms = [
@@ -160,11 +165,14 @@ class VerificationState:
         return [*{**before, **now}.values()]
 
     def save(self) -> None:
-        """Merge with changes by other processes and write the file durably.
+        """Write the state to its file and flush it to disk.
+
+        Changes that another process has written in the meantime are merged into this state.
 
         Raises:
-            UsageError: The file cannot be read or written.
-            Unavailable: Another process holds the lock too long.
+            UsageError: The file cannot be read or written. Make it writable or free disk space,
+                then verify again.
+            Unavailable: Another process holds the lock of the file longer than the timeout.
         """
         mine = _StoredChecks(self._cluster_id, self.topics, self.alarms, [*self.accepted])
         with exclusive_lock(self._path):

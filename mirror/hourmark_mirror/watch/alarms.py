@@ -45,13 +45,15 @@ BLIND_MS: Final = 60_000
 
 
 class AlarmLimits(NamedTuple):
-    """Thresholds of the alarms of a mirror watch.
+    """Thresholds that determine when the alarms of a mirror are raised.
 
     Attributes:
         retention_hours: An alarm is raised if retention may delete an uncopied record within this
             many hours, or within half of the topic's retention if that is shorter.
-        expected_s: Maximum seconds between two records, by topic. Other topics have no limit.
-        workers: Number of workers that should share the mirror; 0 disables the alarm.
+        expected_s: Maximum seconds between two records, by edge topic. Topics that are absent have
+            no limit.
+        workers: Expected number of MirrorMaker 2 workers. An alarm is raised if fewer are running;
+            0 disables the alarm.
     """
 
     retention_hours: float
@@ -60,12 +62,15 @@ class AlarmLimits(NamedTuple):
 
 
 class TopicVerification(NamedTuple):
-    """How much of one topic the samples of a mirror watch have verified.
+    """Extent to which samples have verified that one topic is copied correctly.
+
+    The mirror watch compares randomly chosen records of both clusters.
 
     Attributes:
-        through_ms: Unix milliseconds. Records written before this time were copied.
+        through_ms: Time up to which the topic is verified, Unix milliseconds. Records written
+            before this time were copied.
         compared: Number of records that were compared.
-        passed: Number of offsets in the ranges from which these records were chosen.
+        passed: Number of offsets in all ranges from which the compared records were chosen.
     """
 
     through_ms: int
@@ -74,7 +79,10 @@ class TopicVerification(NamedTuple):
 
 
 class UnverifiedReason(StrEnum):
-    """Reason why the samples of a mirror watch have not verified a topic."""
+    """Reason why samples have not verified the copy of a topic yet.
+
+    The value of each member is a readable phrase.
+    """
 
     LOSS = "a loss of it stands"
     NO_REMOTE = "it has no remote topic"
@@ -83,15 +91,15 @@ class UnverifiedReason(StrEnum):
 
 
 class WatchResult(NamedTuple):
-    """Alarms and verified topics after one observation of a mirror.
+    """Active alarms of a mirror and the verification of its topics after one observation.
 
-    Each topic is either in `verified` or in `unverified`.
+    Each topic is a key of either `verified` or `unverified`.
 
     Attributes:
-        alarms: All active alarms, including earlier losses that were not accepted.
-        state: Watch state for the next observation.
-        verified: Extent of the verification, by topic.
-        unverified: Reason why the topic is not verified, by topic.
+        alarms: All active alarms, including earlier losses that no operator has accepted.
+        state: State to pass to the next evaluation.
+        verified: Extent of the verification, by edge topic.
+        unverified: Reason why the topic is not verified, by edge topic.
     """
 
     alarms: list[Alarm]
@@ -103,14 +111,20 @@ class WatchResult(NamedTuple):
 def evaluate_alarms(
     observation: MirrorObservation, before: WatchState, limits: AlarmLimits, *, accept: bool = False
 ) -> WatchResult:
-    """Derive the active alarms from an observation, and the watch state for the next one.
+    """Determine the active alarms of a mirror, and the watch state for the next observation.
+
+    The function has no side effects. The caller stores the returned state and passes it to the next
+    call as `before`.
 
     Args:
-        observation: Current observation.
-        before: Watch state after the previous observation.
-        limits: Thresholds.
-        accept: Whether to discard the losses of earlier observations. Losses whose cause persists,
+        observation: Current state of both clusters.
+        before: Watch state after the previous observation; an empty `WatchState` for the first one.
+        limits: Thresholds of the alarms.
+        accept: Whether to discard losses from earlier observations. Losses whose cause persists,
             and losses since the previous observation, are still reported.
+
+    Returns:
+        Alarms sorted by name and subject, the new state, and the verified and unverified topics.
     """
     still, few_since_ms = (
         stalled_partitions(observation, before),
@@ -155,14 +169,15 @@ def evaluate_alarms(
 
 
 def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
-    """Return the time until the edge's retention may delete the first uncopied record.
+    """Return the time until retention at the edge may delete the first uncopied record.
 
     Args:
-        observation: Current observation.
+        observation: Current state of both clusters.
 
     Returns:
-        Seconds by partition, negative if overdue. Contains only partitions that are behind and
-        whose topic has limited retention.
+        Seconds by edge topic-partition; negative if the record is overdue for deletion.
+        Topic-partitions without a timestamp in `observation.uncopied_ms`, or with unlimited
+        retention, are absent.
     """
     return {
         p: (written_ms + observation.retention_ms[p.topic] - observation.now_ms) / 1000
@@ -174,14 +189,14 @@ def retention_left_s(observation: MirrorObservation) -> dict[Partition, float]:
 def verified_topics(
     observation: MirrorObservation, state: WatchState
 ) -> dict[str, TopicVerification]:
-    """Return the topics that samples have verified after an observation, and to which extent.
+    """Return the topics whose copies have been verified by samples, and the extent of each.
 
     Args:
-        observation: Current observation.
-        state: Watch state that includes the observation.
+        observation: Current state of both clusters.
+        state: Watch state that includes the results of `observation`.
 
     Returns:
-        Extent by topic; topics that are not verified are absent.
+        Extent of the verification by edge topic. Topics that are not verified are absent.
     """
     results = _sampling_results(observation, state)
     return {
@@ -192,14 +207,14 @@ def verified_topics(
 def unverified_topics(
     observation: MirrorObservation, state: WatchState
 ) -> dict[str, UnverifiedReason]:
-    """Return the topics that samples have not verified after an observation, and why.
+    """Return the topics whose copies have not been verified by samples, and the reason for each.
 
     Args:
-        observation: Current observation.
-        state: Watch state that includes the observation.
+        observation: Current state of both clusters.
+        state: Watch state that includes the results of `observation`.
 
     Returns:
-        Reason by topic; empty if all topics are verified.
+        Reason by edge topic; empty if all topics are verified.
     """
     results = _sampling_results(observation, state)
     return {
@@ -247,15 +262,17 @@ def _topic_result(
 def unsampled_ranges(
     observation: MirrorObservation, before: WatchState
 ) -> dict[Partition, UnsampledRange]:
-    """Return the offsets of each partition that were copied since its last sample.
+    """Return the offset range of each topic-partition that was copied since its last sample.
+
+    The next sample chooses its records from these ranges.
 
     Args:
-        observation: Current observation.
+        observation: Current state of both clusters.
         before: Watch state after the previous observation.
 
     Returns:
-        Range by partition, without offsets that the edge has deleted. Partitions without earlier
-        state or without copied records are absent.
+        Range of edge offsets by topic-partition. Offsets that the edge has deleted are excluded.
+        Topic-partitions without earlier state or without newly copied records are absent.
     """
     found = {}
     for p, end in observation.ends.items():
@@ -271,11 +288,17 @@ def unsampled_ranges(
 def partitions_trimmed_on_target(
     observation: MirrorObservation, before: WatchState
 ) -> list[Partition]:
-    """Return the partitions whose log start on the target moved since it was last checked.
+    """Return the topic-partitions whose log start on the target has moved since the last check.
+
+    A moved log start means that records were deleted on the target. The caller then checks whether
+    they were deleted too early.
 
     Args:
-        observation: Current observation.
+        observation: Current state of both clusters.
         before: Watch state after the previous observation.
+
+    Returns:
+        Edge topic-partitions; empty if no log start moved.
     """
 
     def checked_start(p: Partition) -> int:
@@ -285,15 +308,15 @@ def partitions_trimmed_on_target(
 
 
 def stalled_partitions(observation: MirrorObservation, before: WatchState) -> list[Partition]:
-    """Return the partitions that are behind and whose position has not moved for 40 seconds.
+    """Return the topic-partitions that are behind and have not advanced for 40 seconds.
 
     Args:
-        observation: Current observation.
+        observation: Current state of both clusters.
         before: Watch state after the previous observation.
 
     Returns:
-        The stalled partitions. Empty if the previous observation was made 60 seconds ago or
-        earlier, because stalls cannot be detected then.
+        Stalled edge topic-partitions. Empty if the previous observation is 60 seconds old or older,
+        because the time without progress is then unknown.
     """
     if observation.now_ms - before.looked_ms >= BLIND_MS:
         return []
@@ -333,12 +356,8 @@ def _recreated(observation: MirrorObservation, before: WatchState) -> Iterator[A
 
 
 def _passed_gap_alarms(observation: MirrorObservation, before: WatchState) -> list[Alarm]:
-    """Return the earlier alarms about gaps that the mirror has already passed.
-
-    A gap is a range of offsets that retention deleted before they were copied. Each observation
-    finds a gap again until an operator accepts it, because the state keeps the offset before the
-    gap.
-    """
+    # A gap is a range of offsets that retention deleted before they were copied. Each observation
+    # finds a gap again until an operator accepts it, because the state keeps the offset before the gap.
     passed = {
         str(p)
         for p, start in observation.starts.items()
@@ -578,15 +597,7 @@ def _next_partition_state(
 def _correct_for_clock_change(
     observation: MirrorObservation, before: WatchState, since_ms: int
 ) -> int:
-    """Return a time, moved back by as much as the clock was set back since the last observation.
-
-    A duration measured from the result therefore does not shrink.
-
-    Args:
-        observation: Current observation.
-        before: Watch state after the previous observation.
-        since_ms: The time to correct, in Unix milliseconds.
-    """
+    # Subtracts as much as the clock was set back, so that a duration since the result does not shrink.
     return since_ms - max(0, before.looked_ms - observation.now_ms)
 
 

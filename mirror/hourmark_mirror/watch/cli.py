@@ -112,6 +112,10 @@ def watch_result_to_json(site: str, result: WatchResult) -> dict[str, object]:
     Args:
         site: Alias of the edge cluster.
         result: Alarms and verification by topic.
+
+    Returns:
+        Keys `ok` (whether there are no alarms), `alarms`, `site`, `verified` and `unverified`. The
+        last two are dicts by topic.
     """
     return {
         "ok": not result.alarms,
@@ -123,11 +127,14 @@ def watch_result_to_json(site: str, result: WatchResult) -> dict[str, object]:
 
 
 def format_watch_result(site: str, result: WatchResult) -> Iterator[str]:
-    """Yield the result of one observation as lines of text, ending with a summary.
+    """Yield the result of one observation as lines of text.
 
     Args:
         site: Alias of the edge cluster.
         result: Alarms and verification by topic.
+
+    Yields:
+        One line for each verified topic, each unverified topic and each alarm, then a summary line.
     """
     for topic, v in result.verified.items():
         at = dt.datetime.fromtimestamp(v.through_ms / 1000, dt.UTC)

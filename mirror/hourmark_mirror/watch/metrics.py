@@ -22,7 +22,7 @@ class MirrorMetrics:
     Metrics have no topic label, because a thousand topics would create a thousand series.
 
     Attributes:
-        registry: Registry to serve.
+        registry: Registry to expose on the metrics endpoint.
     """
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ class MirrorMetrics:
         self.record_alarms([])
 
     def record_observation(self, observation: MirrorObservation, result: WatchResult) -> None:
-        """Set the lag, retention and sampling metrics after an observation.
+        """Update the metrics for lag, retention and sampling after one observation.
 
         Args:
-            observation: Current observation.
-            result: Result of evaluating it.
+            observation: Current state of both clusters.
+            result: Alarms and verified topics that were derived from the observation.
         """
         behind_s = [(observation.now_ms - v.through_ms) / 1000 for v in result.verified.values()]
         endless = [math.inf] if UnverifiedReason.NOT_COMPARED in result.unverified.values() else []
@@ -86,7 +86,11 @@ class MirrorMetrics:
         )
 
     def record_alarms(self, alarms: Sequence[Alarm]) -> None:
-        """Set the number of active alarms for each alarm name, 0 if there are none."""
+        """Set the metric of active alarms, with one value for each alarm name.
+
+        Args:
+            alarms: All active alarms. The metric becomes 0 for each name that does not occur.
+        """
         counts = collections.Counter(alarm.name for alarm in alarms)
         for name in WATCHED:
             self._alarms.labels(name=name).set(counts[name])

@@ -12,12 +12,12 @@ from hourmark_mirror.run.task_status import ConnectorTaskFailure
 
 
 class OversizedRecord(NamedTuple):
-    """An edge record that is too large for the target cluster.
+    """Edge record that exceeds the maximum message size of the target cluster.
 
     Attributes:
-        offset: Offset at the edge.
-        bytes: Size of key and value.
-        limit: Largest size that the target accepts.
+        offset: Offset of the record at the edge.
+        bytes: Size of key and value in bytes.
+        limit: Maximum size in bytes that the target accepts.
     """
 
     offset: int
@@ -26,11 +26,11 @@ class OversizedRecord(NamedTuple):
 
 
 class UnsampledRange(NamedTuple):
-    """A range of edge offsets that were copied but not sampled yet.
+    """Range of edge offsets whose records were copied but not yet sampled for verification.
 
     Attributes:
-        first: First offset.
-        end: Offset after the last.
+        first: First offset (inclusive).
+        end: End offset (exclusive).
     """
 
     first: int
@@ -38,14 +38,14 @@ class UnsampledRange(NamedTuple):
 
 
 class SampleResult(NamedTuple):
-    """Result of comparing sampled records in one range of a partition on both clusters.
+    """Result of comparing a sample of records in one topic-partition on both clusters.
 
     Attributes:
-        covered: Range that the sample covers.
+        covered: Range of edge offsets from which the sample was chosen.
         compared: Number of records compared.
         through_ms: Timestamp of the last sampled record, Unix milliseconds.
-        differs: First edge offset whose record is not in its place on the target; None if all
-            match.
+        differs: First edge offset whose record is missing or out of order on the target; None if
+            all sampled records match.
     """
 
     covered: UnsampledRange
@@ -55,10 +55,12 @@ class SampleResult(NamedTuple):
 
 
 class TruncatedRecord(NamedTuple):
-    """An edge record that is missing at the start of the target's log but cannot have expired.
+    """Edge record that is missing on the target although retention cannot have deleted it.
+
+    The record precedes the log start of the target, so the target's log was truncated.
 
     Attributes:
-        offset: Offset at the edge.
+        offset: Offset of the record at the edge.
         timestamp_ms: Timestamp of the record, Unix milliseconds.
         target_start: Log start offset on the target.
     """
@@ -70,33 +72,37 @@ class TruncatedRecord(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorObservation:
-    """State of both clusters at one time, keyed by edge topic or edge topic-partition.
+    """State of the edge and target clusters of a mirror at one point in time.
 
-    Offsets are the next to read. The order of reads makes the values consistent: positions, then
-    the edge's log starts and ends, then the target.
+    Mappings have edge topics or edge topic-partitions as keys. The clusters are read in an order
+    that keeps the values consistent: first positions, then log starts and ends at the edge, then
+    the target.
 
     Attributes:
         now_ms: Time of the observation, Unix milliseconds.
-        ids: Topic ids at the edge.
-        remote_ids: Topic ids on the target. Topics that the target does not have are absent.
+        ids: Topic ids at the edge, by topic.
+        remote_ids: Topic ids on the target, by edge topic. Topics that do not exist on the target
+            are absent.
         starts: Log start offsets at the edge.
         ends: Log end offsets at the edge.
-        positions: Next offset that the mirror copies.
+        positions: Next edge offset that the mirror copies. Topic-partitions without a position are
+            absent.
         remote_starts: Log start offsets on the target.
         remote_ends: Log end offsets on the target.
-        retention_ms: `retention.ms` at the edge; negative means unlimited.
-        uncopied_ms: Timestamp of the first uncopied record, for partitions that were also behind at
-            the previous observation.
-        cut_off: Record that is missing at the start of the target's log, for partitions with such a
-            record.
-        unread: Partitions whose log start on the target moved but was not checked yet.
-        blocking: Record that is too large for the target, for stalled partitions with such a
-            record.
+        retention_ms: `retention.ms` at the edge, by topic; negative means unlimited.
+        uncopied_ms: Timestamp of the first uncopied record, Unix milliseconds. Contains only
+            topic-partitions that were also behind at the previous observation.
+        cut_off: First record that was truncated on the target. Topic-partitions without such a
+            record are absent.
+        unread: Topic-partitions whose log start on the target moved, but that have not been checked
+            for truncated records yet.
+        blocking: Record that is too large for the target. Contains only stalled topic-partitions
+            with such a record.
         failures: Failed connectors and tasks.
-        newest_ms: Timestamp of the newest record, for topics with expected traffic; None if the
-            topic is empty.
-        workers: Number of workers in the group; None if the number was not read.
-        samples: Results of sampling.
+        newest_ms: Timestamp of the newest record in Unix milliseconds, by topic with expected
+            traffic; None if the topic is empty.
+        workers: Number of running MirrorMaker 2 workers; None if the number was not read.
+        samples: Results of comparing sampled records.
     """
 
     now_ms: int
@@ -120,17 +126,18 @@ class MirrorObservation:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """What a mirror watch knows about one edge topic-partition after an observation.
+    """Recorded state of one edge topic-partition after an observation of the mirror.
 
     Attributes:
-        covered: Offset below which all records were copied, or deleted before the first
-            observation.
+        covered: Edge offset (exclusive) up to which all records were copied, or were deleted before
+            the first observation.
         position: Next offset that the mirror copies; None if the mirror has no position.
         end: Log end offset at the edge.
-        since_ms: Unix milliseconds since when the mirror is behind and its position has not moved.
-        remote_start: Last checked log start offset on the target.
+        since_ms: Unix milliseconds since when the mirror is behind and its position has not
+            advanced.
+        remote_start: Log start offset on the target at the last check for truncated records.
         remote_end: Log end offset on the target.
-        sampled: Offset up to which samples were taken.
+        sampled: Edge offset (exclusive) up to which samples were taken.
         sampled_ms: Timestamp of the last sampled record, Unix milliseconds.
         passed: Number of offsets in all sampled ranges since the first observation.
         compared: Number of records compared since the first observation.
@@ -150,11 +157,11 @@ class PartitionState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicState:
-    """What a mirror watch knows about one edge topic after an observation.
+    """Recorded state of one edge topic after an observation of the mirror.
 
     Attributes:
-        topic_id: Topic id at the edge.
-        remote_id: Topic id on the target; None if it never had the topic.
+        topic_id: Kafka topic id at the edge.
+        remote_id: Kafka topic id on the target; None if the topic never existed there.
         partitions: State by partition number.
     """
 
@@ -165,13 +172,14 @@ class TopicState:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class WatchState:
-    """State that a mirror watch keeps from one observation to the next.
+    """State that the mirror watch stores between two observations.
 
     Attributes:
         looked_ms: Time of the last observation, Unix milliseconds; 0 before the first.
         topics: State of each topic by edge topic name.
-        standing: Alarms about losses that no operator has accepted.
-        few_since_ms: Unix milliseconds since when workers are missing; None if none are missing.
+        standing: Alarms about lost records that no operator has accepted.
+        few_since_ms: Unix milliseconds since when fewer workers than expected are running; None if
+            enough are running.
         format: Version of the file format.
     """
 
@@ -182,6 +190,13 @@ class WatchState:
     format: Literal[1] = 1
 
     def partition_state(self, partition: Partition) -> PartitionState | None:
-        """Return the state of an edge topic-partition; None before its first observation."""
+        """Return the recorded state of an edge topic-partition.
+
+        Args:
+            partition: Topic-partition at the edge.
+
+        Returns:
+            The state; None if the topic-partition has not been observed yet.
+        """
         topic = self.topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)

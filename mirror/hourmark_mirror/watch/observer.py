@@ -42,27 +42,27 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache of the timestamp of each partition's first record that the mirror has not copied.
+    """Cache of the timestamp of the first uncopied record in each topic-partition.
 
-    The number of reads for each observation is limited. Partitions that were read longest ago come
-    first.
+    Reading a timestamp requires a fetch from Kafka, so the number of reads for each observation is
+    limited. Topic-partitions whose timestamp was read longest ago come first.
     """
 
     def __init__(self) -> None:
         self._read: dict[Partition, tuple[int, int | None]] = {}
 
     def select_reads(self, behind: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Select at most 100 partitions whose first uncopied record must be read now.
+        """Select at most 100 topic-partitions whose first uncopied record must be read now.
 
-        Partitions that were never read come first. Partitions whose first uncopied offset has
-        changed follow, least recently read first. Partitions that are no longer behind are removed
-        from the cache.
+        Topic-partitions that were never read come first. They are followed by those whose first
+        uncopied offset has changed, least recently read first. Topic-partitions that are no longer
+        behind are removed from the cache.
 
         Args:
-            behind: First uncopied offset of each partition, most urgent first.
+            behind: First uncopied offset of each topic-partition that is behind, most urgent first.
 
         Returns:
-            Offset to read by partition. Empty if all timestamps are known.
+            Offset to read by topic-partition. Empty if all timestamps are known.
         """
         self._read = {p: read for p, read in self._read.items() if p in behind}
         new = [p for p in behind if p not in self._read]
@@ -72,15 +72,16 @@ class UncopiedTimestamps:
     def record_reads(
         self, offsets: Mapping[Partition, int], times_ms: Mapping[Partition, int]
     ) -> dict[Partition, int]:
-        """Store the timestamps that were read, and return all timestamps in the cache.
+        """Add the timestamps that were read to the cache, and return all cached timestamps.
 
         Args:
-            offsets: Partitions and offsets from `select_reads`.
-            times_ms: Timestamps that were read, in Unix milliseconds. Partitions without a record
-                are absent.
+            offsets: Topic-partitions and offsets from `select_reads`.
+            times_ms: Record timestamps in Unix milliseconds. A topic-partition for which no record
+                was found is absent.
 
         Returns:
-            Timestamp of the first uncopied record by partition, Unix milliseconds.
+            Timestamp of the first uncopied record by topic-partition, Unix milliseconds.
+            Topic-partitions without a known timestamp are absent.
         """
         for p, offset in offsets.items():
             self._read.pop(p, None)
@@ -96,9 +97,9 @@ CLOCK_SKEW_MAX_MS: Final = 300_000  # maximum difference between this clock and 
 
 
 class MirrorObserver:
-    """Reader of the current state of both clusters of a mirror. Not thread-safe.
+    """Reader of the current state of both clusters of a mirror.
 
-    Keeps clients and readers open; the caller must close it.
+    It keeps Kafka clients open, and the caller must close it. Instances are not thread-safe.
     """
 
     def __init__(
@@ -110,14 +111,15 @@ class MirrorObserver:
         expected: Sequence[str],
         counts_workers: bool = False,
     ) -> None:
-        """Create clients and readers for both clusters.
+        """Create the Kafka clients that observe both clusters.
 
         Args:
             sites: Clients of both clusters.
             clock: Source of time.
-            max_message_bytes: Largest record to expect.
-            expected: Edge topics whose newest record is read.
-            counts_workers: Whether to read the number of workers in the group.
+            max_message_bytes: Maximum size of a record in bytes.
+            expected: Edge topics with expected traffic. The timestamp of their newest record is
+                read.
+            counts_workers: Whether to read the number of running MirrorMaker 2 workers.
         """
         self._sites, self._clock = sites, clock
         self._max_bytes, self._expected, self._counts_workers = (
@@ -132,20 +134,26 @@ class MirrorObserver:
         self._sampler = RecordSampler(sites, max_message_bytes, random.Random())  # noqa: S311
 
     def close(self) -> None:
-        """Close the connections to both clusters."""
+        """Close the connections to both clusters.
+
+        The observer cannot be used afterwards.
+        """
         self._positions.close()
         self._status.close()
         self._sampler.close()
 
     def observe(self, before: WatchState) -> MirrorObservation:
-        """Read the current state of both clusters.
+        """Read the current state of both clusters, and compare a sample of records.
 
         Args:
-            before: Watch state after the previous observation, which determines the records to
+            before: Watch state after the previous observation. It determines which records are
                 read.
 
+        Returns:
+            The observation.
+
         Raises:
-            Unavailable: A cluster does not answer.
+            Unavailable: A cluster does not answer. The call can be repeated later.
         """
         sites = self._sites
         topics = sites.topics()

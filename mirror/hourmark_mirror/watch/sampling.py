@@ -37,16 +37,17 @@ BEFORE_MAX: Final = 5000  # target records read to find the first one of the win
 
 
 def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest]) -> int | None:
-    """Compare adjacent edge records with the target, and return the first edge offset that differs.
+    """Compare consecutive edge records with the target, and return the first offset that differs.
 
     Args:
-        edge: Adjacent records of the edge; not empty.
-        target: Records of the target, beginning at or before the copy of the first edge record. If
-            it contains that record several times, the place with the most matches counts.
+        edge: Consecutive records of the edge in offset order; not empty.
+        target: Records of the target in offset order, beginning at or before the copy of the first
+            edge record. If it contains that record several times, the occurrence with the most
+            matches counts.
 
     Returns:
-        The first offset whose record is missing or out of order on the target. None if the target
-        has all records of `edge` in order, with no others in between.
+        Edge offset of the first record that is missing or out of order on the target. None if the
+        target has all records of `edge` in order without other records in between.
     """
     best = 0
     for at, record in enumerate(target):
@@ -65,22 +66,15 @@ def first_difference(edge: Sequence[RecordDigest], target: Sequence[RecordDigest
 
 
 class _Window(NamedTuple):
-    """Adjacent edge records that are compared with the target.
-
-    Attributes:
-        records: Records in offset order.
-        before: Maximum number of target records to read before the first of them.
-    """
-
     records: Sequence[RecordDigest]
     before: int
 
 
 class RecordSampler:
-    """Sampler that compares randomly chosen records on both clusters of a mirror.
+    """Sampler that compares randomly chosen records of both clusters of a mirror.
 
-    Keeps its two consumers open, because creating them for each sample would cost more than the
-    reads.
+    It keeps two Kafka consumers open between samples, because opening them costs more than the
+    reads. The caller must close it.
     """
 
     def __init__(self, sites: MirrorSites, max_message_bytes: int, rng: random.Random) -> None:
@@ -88,7 +82,10 @@ class RecordSampler:
         self._readers: tuple[CommittedReader, CommittedReader] | None = None
 
     def close(self) -> None:
-        """Close the consumers. A later call of `sample` opens them again."""
+        """Close the Kafka consumers of both clusters.
+
+        A later call of `sample` opens them again.
+        """
         readers, self._readers = self._readers, None
         for reader in readers or ():
             reader.close()
@@ -96,17 +93,19 @@ class RecordSampler:
     def sample(
         self, ranges: Mapping[Partition, UnsampledRange], remotes: Mapping[Partition, Partition]
     ) -> dict[Partition, SampleResult]:
-        """Compare samples of up to 4 randomly chosen partitions.
+        """Compare a sample of records in up to 4 randomly chosen topic-partitions.
 
         Args:
-            ranges: Copied and unsampled ranges, by edge topic-partition.
-            remotes: Remote topic-partition for each edge topic-partition.
+            ranges: Offset ranges that were copied but not sampled yet, by edge topic-partition.
+            remotes: Remote topic-partition for each edge topic-partition. An edge topic-partition
+                without an entry is not sampled.
 
         Returns:
-            Result for each compared partition; a partition that cannot be compared is absent.
+            Result for each compared topic-partition. Empty if there is nothing to compare.
 
         Raises:
-            Unavailable: A cluster does not answer.
+            Unavailable: A cluster does not answer. The consumers are closed, and the call can be
+                repeated.
         """
         there = sorted(p for p in ranges if p in remotes)
         chosen = self._rng.sample(there, min(PARTITIONS_SAMPLED_MAX, len(there)))

@@ -24,7 +24,7 @@ _CONTENT: Final = TypeAdapter(WatchState)
 
 
 class WatchStateStore:
-    """Storage of the watch state of one mirror, shared by several processes under a lock.
+    """File storage of the watch state of one mirror, shared by several processes under a lock.
 
     Attributes:
         path: State file, `state/watch.json` below the work folder.
@@ -37,24 +37,32 @@ class WatchStateStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[WatchState]:
-        """Lock the state file for the duration of the `with` block, and yield the state.
+        """Lock the state file for the duration of a `with` block, and yield the stored state.
 
         Yields:
-            The stored state; an empty one if the file does not exist. If the last write failed, the
-            newer state that is kept in memory.
+            The stored state; an empty state if the file does not exist. If the last `save` failed,
+            the newer state that this process has kept in memory.
 
         Raises:
-            Unavailable: Another process holds the lock longer than the timeout, or reading fails.
-            UsageError: The folder cannot be used, or the file is damaged.
+            Unavailable: Another process holds the lock longer than the timeout, or the file cannot
+                be read.
+            UsageError: The folder cannot be used, or the file is damaged. Remove a damaged file,
+                then run `hourmark mirror verify`.
         """
         with exclusive_lock(self.path, self._timeout_s):
             yield max(self._read(), self._unwritten, key=lambda state: state.looked_ms)
 
     def save(self, state: WatchState) -> None:
-        """Write the state durably. Call it only while the state is locked.
+        """Write the state to its file and flush it to disk.
+
+        Call this method only within a `with` block of `locked`.
+
+        Args:
+            state: New watch state, which replaces the stored one.
 
         Raises:
-            Unavailable: Writing fails; the state is kept in memory.
+            Unavailable: The file cannot be written. The state is kept in memory and is returned by
+                the next `locked`.
         """
         self._unwritten = state
         try:

@@ -32,16 +32,20 @@ UNWATCHED_S: Final = 45.0
 
 
 class ObservationSource(Protocol):
-    """Source of observations, such as `MirrorObserver`."""
+    """Interface of an object that observes both clusters of a mirror, such as `MirrorObserver`.
+
+    Its method `observe` returns the current state of both clusters. It raises Unavailable if a
+    cluster does not answer.
+    """
 
     def observe(self, before: WatchState) -> MirrorObservation: ...
 
 
 class MirrorWatcher:
-    """Watch that repeatedly observes a mirror, stores the watch state and reports alarms.
+    """Watcher that repeatedly observes a mirror and reports alarms to the log and to metrics.
 
-    Alarms go to the log and to metrics. `report_unwatched` and `observing_s` may be called from
-    other threads.
+    The watch state is stored after each observation. `report_unwatched` and `observing_s` may be
+    called from other threads.
     """
 
     def __init__(
@@ -52,11 +56,11 @@ class MirrorWatcher:
         metrics: MirrorMetrics,
         clock: Clock,
     ) -> None:
-        """Create a watch; it does not observe before `observe` or `run` is called.
+        """Create a watcher. The first observation is made by `observe` or `run`.
 
         Args:
             observer: Source of observations.
-            store: Durable watch state.
+            store: Storage of the watch state.
             limits: Thresholds of the alarms.
             metrics: Metrics to set after each observation.
             clock: Source of monotonic time.
@@ -68,14 +72,18 @@ class MirrorWatcher:
         self._unwatched: list[Alarm] = []
 
     def observe(self, *, accept: bool = False) -> WatchResult:
-        """Observe the mirror once, report and store the result, and return it.
+        """Observe the mirror once, report its alarms, and store the new watch state.
 
         Args:
-            accept: Discard earlier losses; those found by this observation are still reported.
+            accept: Whether to accept losses from earlier observations, so that they are no longer
+                reported. Losses found by this observation are still reported.
+
+        Returns:
+            Alarms and verified topics.
 
         Raises:
-            Unavailable: A cluster does not answer, or the state cannot be stored; alarms are
-                reported before the state is stored.
+            Unavailable: A cluster does not answer, or the state cannot be stored. In the latter
+                case the alarms have already been reported.
             UsageError: The state file is damaged or its folder cannot be used.
         """
         with self._store.locked() as before:
@@ -91,8 +99,11 @@ class MirrorWatcher:
     def run(self, stopping: threading.Event) -> None:
         """Observe the mirror every 10 seconds until `stopping` is set.
 
-        Losses from earlier runs are reported first. If a cluster is unavailable, the error is
-        logged and the watch continues.
+        The call blocks. Losses from earlier runs are reported first. If a cluster is unavailable,
+        the error is logged, and the next observation is attempted.
+
+        Args:
+            stopping: Event that ends the loop.
 
         Raises:
             UsageError: The state file is damaged or its folder cannot be used.
@@ -112,16 +123,19 @@ class MirrorWatcher:
 
     @property
     def observing_s(self) -> float:
-        """Return the seconds since the last observation began, whether or not it has ended."""
+        """Return the number of seconds since the last observation began.
+
+        The value also grows after the observation has ended. May be called from any thread.
+        """
         return self._clock.monotonic_s() - self._began_s
 
     def report_unwatched(self, reason: str) -> None:
-        """Report the alarm `mirror-unwatched` if no observation succeeded for 45 seconds.
+        """Raise the alarm `mirror-unwatched` if no observation has succeeded for 45 seconds.
 
-        May be called from any thread.
+        Does nothing if an observation succeeded more recently. May be called from any thread.
 
         Args:
-            reason: Reason to state in the alarm.
+            reason: Readable reason, which becomes part of the alarm text.
         """
         blind_s = self._clock.monotonic_s() - self._observed_s
         if blind_s >= UNWATCHED_S:
@@ -149,22 +163,31 @@ def _end() -> None:
 
 
 class StuckWatchMonitor:
-    """Monitor that raises an alarm, and finally ends the process, if an observation hangs.
+    """Monitor that raises an alarm if an observation hangs, and eventually ends the process.
 
-    Runs in a daemon thread of its own, because Python cannot interrupt a thread that hangs.
+    The monitor runs in a separate daemon thread, because Python cannot interrupt a thread that
+    hangs.
     """
 
     def __init__(self, watch: MirrorWatcher, end: Callable[[], None] = _end) -> None:
         self._watch, self._end = watch, end
 
     def start(self, stopping: threading.Event) -> None:
-        """Start the daemon thread, which runs until `stopping` is set."""
+        """Start a daemon thread that calls `check` periodically.
+
+        Args:
+            stopping: Event that ends the thread.
+        """
         threading.Thread(
             target=self._run, args=(stopping,), name="stuck-watch-monitor", daemon=True
         ).start()
 
     def check(self) -> None:
-        """Report an alarm if an observation has run for 45 s; end the process after 600 s."""
+        """Check once whether the current observation hangs.
+
+        After 45 seconds, the alarm `mirror-unwatched` is reported. After 600 seconds, a critical
+        error is logged and the process is ended.
+        """
         observing_s = self._watch.observing_s
         if observing_s >= STUCK_S:
             _LOG.critical(

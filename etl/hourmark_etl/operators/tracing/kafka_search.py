@@ -71,11 +71,11 @@ class _Spans(NamedTuple):
 
 
 class KafkaSearch:
-    """Searches the Kafka clusters of one site for the records of a traced event.
+    """Searcher that finds the records of a traced event in the Kafka clusters of one site.
 
-    If a cluster does not respond, or a record cannot be decoded, the methods return a result whose
-    `error` is set instead of raising an error. A cluster that did not respond is not queried again,
-    except by `read_record`.
+    If a cluster does not respond or a record cannot be decoded, the methods do not raise an
+    exception. They return a result whose `error` is set. A cluster that did not respond is not
+    queried again, except by `read_record`.
 
     Args:
         kafka: Settings of the edge cluster and the central cluster, which may be the same cluster.
@@ -106,7 +106,16 @@ class KafkaSearch:
         self._unavailable: dict[ClusterRole, str] = {}
 
     def topic_name(self, cluster: ClusterRole, event_type: str) -> str:
-        """Return the name of an event type's topic on the edge or central cluster."""
+        """Return the name of the topic that holds an event type's records on a cluster.
+
+        Args:
+            cluster: The edge cluster or the central cluster. With a mirror, the topic on the
+                central cluster has the edge alias as prefix.
+            event_type: Name of the event type.
+
+        Returns:
+            Topic name, such as `events.click` or `edge.events.click`.
+        """
         return (
             events_topic(event_type)
             if cluster is ClusterRole.EDGE
@@ -116,19 +125,21 @@ class KafkaSearch:
     def find_audit_record_of_line(
         self, place: FilePositionQuery, from_ms: int, to_ms: int
     ) -> SearchResult[FoundAuditRecord]:
-        """Return the audit record of the byte range that contains a position of a file.
+        """Search for the audit record of the byte range that contains a position of a log file.
 
-        The newest records of each partition are read first. If several files of the same path have
+        An audit record confirms that the delivery service acknowledged a byte range. The newest
+        records of each topic-partition are read first. If several files of the same path contain
         the position, the latest file is preferred, and `other_files` counts the others. The edge
-        cluster is searched first, then the mirrored topic if the edge may no longer have the record.
+        cluster is searched first, then the mirrored topic if the edge may no longer have the
+        record.
 
         Args:
-            place: The position in a file.
+            place: Host, file and byte offset to find.
             from_ms: Start of the time span in which the record was written, Unix milliseconds.
             to_ms: End of the time span, Unix milliseconds.
 
         Returns:
-            The result; its `value` is None if no such record was read.
+            The search result. Its `value` is None if no matching record was read.
         """
         return self._audit(
             lambda site, topic: self._newest_audit(site, topic, place, from_ms, to_ms)
@@ -137,18 +148,18 @@ class KafkaSearch:
     def find_audit_record_of_range(
         self, range_id: RangeId, near_ms: int
     ) -> SearchResult[FoundAuditRecord]:
-        """Return the audit record of a byte range.
+        """Search for the audit record that confirms the delivery of a byte range.
 
-        The record may be hours newer than the range's events, if the first attempt to write it
+        The record may be hours newer than the range's events if the first attempt to write it
         failed. The edge cluster is searched first, then the mirrored topic if the record may be
         missing there.
 
         Args:
-            range_id: Id of the range.
+            range_id: Id of the byte range.
             near_ms: Time at which one of the range's events was written, Unix milliseconds.
 
         Returns:
-            The result; its `value` is None if no such record was read.
+            The search result. Its `value` is None if no matching record was read.
         """
 
         def search(site: ClusterRole, topic: str) -> SearchResult[FoundAuditRecord]:
@@ -183,16 +194,18 @@ class KafkaSearch:
     def read_record(
         self, cluster: ClusterRole, topic: str, partition: int, offset: int
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the event at an offset.
+        """Read the event at one offset of a topic-partition.
+
+        Unlike the other methods, this one also queries a cluster that did not respond before.
 
         Args:
-            cluster: The cluster.
+            cluster: Cluster to read from.
             topic: Name of the topic on that cluster.
             partition: Partition number.
             offset: Offset of the record.
 
         Returns:
-            The result; its `value` is None if there is no record at the offset.
+            The search result. Its `value` is None if there is no record at the offset.
         """
         return run_search(
             f"{topic}-{partition} of the {cluster.value} cluster",
@@ -208,20 +221,19 @@ class KafkaSearch:
         to_ms: int | None,
         partition: int | None = None,
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the first event in a topic that matches a criterion, within a time span.
-
-        The oldest records of the time span are read first.
+        """Search a topic for the oldest event that matches a criterion, within a time span.
 
         Args:
-            cluster: The cluster.
+            cluster: Cluster to read from.
             topic: Name of the topic on that cluster.
             criterion: Id of the event, or its position in a byte range.
             from_ms: Earliest time at which the record was written, Unix milliseconds.
-            to_ms: Latest time at which the record was written, Unix milliseconds; None means now.
-            partition: The only partition to read; None reads all.
+            to_ms: Latest time at which the record was written, Unix milliseconds; None means the
+                current time.
+            partition: The only partition to read; None reads all partitions.
 
         Returns:
-            The result; its `value` is None if no record that was read matches.
+            The search result. Its `value` is None if no record that was read matches.
         """
         until_ms = self._latest_ms if to_ms is None else to_ms
 
@@ -239,19 +251,18 @@ class KafkaSearch:
     def find_event_near_audit(
         self, topic: str, criterion: ByEventId | ByRangePosition, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return an event of an acknowledged byte range from the edge cluster.
+        """Search the edge cluster for an event of an acknowledged byte range.
 
-        All records of a range are written in one request, so the search is limited to the time
-        around the range's audit record.
+        All records of a range are written in one request, so only records from ten minutes before
+        to ten minutes after the range's audit record are read.
 
         Args:
             topic: Name of the topic on the edge cluster.
             criterion: Id of the event, or its position in the range.
             audit_written_at_ms: Time at which the audit record was written, Unix milliseconds.
-                Records up to ten minutes before or after it are searched.
 
         Returns:
-            The result; its `value` is None if no record read matches.
+            The search result. Its `value` is None if no record that was read matches.
         """
         return self.find_event(
             ClusterRole.EDGE,
@@ -264,19 +275,21 @@ class KafkaSearch:
     def find_last_event_before(
         self, topic: str, range_id: RangeId, position: int, audit_written_at_ms: int
     ) -> SearchResult[FoundKafkaRecord]:
-        """Return the last event of a byte range that begins at or before a position in the file.
+        """Search the edge cluster for the last event of a byte range at or before a file position.
 
-        Only the edge cluster is searched.
+        Use this method to find the event that contains a position, if no event begins at the
+        position itself. Only records from ten minutes before to ten minutes after the range's audit
+        record are read.
 
         Args:
             topic: Name of the topic on the edge cluster.
-            range_id: Id of the range.
+            range_id: Id of the byte range.
             position: Byte offset in the file.
             audit_written_at_ms: Time at which the range's audit record was written, Unix
-                milliseconds. Records up to ten minutes before or after it are searched.
+                milliseconds.
 
         Returns:
-            The result; its `value` is None if no event of the range begins at or before the
+            The search result. Its `value` is None if no event of the range begins at or before the
             position.
         """
 
@@ -299,16 +312,17 @@ class KafkaSearch:
         return self._query_cluster(ClusterRole.EDGE, topic, search)
 
     def mirror_offset(self, topic: str, partition: int) -> SearchResult[int]:
-        """Return the next offset of an edge partition that the mirror will copy.
+        """Return the next offset of an edge topic-partition that the mirror will copy.
 
-        The method must not be called for a site without a mirror.
+        Do not call this method for a site without a mirror.
 
         Args:
             topic: Name of the topic on the edge cluster.
             partition: Partition number.
 
         Returns:
-            The result; its `value` is 0 if the mirror has copied nothing from this partition.
+            The search result. Its `value` is 0 if the mirror has copied nothing from this
+            topic-partition.
         """
 
         def search() -> SearchResult[int]:
@@ -426,14 +440,15 @@ class KafkaSearch:
 
 
 def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str] | None:
-    """Split the name of an events topic into the cluster that has it and its event type.
+    """Parse the name of a Kafka topic that contains events.
 
     Args:
         topic: Name of a topic on the edge cluster or the central cluster.
         alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
 
     Returns:
-        The cluster and the event type; None if the name is not that of an events topic.
+        The role of the cluster that holds the topic, and the event type. None if the name is not
+        the name of an events topic.
     """
     if (event_type := event_type_of_topic(topic)) is not None:
         return ClusterRole.EDGE, event_type
@@ -445,19 +460,21 @@ def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str]
 
 
 def decode_envelope(event_type: str, datum: bytes) -> Event:
-    """Decode the envelope of an event: the fields that every event type begins with.
+    """Decode the fields that every event type has in common, such as time, host and position.
 
-    Examples are time, host and position. All fields of a dead letter are decoded.
+    These fields precede the fields of the type, so the schema of the type is not needed. Of a dead
+    letter, all fields are decoded.
 
     Args:
         event_type: Type of the event.
-        datum: The Avro datum without the schema-id prefix of the record's value.
+        datum: Avro datum of the event, without the schema-id prefix of the record's value.
 
     Returns:
-        Values by field name. A dead letter with an unknown schema is decoded as an envelope only.
+        Values by field name. If a dead letter has an unknown schema, only the common fields are
+        decoded.
 
     Raises:
-        ValueError: The datum does not begin with an event's envelope.
+        ValueError: The datum does not begin with the common fields.
     """
     for form in (_LETTER, _ENVELOPE) if event_type == dead_letters.TYPE else (_ENVELOPE,):
         with contextlib.suppress(ValueError):

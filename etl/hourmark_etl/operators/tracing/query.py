@@ -27,7 +27,7 @@ _FORMS: Final = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EventQuery:
-    """A request to trace the event with a given id.
+    """Request to trace the event with a given id through the pipeline.
 
     Attributes:
         event_id: Id of the event.
@@ -40,10 +40,11 @@ class EventQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KafkaRecordQuery:
-    """A request to trace a Kafka record in a topic of events.
+    """Request to trace the event in a given Kafka record through the pipeline.
 
     Attributes:
-        topic: Name of the topic on the edge cluster, or its prefixed name on the central cluster.
+        topic: Name of the topic on the edge cluster, or the name with the edge alias as prefix on
+            the central cluster.
         partition: Partition number.
         offset: Offset of the record.
     """
@@ -55,13 +56,14 @@ class KafkaRecordQuery:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FilePositionQuery:
-    """A request to trace the line that begins at a byte offset of a file.
+    """Request to trace the line at a given position of a log file through the pipeline.
 
     Attributes:
         host: Id or name of the host.
         file: Id of the file, or its path when it was read.
         offset: Byte offset at which the line begins.
-        generation: Number of earlier truncations of the file; None matches any.
+        generation: Number of times the file had been truncated before the line was read; None
+            matches any number.
         event_type: Event type whose closed buckets are searched if Kafka no longer has the audit
             record of the line; None searches no buckets in that case.
     """
@@ -73,7 +75,16 @@ class FilePositionQuery:
     event_type: str | None = None
 
     def matches_range(self, audit: AuditRecord) -> bool:
-        """Return whether the byte range of an audit record contains the requested position."""
+        """Return whether the byte range of an audit record contains the requested position.
+
+        Host, file and, if it is not None, `generation` must match as well.
+
+        Args:
+            audit: Audit record to compare. Records that do not describe a byte range never match.
+
+        Returns:
+            True if `offset` is in the range and all other fields match.
+        """
         return (
             audit.kind == "range"
             and audit.start <= self.offset < audit.end
@@ -88,13 +99,13 @@ TraceQuery = EventQuery | KafkaRecordQuery | FilePositionQuery
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostTrace:
-    """The parsed output of `hourmark tail trace`, run on the host of the traced line.
+    """Parsed output of `hourmark tail trace`, which an operator ran on the host of a traced line.
 
     Attributes:
-        stage: How far the host has processed the line, for example `not_read` or `spooled`.
+        stage: How far the host has processed the line, such as `not_read` or `spooled`.
         path: Path of the file.
         next_step: Readable next step for an operator on the host.
-        losses: Number of losses that were recorded for the names of the file.
+        losses: Number of data losses recorded for the names of the file.
     """
 
     stage: str
@@ -104,16 +115,20 @@ class HostTrace:
 
 
 def parse_query(text: str, event_type: str | None, generation: int | None) -> TraceQuery:
-    """Parse the command-line argument that names the object to trace.
+    """Parse the command-line argument of `hourmark trace` that identifies the object to trace.
 
     Args:
         text: An event id (UUID), TOPIC:PARTITION:OFFSET, or HOST:FILE:OFFSET.
-        event_type: Type of the event; required with an event id.
-        generation: Number of earlier truncations of the file, for HOST:FILE:OFFSET only; None
-            matches any.
+        event_type: Type of the event; required if `text` is an event id.
+        generation: Number of earlier truncations of the file; None matches any number. It is used
+            only if `text` has the form HOST:FILE:OFFSET.
+
+    Returns:
+        An `EventQuery`, `KafkaRecordQuery` or `FilePositionQuery`, according to the form of `text`.
 
     Raises:
         UsageError: The text has none of these forms, or it is an event id and `event_type` is None.
+            The message states the accepted forms.
     """
     event_id = _event_id(text)
     if event_id is not None:
@@ -141,8 +156,8 @@ def parse_host_trace(
             record of the line; None searches no buckets.
 
     Returns:
-        The position to trace, or None if the host does not know the file or the offset; and the
-        parsed report of the host.
+        A pair. The first element is the position to trace, or None if the host does not know the
+        file or the offset. The second element is the host's report.
 
     Raises:
         UsageError: The text is not the output of that command.

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SearchResult(Generic[T]):
-    """The result of one search during the trace of an event.
+    """Result of one search for a traced event in Kafka, the ledger or storage.
 
     Attributes:
-        value: The object that was found; None if there is none in the searched places.
+        value: Object that was found; None if the searched places do not contain it.
         searched: Readable description of the searched places.
         is_complete: Whether every place that may contain the object was searched, so that a missing
             value proves that the object does not exist.
@@ -41,23 +41,32 @@ class SearchResult(Generic[T]):
 
 
 def found_value(step: SearchResult[T] | None) -> T | None:
-    """Return the value of a search result; None if there is no result or it has no value."""
+    """Return the object that a search found.
+
+    Args:
+        step: Result of the search; None if the search was not run.
+
+    Returns:
+        The `value` of the result; None if the search was not run or found nothing.
+    """
     return None if step is None else step.value
 
 
 def run_search(searched: str, search: Callable[[], SearchResult[T]]) -> SearchResult[T]:
-    """Run one search of a trace and convert its errors to a result, so that others can continue.
+    """Call a search function, and convert its exceptions to a failed result.
+
+    The caller can then continue with other searches if one server does not respond.
 
     Args:
-        searched: Readable description of the places to search, for a failed result.
+        searched: Readable description of the places to search. It becomes part of a failed result.
         search: Function that runs the search.
 
     Returns:
-        The result of `search`. If it raised a `HourmarkError` other than `UsageError`, a result
-        whose `value` is None and whose `error` is the message.
+        The result of `search`. If `search` raised a `HourmarkError` other than `UsageError`, a
+        result whose `value` is None and whose `error` is the message.
 
     Raises:
-        UsageError: Raised by `search`.
+        UsageError: The search function raised it, because the request is invalid.
     """
     try:
         return search()
@@ -68,7 +77,11 @@ def run_search(searched: str, search: Callable[[], SearchResult[T]]) -> SearchRe
 
 
 class ClusterRole(enum.Enum):
-    """The role of a Kafka cluster: `EDGE` at a site, or `CENTRAL`. One cluster may have both."""
+    """Role of a Kafka cluster in the pipeline.
+
+    Events are produced to the `EDGE` cluster of a site and mirrored to the `CENTRAL` cluster.
+    Without a mirror, one cluster has both roles.
+    """
 
     EDGE = "edge"
     CENTRAL = "central"
@@ -76,7 +89,7 @@ class ClusterRole(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByEventId:
-    """A search criterion that matches the event with the given id.
+    """Search criterion that matches the event with a given id.
 
     Attributes:
         event_id: Id of the event.
@@ -87,7 +100,7 @@ class ByEventId:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByRangePosition:
-    """A search criterion that matches the event at a byte offset of a delivered byte range.
+    """Search criterion that matches the event at a byte offset of a delivered byte range.
 
     Attributes:
         range_id: Id of the byte range; compared in Kafka and in staged files.
@@ -104,7 +117,9 @@ class ByRangePosition:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ByFilePosition:
-    """A search criterion that matches the event at a byte offset of a log file; for buckets only.
+    """Search criterion that matches the event at a byte offset of a log file.
+
+    It can be used only for closed buckets.
 
     Attributes:
         host: Name of the host. A host id matches every host, because buckets do not contain host
@@ -125,10 +140,10 @@ SearchCriterion = ByEventId | ByRangePosition | ByFilePosition
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundAuditRecord:
-    """An audit record in Kafka, which confirms the delivery of one byte range of a log file.
+    """Kafka record that confirms the delivery of one byte range of a log file.
 
     Attributes:
-        record: The audit record.
+        record: Decoded audit record.
         at_ms: Time at which the record was written, Unix milliseconds.
         topic: Topic of the record.
         partition: Partition of the record.
@@ -147,7 +162,7 @@ class FoundAuditRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundKafkaRecord:
-    """The record of an event that was found in Kafka.
+    """Kafka record of a traced event.
 
     Attributes:
         topic: Topic of the record.
@@ -156,8 +171,8 @@ class FoundKafkaRecord:
         at_ms: Time at which the delivery service wrote the record, Unix milliseconds.
         event_id: Id of the event.
         range_id: Id of the byte range that contains the event.
-        event: Values of the fields that all event types have, by name; for a dead letter, of all
-            fields.
+        event: Values by field name. Contains the fields that all event types have; for a dead
+            letter, all fields.
     """
 
     topic: str
@@ -171,7 +186,7 @@ class FoundKafkaRecord:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundStagedRow:
-    """The row of an event in a staged file.
+    """Row of a traced event in a staged file, which holds events read from Kafka.
 
     Attributes:
         path: Path of the file, relative to the storage root.
@@ -179,8 +194,9 @@ class FoundStagedRow:
         range_id: Id of the byte range that contains the event.
         partition: Partition on the central cluster from which the event was staged.
         offset: Offset in this partition.
-        hour: Hour of the event's own time.
-        listed: Hour of the bucket that will contain the event; None if it is not assigned yet.
+        hour: Hour that contains the event's own time.
+        listed: Hour of the bucket that will contain the event; None if the event is not assigned to
+            a bucket yet.
     """
 
     path: str
@@ -194,14 +210,14 @@ class FoundStagedRow:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBucketRecord:
-    """The record of an event in a closed bucket.
+    """Record of a traced event in a closed hourly bucket.
 
     Attributes:
         hour: Hour of the bucket.
         file: Path of the file, relative to the storage root.
-        row: Index of the record in the file, from 0.
+        row: Zero-based index of the record in the file.
         event: The decoded event.
-        grade: Grade of the bucket.
+        grade: Grade of the bucket, such as `proved`.
         closed_at_ms: Time at which the bucket was closed, Unix milliseconds.
     """
 
@@ -214,17 +230,20 @@ class FoundBucketRecord:
 
     @property
     def event_id(self) -> EventId:
-        """Return the id of the event."""
+        """Return the id of the event.
+
+        It is taken from the field `event_id` of the decoded event.
+        """
         return EventId(self.event["event_id"])
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OldestOpenHour:
-    """The oldest hour of an event type that is not closed.
+    """Oldest hour of an event type whose bucket is not closed yet.
 
     Attributes:
-        hour: The hour.
-        state: Its state.
+        hour: Hour of the bucket.
+        state: Progress of closing the bucket.
     """
 
     hour: Hour
@@ -233,25 +252,25 @@ class OldestOpenHour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TraceResults:
-    """The results of all searches of the trace of one event.
+    """Results of all searches that were run to trace one event.
 
-    A result is None if its search was not run, because the input of the search is not known.
+    A result is None if its search was not run because its input is unknown.
 
     Attributes:
         is_mirrored: Whether there is a mirror between an edge cluster and the central cluster.
-        begins_at: Start of the record that contains the requested position, if no record begins at
-            the position itself; otherwise None.
-        tailer_reports: The latest reports of the tailer on the requested host, one per log source.
-        event_type: Type of the event; None if unknown.
+        begins_at: Byte offset at which the event begins that contains the requested position, if
+            the position is not the event's first byte; otherwise None.
+        tailer_reports: Latest reports of the tailer on the requested host, one for each log source.
+        event_type: Name of the event type; None if unknown.
         event_id: Id of the event; None if unknown.
-        audit_record: The audit record of the event's byte range.
-        edge_record: The event's record on the edge cluster.
-        mirror_offset: Next offset of the event's edge partition that the mirror will copy.
-        central_record: The event's record on the central cluster.
-        staging_offset: Next offset of the event's central partition that will be staged.
-        staged_row: The event's row in a staged file.
-        bucket_record: The event's record in a closed bucket.
-        oldest_open_hour: The oldest hour of the event's type that is not closed.
+        audit_record: Audit record that confirms the delivery of the event's byte range.
+        edge_record: Record of the event on the edge cluster.
+        mirror_offset: Next offset that the mirror will copy in the event's edge topic-partition.
+        central_record: Record of the event on the central cluster.
+        staging_offset: Next offset that the ETL will read in the event's central topic-partition.
+        staged_row: Row of the event in a staged file, which holds events read from Kafka.
+        bucket_record: Record of the event in a closed bucket.
+        oldest_open_hour: Oldest hour of the event type whose bucket is not closed.
     """
 
     is_mirrored: bool
@@ -270,7 +289,14 @@ class TraceResults:
 
     @property
     def event(self) -> Event | None:
-        """Return the event's fields from the last pipeline stage that has it; None if none has."""
+        """Return the decoded fields of the event, by field name.
+
+        The record in the closed bucket is preferred, then the record on the central cluster, then
+        the record on the edge cluster.
+
+        Returns:
+            The fields; None if none of these records was found.
+        """
         given = (
             step.value.event
             for step in (self.bucket_record, self.central_record, self.edge_record)

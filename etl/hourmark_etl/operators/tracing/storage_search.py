@@ -51,15 +51,16 @@ _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
 class StorageSearch:
-    """Searches the ledger, staged files and closed buckets for a traced event.
+    """Searcher that finds a traced event in the ledger, in staged files and in closed buckets.
 
-    The ledger is opened once, at its first use. If a server does not respond, the methods return a
-    result whose `error` is set instead of raising an error, so that a trace can continue.
+    The ledger, which is the state database of the ETL, is opened at its first use. If a server does
+    not respond, the methods do not raise an exception. They return a result whose `error` is set,
+    so that a trace can continue.
 
     Args:
         open_ledger: Function that opens the ledger.
         storage: Storage with the staged files and buckets.
-        bucket_seconds: Length of a bucket, in seconds.
+        bucket_seconds: Length of a bucket in seconds.
         print_message: Function that prints a readable progress message.
     """
 
@@ -90,18 +91,21 @@ class StorageSearch:
         return self._opened
 
     def close(self) -> None:
-        """Close the ledger if it was opened."""
+        """Close the connection to the ledger.
+
+        Does nothing if the ledger was never opened.
+        """
         if isinstance(self._opened, Database):
             self._opened.close()
 
     def oldest_open_hour(self, event_type: str) -> SearchResult[OldestOpenHour]:
-        """Return the oldest hour of an event type that is not closed.
+        """Return the oldest hour of an event type whose bucket is not closed yet.
 
         Args:
-            event_type: The event type.
+            event_type: Name of the event type.
 
         Returns:
-            The result; its `value` is None if the ledger does not have the type.
+            The search result. Its `value` is None if the ledger does not contain the type.
         """
 
         def search() -> SearchResult[OldestOpenHour]:
@@ -119,13 +123,14 @@ class StorageSearch:
         return run_search("the ledger", search)
 
     def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]:
-        """Return the latest reports of the tailer on a host, sorted by host id and source.
+        """Return the latest reports of the tailer that runs on a host.
 
         Args:
             host: Id or name of the host.
 
         Returns:
-            The result; its `value` is None if no tailer of that host has ever reported.
+            The search result. Its `value` has one report for each log source, sorted by host id and
+            source. It is None if no tailer on this host has ever reported.
         """
 
         def search() -> SearchResult[tuple[ReportedSource, ...]]:
@@ -140,14 +145,14 @@ class StorageSearch:
         return run_search("the ledger's reports", search)
 
     def staging_offset(self, central: Partition) -> SearchResult[int]:
-        """Return the next offset of a central partition that the ETL will stage.
+        """Return the next offset of a central topic-partition that the ETL will read.
 
         Args:
-            central: Partition on the central cluster.
+            central: Topic-partition on the central cluster.
 
         Returns:
-            The result; its `value` is None unless the ledger has exactly one position for the
-            partition.
+            The search result. Its `value` is None if the ledger has no position for the
+            topic-partition, or more than one.
         """
 
         def search() -> SearchResult[int]:
@@ -163,17 +168,19 @@ class StorageSearch:
     def find_staged_row(
         self, event_type: str, hour: Hour, criterion: ByEventId | ByRangePosition
     ) -> SearchResult[FoundStagedRow]:
-        """Return the row of an event in a staged file.
+        """Search staged files for the row of an event.
 
-        Staged files are deleted some time after their bucket was closed.
+        Staged files contain the events read from Kafka. They are deleted some time after the bucket
+        is closed.
 
         Args:
             event_type: Type of the event.
-            hour: Hour of the event's own time.
+            hour: Hour that contains the event's own time.
             criterion: Id of the event, or its position in a byte range.
 
         Returns:
-            The result; its `value` is None if no staged file of this type and hour has the event.
+            The search result. Its `value` is None if no staged file of this type and hour contains
+            the event.
         """
 
         def search() -> SearchResult[FoundStagedRow]:
@@ -200,19 +207,19 @@ class StorageSearch:
     def find_bucket_record(
         self, event_type: str, hour: Hour, criterion: SearchCriterion
     ) -> SearchResult[FoundBucketRecord]:
-        """Return the record of an event from a closed bucket.
+        """Search closed buckets for the record of an event.
 
-        The bucket of the event's own hour is searched, and the later buckets that contain late
+        The method searches the bucket of the event's own hour, and later buckets that contain late
         events of this hour. If the ledger is not available, only the former is searched.
 
         Args:
             event_type: Type of the event.
-            hour: Hour of the event's own time.
+            hour: Hour that contains the event's own time.
             criterion: Id of the event, or its position in a file.
 
         Returns:
-            The result; its `value` is None if no closed bucket has the event. A damaged bucket file is
-            reported in `error`.
+            The search result. Its `value` is None if no closed bucket contains the event. A damaged
+            bucket file is reported in `error`.
         """
 
         def search() -> SearchResult[FoundBucketRecord]:

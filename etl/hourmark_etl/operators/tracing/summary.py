@@ -29,10 +29,10 @@ from hourmark_etl.operators.tracing.results import (
 
 
 class TraceVerdict(enum.StrEnum):
-    """How far a traced event has come.
+    """Conclusion of a trace: the last pipeline stage that a traced event has reached.
 
-    The members from `ON_HOST` to `IN_BUCKET` name the last stage that has the event. `UNKNOWN`
-    means that a server did not respond, and `LOST` that the event is missing where it must be.
+    The members from `ON_HOST` to `IN_BUCKET` name this stage. `UNKNOWN` means that a server did not
+    respond. `LOST` means that the event is missing at a stage that must have it.
     """
 
     NOT_FOUND = "not_found"
@@ -47,16 +47,20 @@ class TraceVerdict(enum.StrEnum):
 
     @property
     def is_found(self) -> bool:
-        """Return whether the event is known to be at some stage of the pipeline."""
+        """Return whether the event was found at any pipeline stage.
+
+        Returns:
+            False for `NOT_FOUND`, `UNKNOWN` and `LOST`; otherwise True.
+        """
         return self not in (TraceVerdict.NOT_FOUND, TraceVerdict.UNKNOWN, TraceVerdict.LOST)
 
 
 class StepState(enum.StrEnum):
-    """The outcome of one search of a trace.
+    """Outcome of one search of a trace.
 
-    `YES` means that the event was found, `NO` that it is certainly not there, `NOT_FOUND` that it
-    was not found but not everything was searched, `UNREACHABLE` that a server did not respond, and
-    `NOT_ASKED` that there was no search because its input is unknown.
+    `YES`: the event was found. `NO`: the event is certainly not there. `NOT_FOUND`: the event was
+    not found, but not everything was searched. `UNREACHABLE`: a server did not respond.
+    `NOT_ASKED`: the search was not run because its input is unknown.
     """
 
     YES = "yes"
@@ -68,7 +72,7 @@ class StepState(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceStep:
-    """The readable result of one search of a trace.
+    """Readable result of searching one pipeline stage for a traced event.
 
     Attributes:
         name: Name of the pipeline stage that was searched, for example `edge`.
@@ -83,13 +87,13 @@ class TraceStep:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TraceSummary:
-    """The readable result of a trace.
+    """Readable result of a trace, as shown to the operator.
 
     Attributes:
-        verdict: How far the event has come.
+        verdict: Last pipeline stage that the event has reached.
         summary: One sentence about the verdict.
         next_step: Readable next step for the operator.
-        steps: Results of the searches, in the order of the pipeline.
+        steps: Results for each pipeline stage, in pipeline order.
     """
 
     verdict: TraceVerdict
@@ -114,11 +118,16 @@ _SUMMARY: Final = {
 
 
 def summarize_trace(results: TraceResults, host: HostTrace | None = None) -> TraceSummary:
-    """Summarize the results of a trace: how far the event has come, and the operator's next step.
+    """Summarize the search results of a trace for the operator.
 
     Args:
-        results: Results of all searches.
-        host: Output of `hourmark tail trace` on the host of the line; None if it is not known.
+        results: Results of all searches, from `EventTracer.trace`.
+        host: Parsed output of `hourmark tail trace` on the host of the line; None if it is not
+            available.
+
+    Returns:
+        The last stage that the event has reached, the next step for the operator, and the result of
+        each search.
     """
     verdict = _verdict(results, host)
     kind = (
@@ -144,16 +153,16 @@ def _before(results: TraceResults) -> str:
 
 
 def loss_reason(results: TraceResults) -> str | None:
-    """Return the evidence that a traced event is lost.
+    """Return a readable statement of where a traced event was lost.
 
-    An event is lost if one pipeline stage (mirror, staging or bucket) has passed it, and a complete
-    search of the next stage did not find it.
+    An event counts as lost if one pipeline stage (mirror, staging or closing) has advanced past it,
+    and a complete search of the output of this stage did not find it.
 
     Args:
         results: Results of all searches of the trace.
 
     Returns:
-        A readable statement of where the event is missing; None if nothing shows that it is lost.
+        The statement; None if the results do not prove a loss.
     """
     edge, staged, standing = (
         found_value(results.edge_record),
@@ -413,5 +422,13 @@ def _frontier(results: TraceResults) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Return a text with all non-printable characters escaped, safe to print on a terminal."""
+    """Escape all non-printable characters of a text, so that it is safe to print on a terminal.
+
+    Args:
+        text: Any text, for example a log line from an untrusted host.
+
+    Returns:
+        The text with Python escape sequences such as `\x1b` or `\n`; printable characters are
+        unchanged.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -48,7 +48,10 @@ _LATE_MS: Final = 8 * 86_400_000  # its record is usually written within the all
 
 
 class KafkaSearchPort(Protocol):
-    """The Kafka searches that the trace of an event needs; implemented by `KafkaSearch`."""
+    """Interface of the Kafka searches that a trace needs.
+
+    `KafkaSearch` implements it and documents the methods; tests may use another implementation.
+    """
 
     @property
     def alias(self) -> str | None: ...
@@ -81,7 +84,10 @@ class KafkaSearchPort(Protocol):
 
 
 class StorageSearchPort(Protocol):
-    """The searches of ledger and storage for one event; implemented by `StorageSearch`."""
+    """Interface of the searches in the ledger and in storage that a trace needs.
+
+    `StorageSearch` implements it and documents the methods; tests may use another implementation.
+    """
 
     def tailer_reports(self, host: str) -> SearchResult[tuple[ReportedSource, ...]]: ...
     def oldest_open_hour(self, event_type: str) -> SearchResult[OldestOpenHour]: ...
@@ -96,7 +102,7 @@ class StorageSearchPort(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SendWindow:
-    """The time span in which a traced event was sent, as far as the operator knows it.
+    """Time span in which a traced event was sent to Kafka, as given by the operator.
 
     Attributes:
         since_ms: Start, Unix milliseconds; 0 if unknown.
@@ -109,12 +115,12 @@ class SendWindow:
 
 @dataclasses.dataclass(slots=True)
 class EventTracer:
-    """A tracer that searches Kafka, the ledger and storage for everything known about one event.
+    """Tracer that searches Kafka, the ledger and storage for one event.
 
     Attributes:
-        kafka: Searches in Kafka.
+        kafka: Searches in the Kafka clusters of one site.
         storage: Searches in the ledger and storage.
-        bucket_seconds: Length of a bucket, in seconds.
+        bucket_seconds: Length of a bucket in seconds.
         window: Time span in which the event was sent.
     """
 
@@ -124,18 +130,19 @@ class EventTracer:
     window: SendWindow
 
     def trace(self, query: TraceQuery) -> TraceResults:
-        """Search every stage of the pipeline for an event, a Kafka record or a line of a file.
+        """Search every pipeline stage for an event.
 
         Args:
-            query: The object to trace.
+            query: Event id, Kafka record or file position that identifies the event.
 
         Returns:
-            The results of all searches. A search whose input is unknown is None; if its server did
-            not respond, its `error` is set.
+            The results of all searches. A search whose input is unknown is None. If the server of a
+            search did not respond, the `error` of its result is set.
 
         Raises:
-            UsageError: The topic of a record is not a topic of events; or closed buckets must be
-                searched for a line, and the window has no start.
+            UsageError: The topic of a Kafka record does not contain events. The error is also
+                raised if closed buckets must be searched for a line and the window has no start;
+                set `since_ms`.
         """
         if isinstance(query, EventQuery):
             return self._of_event(query.event_type, query.event_id, self._facts())
