@@ -60,15 +60,23 @@ class ServiceError(HourmarkError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers that the response needs in addition, such as `Retry-After`.
+        """Return the HTTP headers to add to the error response, such as `Retry-After`.
 
-        The result is empty for most errors.
+        Returns an empty dict if the error requires no additional headers.
         """
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
 
 class BadRequest(ServiceError):
-    """HTTP 400: the request violates the API contract, so a retry cannot succeed."""
+    """HTTP 400: the request violates the API contract.
+
+    A retry of the same request fails again. The client must correct the request first.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: How the request violates the contract, for people.
+        next_step: What the client should do to correct the request.
+    """
 
     status = 400
 
@@ -122,25 +130,53 @@ class Forbidden(ServiceError):
 
 
 class ResourceNotFound(ServiceError):
-    """HTTP 404: the requested resource, such as an event type, does not exist."""
+    """HTTP 404: the requested resource, such as an event type, does not exist.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Which resource does not exist, for people.
+        next_step: What the client should do next.
+    """
 
     status = 404
 
 
 class RequestTimeout(ServiceError):
-    """HTTP 408: the client did not send the headers or the body in time."""
+    """HTTP 408: the client did not send the complete headers or body within the time limit.
+
+    Nothing was stored, so the client can send the request again.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Which part of the request did not arrive in time, for people.
+        next_step: What the client should do next.
+    """
 
     status = 408
 
 
 class ContentTooLarge(ServiceError):
-    """HTTP 413: the request body exceeds a size limit."""
+    """HTTP 413: the request body exceeds a size limit, before or after decompression.
+
+    A retry of the same request fails again. The client must send less data per request.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Which limit the body exceeds, for people.
+        next_step: What the client should do next.
+    """
 
     status = 413
 
 
 class UnsupportedMediaType(ServiceError):
-    """HTTP 415: the content encoding or the media type of the body is not supported."""
+    """HTTP 415: the service does not support the content encoding or media type of the body.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Which encoding or media type is not supported, for people.
+        next_step: What the client should do next, such as using another encoding.
+    """
 
     status = 415
 
@@ -166,7 +202,13 @@ class BatchRejected(ServiceError):
 
 
 class HeadersTooLarge(ServiceError):
-    """HTTP 431: the request headers exceed a limit on their size or number."""
+    """HTTP 431: the request headers exceed the limit on their total size or on their number.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Which limit the headers exceed, for people.
+        next_step: What the client should do next.
+    """
 
     status = 431
 
@@ -191,7 +233,15 @@ class TooManyRequests(ServiceError):
 
 
 class NotSupported(ServiceError):
-    """HTTP 501: the request needs an HTTP feature that this service does not implement."""
+    """HTTP 501: the request needs an HTTP feature that this service does not implement.
+
+    A retry of the same request fails again.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Which feature is not implemented, for people.
+        next_step: What the client should do next.
+    """
 
     status = 501
 
@@ -215,15 +265,24 @@ class ServiceUnavailable(ServiceError):
 
 
 class QueueError(Unavailable):
-    """Base class of errors of the durable queue. The caller must not acknowledge the records."""
+    """Base class of the errors of the durable queue, which stores records in Kafka.
+
+    Some of the records may have been stored. The caller must not acknowledge any of them, so that
+    the client sends them again.
+    """
 
 
 class QueueUnavailable(QueueError):
-    """The durable queue does not accept records now. A later attempt may succeed."""
+    """The durable queue does not accept records now, for example because its buffer is full.
+
+    Some of the records may have been stored. The caller must not acknowledge any of them. A later
+    attempt may succeed.
+    """
 
 
 class NotDelivered(QueueError):
-    """Some records did not reach all in-sync replicas in time.
+    """Kafka did not confirm in time that all in-sync replicas have stored all records.
 
-    Others may have been stored. The caller must not acknowledge any of them.
+    Some of the records may have been stored. The caller must not acknowledge any of them, so that
+    the client sends them again.
     """

@@ -95,13 +95,13 @@ class Messages(Sequence[Message]):
 
 
 def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
-    """Split a sequence of Kafka records into the chunks in which they are stored.
+    """Return the chunks of a sequence of Kafka records: plain lists or packed sequences.
 
     Args:
         messages: Records of one topic.
 
     Returns:
-        The chunks of a `Messages` object, without a copy. Any other sequence is copied to a single
-        list.
+        The chunks of a `Messages` object, without a copy. For any other sequence, a single list
+        with a copy of it.
     """
     return messages.chunks if isinstance(messages, Messages) else [list(messages)]

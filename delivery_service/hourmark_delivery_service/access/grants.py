@@ -43,7 +43,7 @@ class Grant:
 
     @property
     def token_id(self) -> str:
-        """Return the id of the token of this request.
+        """Return the id of the access token that authenticated this request.
 
         Returns an empty string if the service requires no tokens.
         """

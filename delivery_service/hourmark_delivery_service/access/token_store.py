@@ -71,7 +71,11 @@ class TokenStore:
 
     @property
     def read_error(self) -> str:
-        """Return the reason why the topic cannot be read at the moment, or an empty string."""
+        """Return the reason why the token topic cannot be read at the moment.
+
+        The reason starts with a colon and a space, so that it can be appended to a message. Returns
+        an empty string if the last attempt to read the topic succeeded.
+        """
         return self._trouble
 
     @read_error.setter

@@ -52,7 +52,11 @@ class Probes:
         return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
-        """Respond with 200 and `{"alive": true}`. The response does not depend on Kafka."""
+        """Respond to a liveness probe with status 200 and the JSON body `{"alive": true}`.
+
+        The response shows only that the process handles HTTP requests. It does not depend on Kafka.
+        Use `ready` to find out whether the service can accept data.
+        """
         return json_response({"alive": True})
 
     async def ready(self, http: Request) -> Response:
@@ -88,7 +92,7 @@ class Probes:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:
-        """Respond with the OpenAPI document of the HTTP API."""
+        """Respond with status 200 and the OpenAPI 3.1 document of the HTTP API as JSON."""
         return json_response(openapi_document(self._service.settings))
 
     async def _exposition(self) -> bytes:

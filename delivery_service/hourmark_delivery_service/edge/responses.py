@@ -62,18 +62,20 @@ def problem_response(
 
 
 async def service_error(_: Request, error: Exception) -> Response:
-    """Return the problem response for a `ServiceError`.
+    """Return the problem response (RFC 9457) for a `ServiceError`.
 
-    Registered as a Starlette exception handler.
+    The error determines the status, the JSON members and the headers of the response. The function
+    is registered as a Starlette exception handler.
     """
     assert isinstance(error, ServiceError)
     return problem_response(error, headers=error.headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
-    """Return the problem response for Starlette's `HTTPException`, such as 404 for an unknown path.
+    """Return the problem response (RFC 9457) for an `HTTPException` that Starlette has raised.
 
-    Registered as a Starlette exception handler.
+    Starlette raises it, for example, with status 404 for an unknown path. The function is
+    registered as a Starlette exception handler.
     """
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(

@@ -236,7 +236,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def abort(self) -> None:
-        """Close the connection immediately, without responding to the requests in flight."""
+        """Close the connection immediately, without responding to the requests in flight.
+
+        Use `finish` to close the connection after a response.
+        """
         self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()

@@ -32,12 +32,14 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 class NativeType(NamedTuple):
     """The description of an event type for the native parser, which parses simple lines in C.
 
+    Exactly one of the attributes is set, depending on whether the payload is JSON or text.
+
     Attributes:
-        program: Compiled program for JSON payloads, or None if the payload is text.
-        text: Description of the field for text payloads, or None if the payload is JSON. It is a
-            tuple of four: whether to remove a byte order mark, the encodings of all fields before
-            and after the text field, and the ways to encode the text (union branch, and whether any
-            bytes are accepted).
+        program: Compiled program for JSON payloads, or None.
+        text: Encoding of text payloads, or None. The tuple contains: whether to remove a byte order
+            mark, the encoded fields before the text field, the encoded fields after it, and the
+            alternatives for encoding the text. Each alternative consists of the encoded index of
+            the union branch and whether the text may be invalid UTF-8.
     """
 
     program: Any
