@@ -191,10 +191,13 @@ class CompiledType:
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
-        """Return a copy of this type with field defaults from the constant fields of a byte range.
+        """Return a copy of this type whose fields have additional default values.
+
+        The defaults come from the constant fields of a byte range, which a tailer adds to all
+        events of the range.
 
         Args:
-            fields: Constant texts by field name, which apply to all events of the range.
+            fields: Constant texts by field name.
         """
         other = copy.copy(self)
         other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
@@ -409,10 +412,13 @@ class CompiledRules:
         }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
-        """Return a copy of the rules with field defaults from the constant fields of a byte range.
+        """Return a copy of the rules in which event fields have additional default values.
+
+        The defaults come from the constant fields of a byte range, which a tailer adds to all
+        events of the range.
 
         Args:
-            fields: Constant texts by field name, which apply to all events of the range.
+            fields: Constant texts by field name.
             source: Source of the range. The copy contains only the event types of this source.
         """
         other = copy.copy(self)
@@ -441,7 +447,13 @@ class CompiledRules:
 
     @property
     def problems(self) -> list[str]:
-        """Return a message for each event type that cannot be compiled, or an empty list."""
+        """Return the reasons why event types of this revision cannot be compiled.
+
+        Events of such a type are rejected. The other types are not affected.
+
+        Returns:
+            One message for each event type that cannot be compiled, or an empty list.
+        """
         return [t.problem for t in self.types.values() if t.problem is not None]
 
 

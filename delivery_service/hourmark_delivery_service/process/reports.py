@@ -73,26 +73,29 @@ _GOODBYE_S: Final = 10.0
 
 
 class InflightSource(Protocol):
-    """The total number and memory of requests in flight, and the time up to which all are answered.
+    """The interface to the state of the requests in flight, which host reports contain.
 
-    It covers the requests of a single process (`InflightRequests`) or of all workers
+    It covers either one process (`InflightRequests`) or all worker processes of a service
     (`WorkerStatusTable`).
     """
 
     @property
     def bytes(self) -> int:
-        """Return the memory that is reserved for the requests in flight, in bytes."""
+        """Return the memory that is reserved for all requests in flight, in bytes.
+
+        Returns 0 if no request is in flight.
+        """
         ...
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that are not answered yet."""
+        """Return the number of requests that were received but not answered yet."""
         ...
 
     def oldest_ms(self) -> int:
-        """Return the time before which all requests are answered, in Unix milliseconds.
+        """Return the time before which all received requests are answered, in Unix milliseconds.
 
-        The value never decreases.
+        The value never decreases between calls.
         """
         ...
 

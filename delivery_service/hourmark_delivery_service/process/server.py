@@ -230,7 +230,11 @@ def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot
 def per_worker_config(config: Config) -> Config:
     """Return the configuration of one worker process, with its share of the service's limits.
 
-    The limits on memory and on connections are divided by the number of workers.
+    The limits on memory and on connections are divided by the number of workers, but not below 1
+    MiB and one connection. All other settings are unchanged.
+
+    Args:
+        config: Configuration of the whole service.
     """
     service, workers = config.service, config.service.workers
     limits = {

@@ -26,11 +26,12 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class SharedWork(Generic[T]):
-    """The delivery of a request in progress, whose result all identical requests share.
+    """The work for one request in progress, whose result all identical requests share.
+
+    Requests are identical if they have the same key and an equal body.
 
     Attributes:
-        body: Request body. Only requests with the same key and an equal body share the work,
-            because different bodies may have the same key.
+        body: Request body, which is compared because different bodies may have the same key.
         must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
         waiters: Futures of the requests that wait for the result.
     """

@@ -22,7 +22,9 @@ _PROGRESS_BYTES: Final = (
 
 @dataclasses.dataclass(slots=True, eq=False)
 class InflightRequest:
-    """A request that was received but not answered yet, or whose delivery has not ended.
+    """A request that was received and is not completed yet.
+
+    A request is complete when its response was sent and its delivery to Kafka has ended.
 
     Attributes:
         start_ms: Arrival time by the service's clock, in Unix milliseconds.
@@ -172,7 +174,11 @@ class InflightRequests:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests in flight."""
+        """Return the number of requests in flight.
+
+        Work that was passed to `transfer` counts separately until it has ended, even if the client
+        has disconnected.
+        """
         return len(self._requests)
 
     @contextlib.contextmanager

@@ -113,18 +113,23 @@ class DeliveryService:
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
-        """Check that the service can accept events under at least one rules revision.
+        """Check that the service can accept events now.
 
-        A rules revision is one version of the declared event types and sources.
+        The service can accept events if its clock is plausible, the declared event types are known,
+        the schema ids were found, the tokens were read, and the first host report was sent.
 
         Raises:
-            ServiceUnavailable: If the service is not ready. The message lists all reasons.
+            ServiceUnavailable: If the service is not ready. The message lists all reasons, and the
+                client should retry.
         """
         if waits := self._waits(lacks_framing=self.framing is None):
             raise ServiceUnavailable("not_ready", "; ".join(waits))
 
     def not_ready_reasons(self) -> list[str]:
-        """Return why the service cannot accept events under all known rules revisions.
+        """Return the reasons why the service cannot accept all valid requests now.
+
+        A request may still be accepted if a reason concerns only some of the rules revisions
+        (versions of the declared event types). Use `check_accepting` to decide about a request.
 
         Returns:
             Messages for the operator, or an empty list if the service is ready.
@@ -152,20 +157,20 @@ class DeliveryService:
         ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
-        """Return whether the schema ids are missing that audit records of some rules revision need.
+        """Return whether schema ids that audit records or host reports need are still missing.
 
-        They are looked up in the schema registry in the background.
+        The ids are looked up in the schema registry in the background. Until they are found,
+        requests that need them are rejected.
         """
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def set_framing_error(self, error: str) -> None:
-        """Record why the schema ids of audit records and host reports are not known yet.
+        """Record why the schema ids of audit records and host reports could not be looked up.
 
-        The reason appears in the messages of `not_ready_reasons`.
+        The reason is appended to a message of `not_ready_reasons`.
 
         Args:
-            error: Reason, which starts with a colon and a space so that it can be appended to a
-                message.
+            error: Reason, which must start with a colon and a space.
         """
         self.framing_error = error
 

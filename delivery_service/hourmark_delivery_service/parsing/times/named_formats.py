@@ -19,7 +19,10 @@ _PER_MS: Final = {"unix-ms": 1, "unix-us": 1000, "unix-ns": 1_000_000}
 
 
 class TimeReader(Protocol):
-    """A parser of timestamps in one format, such as RFC 3339, Unix time or a `strptime` format."""
+    """The interface of parsers of timestamps in one format.
+
+    Formats are, for example, RFC 3339, Unix time and `strptime` formats.
+    """
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
         """Parse a timestamp.
