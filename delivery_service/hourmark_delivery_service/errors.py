@@ -101,7 +101,8 @@ def bad_request(code: str, next_step: str) -> Iterator[None]:
 class Unauthorized(ServiceError):
     """HTTP 401: the request has no token, or its token is unknown, revoked or expired.
 
-    The service closes the connection without reading the request body.
+    The service closes the connection without reading the request body. The client must send the
+    request again with a valid token.
     """
 
     status = 401

@@ -58,9 +58,10 @@ Chunk = list[Message] | PackedMessages
 
 
 class Messages(Sequence[Message]):
-    """An append-only sequence of the Kafka records of one topic, stored in chunks.
+    """An append-only sequence of the Kafka records of one topic, stored as a list of chunks.
 
-    Each item is a dict with `key` and `value`.
+    Each item of the sequence is a dict with the record's `key` and `value`. A chunk is either a
+    list of such dicts or a `PackedMessages` object.
     """
 
     def __init__(self) -> None:

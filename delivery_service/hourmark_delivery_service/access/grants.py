@@ -33,8 +33,7 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 class Grant:
     """The permissions and rate limits of one authenticated request.
 
-    If the service requires no tokens, a grant without a rate limiter is used, and all checks
-    succeed.
+    If the service requires no tokens, every check of the grant succeeds and no rate limit applies.
     """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
@@ -196,6 +195,9 @@ class AccessControl:
         Args:
             headers: Headers of the request. Exactly one `Authorization: Bearer TOKEN` is expected.
 
+        Returns:
+            The permissions and rate limits of the request.
+
         Raises:
             Unauthorized: If the header is missing, or its token is unknown, revoked or expired.
             ServiceUnavailable: If no tokens have been read from Kafka yet.
@@ -234,7 +236,10 @@ class AccessControl:
 
 
 def request_grant(request: Request) -> Grant:
-    """Return the permissions that the authentication middleware attached to a request.
+    """Return the permissions of a request, as determined by the authentication middleware.
+
+    Args:
+        request: Request that has passed `AuthenticationMiddleware`.
 
     Raises:
         KeyError: If the request did not pass the middleware, or its path needs no authentication.

@@ -63,9 +63,15 @@ class TokenStore:
         )
 
     def get(self, token_id: str) -> Token | None:
-        """Return the token with this id, or None if it is not known.
+        """Return the token with a given id.
 
-        Revoked and expired tokens are returned as well; the caller must check them.
+        Revoked and expired tokens are returned as well, so the caller must check both.
+
+        Args:
+            token_id: Id of the token, 16 hexadecimal digits.
+
+        Returns:
+            The token, or None if no token with this id is known.
         """
         return self._tokens.get(token_id)
 

@@ -27,7 +27,7 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 class Probes:
     """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
 
-    They respond under high load too. Only readiness depends on Kafka.
+    The endpoints respond even if the service is overloaded. Only readiness depends on Kafka.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -82,9 +82,9 @@ class Probes:
         return json_response(told, 503, {"Retry-After": "1"}) if reasons else json_response(told)
 
     async def metrics(self, http: Request) -> Response:
-        """Respond with all metrics in the Prometheus text format.
+        """Respond with status 200 and all metrics in the Prometheus text format.
 
-        The metrics are rendered once for all requests that arrive at the same time.
+        Concurrent requests share one result, so the metrics are rendered only once for them.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)

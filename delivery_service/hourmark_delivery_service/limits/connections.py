@@ -186,7 +186,7 @@ _SWEEP_S: Final = 0.5  # between checks for overdue connections
 class ClientConnection(Protocol):
     """The interface through which `ConnectionLimiter` closes the connections of slow clients.
 
-    Protocol classes for accepted connections implement it.
+    The asyncio protocol of each accepted connection implements this interface.
     """
 
     def abort(self) -> None:

@@ -151,7 +151,7 @@ def protocol_class_for(
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol, extended by limits on headers, time and connections.
+    """The HTTP/1.1 protocol of uvicorn with additional limits on headers, time and connections.
 
     One instance serves one client connection in the event loop. `protocol_class_for` creates a
     subclass for each server.

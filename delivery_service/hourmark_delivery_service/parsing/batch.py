@@ -87,7 +87,7 @@ class BatchParser(Parser):
     Args:
         batch: Identity of the batch.
         body: NDJSON body.
-        rules: Rules revision that declares the event type of the batch.
+        rules: Compiled rules revision (version of the declared event types) of the batch.
 
     Attributes:
         rejected: The first 1000 invalid events.

@@ -31,8 +31,8 @@ class LineReader:
 
     Args:
         byte_range: Byte range of a file that contains the lines.
-        rules: Rules revision with the event types.
-        source: Declared source of the range.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
 
     Attributes:
         default_time_ms: Time of events whose line contains no time, in Unix milliseconds.
@@ -83,8 +83,8 @@ class Rfc5424Reader(LineReader):
 
     Args:
         byte_range: Byte range of a file that contains the lines.
-        rules: Rules revision with the event types.
-        source: Declared source of the range.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
@@ -139,8 +139,8 @@ class PatternReader(LineReader):
 
     Args:
         byte_range: Byte range of a file that contains the lines.
-        rules: Rules revision with the event types.
-        source: Declared source of the range.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
@@ -204,7 +204,7 @@ def unknown_type_rejection(name: str, source: Source) -> Rejected:
 
     Args:
         name: Event type that the line names.
-        source: Declared source of the line.
+        source: Declaration of the source (kind of log file) of the line.
     """
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
@@ -259,8 +259,12 @@ def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
 
 
 def quote_text(text: bytes) -> str:
-    """Return the first 80 bytes of a text in quotes, for use in error messages.
+    """Return the start of a text as a quoted string, for use in error messages.
 
-    Bytes that are not printable ASCII are escaped.
+    Args:
+        text: Text to quote. Only its first 80 bytes are used.
+
+    Returns:
+        The text in quotes. Bytes that are not printable ASCII are escaped as in Python literals.
     """
     return repr(text[:80])[1:]

@@ -39,7 +39,7 @@ def line_reader_for(
 
     Args:
         byte_range: Byte range of a file.
-        rules: Rules revision that declares the source.
+        rules: Compiled rules revision (version of the declared event types and sources).
         extra_fields: Constant texts by field name, added to every event.
 
     Returns:
@@ -63,7 +63,7 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
-        rules: Rules revision that the range names.
+        rules: Compiled rules revision (version of the declared event types) that the range names.
 
     Returns:
         All events and dead letters (records of invalid lines), their counts, and the audit record.
@@ -84,7 +84,7 @@ class RangeParser(Parser):
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
-        rules: Rules revision that the range names.
+        rules: Compiled rules revision (version of the declared event types) that the range names.
 
     Raises:
         ValueError: If the body's length does not match the range, its last line has no line feed,

@@ -46,9 +46,12 @@ def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
 
 
 def count_lines(body: bytes) -> int:
-    """Return the number of lines in a body, including a last line without a line feed.
+    """Return the number of lines in a body.
 
-    An empty body counts as one line.
+    A last line without a line feed is counted. An empty body counts as one line.
+
+    Args:
+        body: Body to scan.
     """
     return body.count(b"\n") + (not body.endswith(b"\n"))
 
@@ -131,7 +134,7 @@ class PromiseAccumulator:
         self._hashes += hashes
 
     def places(self) -> Iterator[tuple[str, int]]:
-        """Yield the event type and the hour of each record, in the order of the calls that added it.
+        """Yield the event type and the hour of each record, in the order in which they were added.
 
         Yields:
             Pairs of the name of the event type and the start of the hour in Unix seconds.
@@ -170,7 +173,7 @@ class PromiseAccumulator:
     def digest(self) -> bytes:
         """Return an 8-byte digest of the event ids of all added records.
 
-        The digest depends on the order in which the records were added.
+        Records with the same ids in another order give another digest.
         """
         return digest_ids((self._ids,))
 
@@ -350,7 +353,7 @@ class Parser:
         """Create a parser of one body.
 
         Args:
-            rules: Rules revision to parse with.
+            rules: Compiled rules revision (version of the declared event types) to parse with.
             origin: Values that all records have in common.
             withholds: Whether dead letters must not contain their line, because it may be of a type
                 with redaction.

@@ -49,7 +49,7 @@ class HostEncoder:
 
     Args:
         byte_range: Byte range, with the host name of the machine on which the file was read.
-        source: Declared source of the range. It determines whether lines name their own host.
+        source: Declaration of the source (kind of log file). It states whether lines name a host.
         parser: Parser version, which determines how bytes that are not UTF-8 are replaced.
     """
 

@@ -89,7 +89,10 @@ class InflightSource(Protocol):
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that were received but not answered yet."""
+        """Return the number of requests that were received but not answered yet.
+
+        The final report of the service is sent only if this number is 0.
+        """
         ...
 
     def oldest_ms(self) -> int:
@@ -159,11 +162,14 @@ class ServiceReporter:
     async def report(self, *, goodbye: bool = False) -> None:
         """Send one host report with the current state of the requests in flight.
 
+        A host report states up to which time the service has answered all requests.
+
         Args:
             goodbye: Whether this is the final report before a shutdown.
 
         Raises:
-            QueueError: If the queue did not store the report. The next report makes up for it.
+            QueueError: If the queue did not store the report. No retry is needed, because the next
+                report supersedes it.
             ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         service = self._service

@@ -103,7 +103,8 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
 def tune_interpreter() -> None:
     """Configure garbage collection and thread switching of this process for low latency.
 
-    Call it once, after startup. Objects that exist then are excluded from garbage collection.
+    Call it once at the end of startup. All objects that exist at that time are excluded from
+    garbage collection permanently.
     """
     gc.collect()
     gc.freeze()

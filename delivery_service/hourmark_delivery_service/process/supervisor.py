@@ -138,9 +138,10 @@ class WorkerSupervisor:
                 self._start()
 
     def drain(self) -> None:
-        """Ask all workers to answer their requests in flight and exit.
+        """Ask all workers to answer their requests in flight and then exit.
 
-        Returns immediately. No workers are started afterwards.
+        The call returns immediately, before the workers have exited. No workers are started
+        afterwards.
         """
         self._ending = True
         for child in self._children:

@@ -153,7 +153,10 @@ class WorkerStatusTable:
 
     @property
     def bytes(self) -> int:
-        """Return the total memory of the requests in flight in all workers, in bytes."""
+        """Return the total memory of the requests in flight in all workers, in bytes.
+
+        Slots of workers that have exited are not included after `release_slot`.
+        """
         return sum(claim.bytes for claim in self._all())
 
     @property

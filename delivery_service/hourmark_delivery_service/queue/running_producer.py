@@ -61,7 +61,8 @@ class AppendPacer:
     def add_pending(self) -> None:
         """Register an append whose records were enqueued.
 
-        Later calls of `wait` block until `remove_pending` is called for it.
+        Call `remove_pending` once when the records have been delivered or have failed. Until then,
+        other appends may have to `wait`.
         """
         if not self._under_way:
             self._closes_s = asyncio.get_running_loop().time() + self._open_s
@@ -247,9 +248,10 @@ class RunningProducer:
         return len(self._producer) if left is None else left  # it will deliver none of them
 
     def poll(self) -> None:
-        """Run the delivery callbacks of all records whose result has arrived, without blocking.
+        """Run the delivery callbacks of all records whose delivery has succeeded or failed.
 
-        Call it frequently. Exceptions of callbacks are logged, not raised.
+        The call does not block. Call it frequently, because results are reported only here.
+        Exceptions of callbacks are logged, not raised.
         """
         try:
             with self._fatal_seen():

@@ -25,7 +25,7 @@ PAUSE_MAX_S: Final = 10.0
 
 
 class SchemaIdLookup(Protocol):
-    """A schema registry that returns the ids of registered schemas.
+    """The interface for looking up the ids of schemas in a schema registry.
 
     `SchemaRegistry` implements it.
     """

@@ -84,6 +84,8 @@ class RulesStore:
     def get(self, revision: str) -> CompiledRules | None:
         """Return a rules revision, compiled for parsing.
 
+        A rules revision is one version of the declared event types and sources.
+
         Args:
             revision: Id of the revision.
 
@@ -100,9 +102,11 @@ class RulesStore:
     def latest(self) -> CompiledRules | None:
         """Return the newest rules revision, which new requests should name.
 
+        A rules revision is one version of the declared event types and sources.
+
         Returns:
             The compiled revision. None if there is none, if it is missing from the topic or cannot
-            be used, or if the topic was not read to its end yet.
+            be used, or if the topic was not read to its end yet. `not_ready_reason` states why.
         """
         return self._latest if self.caught_up else None
 

@@ -198,6 +198,8 @@ class DeliveryService:
     def rules_for(self, revision: str) -> CompiledRules:
         """Return a rules revision, compiled for parsing.
 
+        A rules revision is one version of the declared event types and sources.
+
         Args:
             revision: Id of the revision, as in the request.
 
@@ -294,7 +296,8 @@ class DeliveryService:
     async def append_report(self, report: HostReport) -> None:
         """Append a host report to the queue and count it in the metrics.
 
-        Returns once all in-sync replicas have the report.
+        A host report states up to which time a host has sent all its data. The call returns once
+        all in-sync replicas have stored the report.
 
         Args:
             report: Report of a tailer or of this service, with its reception time.

@@ -104,7 +104,10 @@ class FairLock:
 
     @property
     def waiting_count(self) -> int:
-        """Return the number of jobs that are waiting for the lock, without the job that holds it."""
+        """Return the number of jobs that are waiting for the lock.
+
+        The job that holds the lock is not counted.
+        """
         return len(self._line)
 
     async def _wait(self, job: Job) -> None:

@@ -39,7 +39,10 @@ class TimeReader(Protocol):
 
 
 class Rfc3339Reader:
-    """A parser of RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`."""
+    """A parser of RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`.
+
+    A timestamp in this format is complete, so the reader needs no additional context.
+    """
 
     # nothing is left out
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002
