@@ -36,7 +36,7 @@ class ServiceError(HourmarkError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: What happened, for people.
+        message: Human-readable message that states what happened.
         next_step: What the client should do next.
 
     Attributes:
@@ -74,7 +74,7 @@ class BadRequest(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: How the request violates the contract, for people.
+        message: Human-readable message that states how the request violates the contract.
         next_step: What the client should do to correct the request.
     """
 
@@ -117,7 +117,7 @@ class Forbidden(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: What the token does not cover, for people.
+        message: Human-readable message that states what the token does not cover.
     """
 
     status = 403
@@ -135,7 +135,7 @@ class ResourceNotFound(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Which resource does not exist, for people.
+        message: Human-readable message that states which resource does not exist.
         next_step: What the client should do next.
     """
 
@@ -149,7 +149,7 @@ class RequestTimeout(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Which part of the request did not arrive in time, for people.
+        message: Human-readable message that states which part of the request did not arrive in time.
         next_step: What the client should do next.
     """
 
@@ -163,7 +163,7 @@ class ContentTooLarge(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Which limit the body exceeds, for people.
+        message: Human-readable message that states which limit the body exceeds.
         next_step: What the client should do next.
     """
 
@@ -175,7 +175,7 @@ class UnsupportedMediaType(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Which encoding or media type is not supported, for people.
+        message: Human-readable message that states which encoding or media type is not supported.
         next_step: What the client should do next, such as using another encoding.
     """
 
@@ -186,7 +186,7 @@ class BatchRejected(ServiceError):
     """HTTP 422: an event of an atomic batch is invalid, so no event of the batch was stored.
 
     Args:
-        message: How many events are invalid, for people.
+        message: Human-readable message that states how many events are invalid.
         rejected: Description of each invalid event, as a JSON object. The problem document lists
             them as `rejected`.
     """
@@ -207,7 +207,7 @@ class HeadersTooLarge(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Which limit the headers exceed, for people.
+        message: Human-readable message that states which limit the headers exceed.
         next_step: What the client should do next.
     """
 
@@ -218,7 +218,7 @@ class TooManyRequests(ServiceError):
     """HTTP 429: the rate limit of the token is exceeded, and nothing was stored.
 
     Args:
-        message: Which token exceeded its limit, for people.
+        message: Human-readable message that states which token exceeded its limit.
         retry_after_s: Seconds after which the client should send the request again.
     """
 
@@ -240,7 +240,7 @@ class NotSupported(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Which feature is not implemented, for people.
+        message: Human-readable message that states which feature is not implemented.
         next_step: What the client should do next.
     """
 
@@ -254,7 +254,7 @@ class ServiceUnavailable(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Why the service is unavailable, for people.
+        message: Human-readable message that states why the service is unavailable.
         retry_after_s: Seconds after which the client should send the request again.
     """
 

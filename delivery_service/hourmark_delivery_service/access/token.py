@@ -259,15 +259,17 @@ def token_digest(text: str) -> str:
 
 
 def verify_token(token: Token | None, text: str) -> bool:
-    """Return whether a client's text is the text of a token, compared in constant time.
+    """Return whether a client has sent the correct text of a token.
+
+    The comparison takes constant time, so that its duration reveals neither the secret nor which
+    token ids exist.
 
     Args:
-        token: Token with the id that the text names, or None if no such token is known. The time of
-            the comparison is the same in both cases, so that it does not reveal which ids exist.
+        token: Token whose id the text contains, or None if no such token is known.
         text: Text that the client has sent.
 
     Returns:
-        True if the text is that of the token. Always False if `token` is None. Expiry and
+        True if the text belongs to the token. Always False if `token` is None. Expiry and
         revocation are not checked.
     """
     same = hmac.compare_digest(token_digest(text), token.digest if token is not None else NO_SECRET)

@@ -114,18 +114,18 @@ def _native_text(
 def native_source(
     source: Source, types: Mapping[str, CompiledType], numbers: Mapping[str, int]
 ) -> Any:
-    """Return the description of a source of lines for the native parser.
+    """Return the description of a source that the native parser needs to parse its lines.
 
     A source is a declared kind of log file with the event types that its lines may have.
 
     Args:
         source: Declared source.
         types: Compiled event types by name.
-        numbers: Number by which the results of the native parser refer to each event type.
+        numbers: Number that represents each event type in the results of the native parser.
 
     Returns:
-        An opaque object of the compiled module. None if only Python can parse lines of this source,
-        or if the compiled module is not installed.
+        An object of the compiled module, to be passed to the native parser. None if only Python can
+        parse lines of this source, or if the compiled module is not installed.
     """
     if MODULE is None or source.format != "rfc5424":
         return None

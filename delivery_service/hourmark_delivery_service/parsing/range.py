@@ -35,12 +35,12 @@ from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 def line_reader_for(
     byte_range: ByteRange, rules: CompiledRules, **extra_fields: str
 ) -> LineReader | None:
-    """Return the line parser for the source of a byte range.
+    """Return the line parser for the source format of a byte range.
 
     Args:
         byte_range: Byte range of a file.
         rules: Compiled rules revision (version of the declared event types and sources).
-        extra_fields: Constant texts by field name, added to every event.
+        extra_fields: Constant text values by field name, added to every event.
 
     Returns:
         The line parser, or None if the rules do not declare the source.

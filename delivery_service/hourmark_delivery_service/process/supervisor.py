@@ -156,9 +156,9 @@ class WorkerSupervisor:
             config: New configuration, which may have another number of workers.
 
         Raises:
-            TimeoutError: If a new worker exits, or does not serve within `serves_s` seconds. The old
-                workers that were not replaced yet keep running, and workers that start later get
-                the old configuration.
+            TimeoutError: If a new worker exits, or does not serve requests within `serves_s`
+                seconds. Old workers that were not replaced yet keep running, and workers that start
+                later get the old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):

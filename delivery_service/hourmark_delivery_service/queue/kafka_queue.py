@@ -299,7 +299,7 @@ class _Delivery:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, failed: Callable[[KafkaError, int], None]
     ) -> None:
-        # completes once all parts are delivered; fails with `NotDelivered` as soon as one part fails
+        # completes once all parts are delivered; fails with `NotDelivered` once one part fails
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._left = 1  # the handing over itself

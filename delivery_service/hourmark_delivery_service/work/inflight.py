@@ -120,9 +120,10 @@ class InflightRequests:
             self._readings.pop(id(request), None)
 
     def reserve(self, request: InflightRequest, size: int) -> None:
-        """Reserve memory for a request, and abort stalled request bodies if memory is short.
+        """Reserve memory for a request.
 
-        If no other request holds memory, the request gets its memory even above the limit.
+        If memory is short, requests whose body has stalled are aborted to release their memory. If
+        no other request holds memory, the reservation succeeds even above the limit.
 
         Args:
             request: Request that needs the memory.

@@ -177,11 +177,11 @@ class DeliveryService:
     def check_clock(self, observed_at_ms: int) -> None:
         """Check that this service's clock is not far behind the observation time of a request.
 
-        If it were, the service would reject events with correct times as lying in the future.
+        With such a clock, the service would reject events whose correct time appears to be in the
+        future.
 
         Args:
-            observed_at_ms: Time in the request at which the data was observed, in Unix
-                milliseconds.
+            observed_at_ms: Time at which the client observed the data, in Unix milliseconds.
 
         Raises:
             ServiceUnavailable: If the clock is more than 15 minutes behind. The client should retry
@@ -236,15 +236,16 @@ class DeliveryService:
             key: Byte range or batch that the body belongs to.
             parser: Parser of the body. It is not used if another delivery is joined.
             body: Decompressed request body.
-            request: Entry of the request among those in flight, which accounts for its memory.
+            request: In-flight entry of the request, which accounts for its memory.
             peer: Client that waits for the result.
 
         Returns:
-            The parser that performed the delivery, with its counts of events and dead letters.
+            The parser that performed the delivery, with its counts of events and dead letters
+            (records of invalid lines).
 
         Raises:
-            ServiceUnavailable: If the queue did not store all records, or memory is short. Nothing
-                may be acknowledged then.
+            ServiceUnavailable: If the queue did not store all records, or memory is short. The
+                request must then not be acknowledged.
             ClientDisconnect: If the client disconnects before the delivery is complete.
         """
         done = await self._twins.join(

@@ -60,8 +60,9 @@ class FairExecutor:
             records: Maximum number of records that the task produces.
 
         Raises:
-            ServiceUnavailable: If the task is large and four large tasks are already waiting, or
-                one of the same client is. The client should retry after 10 seconds.
+            ServiceUnavailable: If the task is large, and either four large tasks or another large
+                task of the same client are already waiting. The client should retry after 10
+                seconds.
         """
         if not is_large(records):
             return contextlib.nullcontext()
