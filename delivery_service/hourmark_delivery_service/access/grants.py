@@ -165,7 +165,7 @@ class AccessControl:
         self._allowances: dict[str, TokenRateLimiter] = {}
 
     def not_ready_reasons(self) -> list[str]:
-        """Return why no request can be authenticated yet.
+        """Return the reasons why no request can be authenticated yet.
 
         Returns:
             One message if tokens are required but the token topic was not read yet. Otherwise an
@@ -183,7 +183,7 @@ class AccessControl:
 
         Returns:
             Messages for the operator, for example that new revocations are not seen because Kafka
-            cannot be reached. Empty without problems, or if no tokens are required.
+            cannot be reached. Empty if there are no problems, or if no tokens are required.
         """
         return self.token_store.warnings() if self.required else []
 

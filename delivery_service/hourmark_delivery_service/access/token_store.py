@@ -101,7 +101,7 @@ class TokenStore:
 
         Returns:
             One message if the topic cannot be read, so that new revocations are not seen, and one
-            if the topic no longer contains all valid tokens. Empty without problems.
+            if the topic no longer contains all valid tokens. Empty if there are no problems.
         """
         found = []
         if self._trouble and self.caught_up:

@@ -89,8 +89,8 @@ async def http_error(_: Request, error: Exception) -> Response:
 async def client_disconnected(_: Request, __: Exception) -> Response:
     """Return a response with status 499 for a client that disconnected before its body arrived.
 
-    No client receives the response. It makes the request visible in the metrics, under the status
-    that nginx uses as well.
+    The client does not receive the response. The response only makes the request visible in the
+    metrics. nginx uses the same status for this case.
     """
     return Response(status_code=499)
 
@@ -158,9 +158,10 @@ class ResponseMiddleware:
             )
 
     def refusal_response(self, error: ServiceError) -> Response:
-        """Return the response to invalid input that cannot be parsed as an HTTP request.
+        """Return the error response to input that cannot be parsed as an HTTP request.
 
-        The response tells the client that the connection is closed, and is counted in the metrics.
+        The response states that the connection will be closed. The request is counted in the
+        metrics.
 
         Args:
             error: Error to return, with its HTTP status.

@@ -351,9 +351,9 @@ class HttpProtocol(HttpToolsProtocol):
     def finish(self) -> None:
         """Close the connection after a response was written.
 
-        If the client is still sending, only the write side is closed at first, and the rest after a
-        time limit. Closing both at once would reset the connection, and the client could lose the
-        response. Does nothing on a second call.
+        If the client is still sending, only the write side is closed at first. The read side is
+        closed after a time limit. This prevents a TCP reset, which could make the client lose the
+        response. Further calls have no effect.
         """
         if self._ended:
             return

@@ -232,7 +232,7 @@ class CompiledType:
 
         Args:
             message: Result of `parse_message`.
-            header: Syslog header of the line, or None if it has none.
+            header: Syslog header of the line, or None if the line has no header.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).

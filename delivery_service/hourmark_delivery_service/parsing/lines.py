@@ -25,9 +25,9 @@ from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_D
 
 
 class LineReader:
-    """Base class of parsers of the lines in one byte range of a file.
+    """Base class of parsers that turn the lines in one byte range of a file into events.
 
-    Each subclass parses the lines of certain source formats.
+    Each subclass supports certain source formats, such as RFC 5424 or free text.
 
     Args:
         byte_range: Byte range of a file that contains the lines.

@@ -66,7 +66,8 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
         rules: Compiled rules revision (version of the declared event types) that the range names.
 
     Returns:
-        All events and dead letters (records of invalid lines), their counts, and the audit record.
+        All events and dead letters (records of invalid lines), their counts, and the audit record,
+        which states the number of events per type and hour.
 
     Raises:
         ValueError: If the body does not match the range, for example in its length.
@@ -77,9 +78,9 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
 class RangeParser(Parser):
     """A parser of one byte range of a file, which turns its lines into events and dead letters.
 
-    A dead letter is the record of a line that is not a valid event. If records may have several
-    lines, each record is parsed like one line that contains line feeds. The first line of such a
-    range always starts a record, so that the range alone determines its records.
+    A dead letter is the record of a line that is not a valid event. If an event may span several
+    lines, these lines are parsed together. The first line of such a range always starts an event,
+    so that the result does not depend on other ranges of the file.
 
     Args:
         byte_range: Position and metadata of the range.

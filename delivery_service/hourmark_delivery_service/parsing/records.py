@@ -404,9 +404,10 @@ class Parser:
             yield self._pending
 
     def max_records(self, body: bytes) -> int:
-        """Return an upper bound for the number of records that a body produces.
+        """Return an upper bound for the number of Kafka records that a body produces.
 
-        The bound is the number of its lines, without blank ones if they produce no record.
+        The bound is the number of lines. Blank lines are excluded if the rules declare that they
+        produce no record.
 
         Args:
             body: Body to be parsed.

@@ -52,8 +52,8 @@ class ProgressReporter(Protocol):
 async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     """Return an async context manager that runs a service with its queue, rules and tokens.
 
-    The block gets the service. At its end the queue is closed, which delivers pending records for
-    up to 10 seconds.
+    The block receives the running service. At the end of the block, pending records are delivered
+    for up to 10 seconds, and the queue is closed.
 
     Args:
         config: Configuration of the service.

@@ -64,13 +64,16 @@ class RequestCoalescer(Generic[T]):
         start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
         peer: ClientPeer,
     ) -> T:
-        """Wait for the result of a request's work, and start the work if it is not in progress.
+        """Start the work of a request, or join the work of an identical request, and wait for its
+        result.
+
+        Requests are identical if they have the same key and an equal body.
 
         Args:
             key: Identity of the request.
-            body: Request body. Work in progress is joined only if it has the same key and body.
+            body: Request body.
             start: Returns the coroutine that performs the work. The coroutine sets `must_finish` of
-                the argument once it must not be cancelled any more.
+                the argument when it must not be cancelled any more.
             peer: Client that waits for the result.
 
         Returns:

@@ -36,7 +36,7 @@ def redactor_for(rules: Sequence[Redaction]) -> Redact:
     well.
 
     Args:
-        rules: Redactions of the field, applied in order. Those without a pattern are ignored.
+        rules: Redactions of the field, applied in order. A redaction without a pattern is ignored.
 
     Raises:
         ValueError: If RE2 does not accept a pattern.
