@@ -81,6 +81,8 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 def tailers(config: Config, now_ms: int) -> ComponentStatus:
     """Return the combined status of the tailers on all hosts, from their latest host reports.
 
+    Tailers send host reports to Kafka, which state up to which time a host has sent all its data.
+
     Args:
         config: Configuration with the Kafka cluster and the tailer's state folder.
         now_ms: Current time in Unix milliseconds.
@@ -88,6 +90,7 @@ def tailers(config: Config, now_ms: int) -> ComponentStatus:
     Returns:
         `RUNNING` if a tailer reported recently, or if one runs on this machine with the configured
         state folder. `UNKNOWN` if Kafka cannot be reached and no tailer runs on this machine.
+        Otherwise as described at `status_from_reports`.
     """
     pid = StateFolder(config.tailer.state_dir, "tailer").holder()
     return _heard_of(config, "tailer", pid, now_ms, ComponentState.UNKNOWN)

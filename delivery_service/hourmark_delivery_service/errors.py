@@ -36,7 +36,7 @@ class ServiceError(HourmarkError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: What happened, for people.
+        message: Human-readable message that states what happened.
         next_step: What the client should do next.
 
     Attributes:
@@ -60,15 +60,23 @@ class ServiceError(HourmarkError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return the headers that the response needs in addition, such as `Retry-After`.
+        """Return the HTTP headers to add to the error response, such as `Retry-After`.
 
-        The result is empty for most errors.
+        Returns an empty dict if the error requires no additional headers.
         """
         return {} if self.retry_after_s is None else {"Retry-After": str(self.retry_after_s)}
 
 
 class BadRequest(ServiceError):
-    """HTTP 400: the request violates the API contract, so a retry cannot succeed."""
+    """HTTP 400: the request violates the API contract.
+
+    A retry of the same request fails again. The client must correct the request first.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states how the request violates the contract.
+        next_step: What the client should do to correct the request.
+    """
 
     status = 400
 
@@ -93,7 +101,8 @@ def bad_request(code: str, next_step: str) -> Iterator[None]:
 class Unauthorized(ServiceError):
     """HTTP 401: the request has no token, or its token is unknown, revoked or expired.
 
-    The service closes the connection without reading the request body.
+    The service closes the connection without reading the request body. The client must send the
+    request again with a valid token.
     """
 
     status = 401
@@ -108,7 +117,7 @@ class Forbidden(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: What the token does not cover, for people.
+        message: Human-readable message that states what the token does not cover.
     """
 
     status = 403
@@ -122,25 +131,53 @@ class Forbidden(ServiceError):
 
 
 class ResourceNotFound(ServiceError):
-    """HTTP 404: the requested resource, such as an event type, does not exist."""
+    """HTTP 404: the requested resource, such as an event type, does not exist.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states which resource does not exist.
+        next_step: What the client should do next.
+    """
 
     status = 404
 
 
 class RequestTimeout(ServiceError):
-    """HTTP 408: the client did not send the headers or the body in time."""
+    """HTTP 408: the client did not send the complete headers or body within the time limit.
+
+    Nothing was stored, so the client can send the request again.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states which part of the request did not arrive in time.
+        next_step: What the client should do next.
+    """
 
     status = 408
 
 
 class ContentTooLarge(ServiceError):
-    """HTTP 413: the request body exceeds a size limit."""
+    """HTTP 413: the request body exceeds a size limit, before or after decompression.
+
+    A retry of the same request fails again. The client must send less data per request.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states which limit the body exceeds.
+        next_step: What the client should do next.
+    """
 
     status = 413
 
 
 class UnsupportedMediaType(ServiceError):
-    """HTTP 415: the content encoding or the media type of the body is not supported."""
+    """HTTP 415: the service does not support the content encoding or media type of the body.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states which encoding or media type is not supported.
+        next_step: What the client should do next, such as using another encoding.
+    """
 
     status = 415
 
@@ -149,7 +186,7 @@ class BatchRejected(ServiceError):
     """HTTP 422: an event of an atomic batch is invalid, so no event of the batch was stored.
 
     Args:
-        message: How many events are invalid, for people.
+        message: Human-readable message that states how many events are invalid.
         rejected: Description of each invalid event, as a JSON object. The problem document lists
             them as `rejected`.
     """
@@ -166,7 +203,13 @@ class BatchRejected(ServiceError):
 
 
 class HeadersTooLarge(ServiceError):
-    """HTTP 431: the request headers exceed a limit on their size or number."""
+    """HTTP 431: the request headers exceed the limit on their total size or on their number.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states which limit the headers exceed.
+        next_step: What the client should do next.
+    """
 
     status = 431
 
@@ -175,7 +218,7 @@ class TooManyRequests(ServiceError):
     """HTTP 429: the rate limit of the token is exceeded, and nothing was stored.
 
     Args:
-        message: Which token exceeded its limit, for people.
+        message: Human-readable message that states which token exceeded its limit.
         retry_after_s: Seconds after which the client should send the request again.
     """
 
@@ -191,7 +234,15 @@ class TooManyRequests(ServiceError):
 
 
 class NotSupported(ServiceError):
-    """HTTP 501: the request needs an HTTP feature that this service does not implement."""
+    """HTTP 501: the request needs an HTTP feature that this service does not implement.
+
+    A retry of the same request fails again.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states which feature is not implemented.
+        next_step: What the client should do next.
+    """
 
     status = 501
 
@@ -203,7 +254,7 @@ class ServiceUnavailable(ServiceError):
 
     Args:
         code: Stable, machine-readable error code.
-        message: Why the service is unavailable, for people.
+        message: Human-readable message that states why the service is unavailable.
         retry_after_s: Seconds after which the client should send the request again.
     """
 
@@ -215,15 +266,24 @@ class ServiceUnavailable(ServiceError):
 
 
 class QueueError(Unavailable):
-    """Base class of errors of the durable queue. The caller must not acknowledge the records."""
+    """Base class of the errors of the durable queue, which stores records in Kafka.
+
+    Some of the records may have been stored. The caller must not acknowledge any of them, so that
+    the client sends them again.
+    """
 
 
 class QueueUnavailable(QueueError):
-    """The durable queue does not accept records now. A later attempt may succeed."""
+    """The durable queue does not accept records now, for example because its buffer is full.
+
+    Some of the records may have been stored. The caller must not acknowledge any of them. A later
+    attempt may succeed.
+    """
 
 
 class NotDelivered(QueueError):
-    """Some records did not reach all in-sync replicas in time.
+    """Kafka did not confirm in time that all in-sync replicas have stored all records.
 
-    Others may have been stored. The caller must not acknowledge any of them.
+    Some of the records may have been stored. The caller must not acknowledge any of them, so that
+    the client sends them again.
     """

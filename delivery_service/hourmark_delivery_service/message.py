@@ -58,9 +58,10 @@ Chunk = list[Message] | PackedMessages
 
 
 class Messages(Sequence[Message]):
-    """An append-only sequence of the Kafka records of one topic, stored in chunks.
+    """An append-only sequence of the Kafka records of one topic, stored as a list of chunks.
 
-    Each item is a dict with `key` and `value`.
+    Each item of the sequence is a dict with the record's `key` and `value`. A chunk is either a
+    list of such dicts or a `PackedMessages` object.
     """
 
     def __init__(self) -> None:
@@ -95,13 +96,13 @@ class Messages(Sequence[Message]):
 
 
 def message_chunks(messages: Sequence[Message]) -> Sequence[Chunk]:
-    """Split a sequence of Kafka records into the chunks in which they are stored.
+    """Return the chunks of a sequence of Kafka records: plain lists or packed sequences.
 
     Args:
         messages: Records of one topic.
 
     Returns:
-        The chunks of a `Messages` object, without a copy. Any other sequence is copied to a single
-        list.
+        The chunks of a `Messages` object, without a copy. For any other sequence, a single list
+        with a copy of it.
     """
     return messages.chunks if isinstance(messages, Messages) else [list(messages)]

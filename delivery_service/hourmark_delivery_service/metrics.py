@@ -19,7 +19,8 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 class ServiceMetrics:
     """The Prometheus metrics of one service process.
 
-    Each instance has its own registry, so that several can exist in one process, as in tests.
+    Each instance has its own Prometheus registry. Several instances can therefore exist in one
+    process, for example in tests.
     """
 
     def __init__(self) -> None:
@@ -134,7 +135,7 @@ class ServiceMetrics:
         self.dead_letters.labels(*labels).inc(count)
 
     def exposition(self) -> bytes:
-        """Return all metrics in the Prometheus text format.
+        """Return all metrics in the Prometheus text format, for the `/metrics` endpoint.
 
         If the service has several worker processes, the values are aggregated over all of them.
         """

@@ -33,8 +33,7 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 class Grant:
     """The permissions and rate limits of one authenticated request.
 
-    If the service requires no tokens, a grant without a rate limiter is used, and all checks
-    succeed.
+    If the service requires no tokens, every check of the grant succeeds and no rate limit applies.
     """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
@@ -43,7 +42,7 @@ class Grant:
 
     @property
     def token_id(self) -> str:
-        """Return the id of the token of this request.
+        """Return the id of the access token that authenticated this request.
 
         Returns an empty string if the service requires no tokens.
         """
@@ -166,7 +165,7 @@ class AccessControl:
         self._allowances: dict[str, TokenRateLimiter] = {}
 
     def not_ready_reasons(self) -> list[str]:
-        """Return why no request can be authenticated yet.
+        """Return the reasons why no request can be authenticated yet.
 
         Returns:
             One message if tokens are required but the token topic was not read yet. Otherwise an
@@ -184,7 +183,7 @@ class AccessControl:
 
         Returns:
             Messages for the operator, for example that new revocations are not seen because Kafka
-            cannot be reached. Empty without problems, or if no tokens are required.
+            cannot be reached. Empty if there are no problems, or if no tokens are required.
         """
         return self.token_store.warnings() if self.required else []
 
@@ -195,6 +194,9 @@ class AccessControl:
 
         Args:
             headers: Headers of the request. Exactly one `Authorization: Bearer TOKEN` is expected.
+
+        Returns:
+            The permissions and rate limits of the request.
 
         Raises:
             Unauthorized: If the header is missing, or its token is unknown, revoked or expired.
@@ -234,7 +236,10 @@ class AccessControl:
 
 
 def request_grant(request: Request) -> Grant:
-    """Return the permissions that the authentication middleware attached to a request.
+    """Return the permissions of a request, as determined by the authentication middleware.
+
+    Args:
+        request: Request that has passed `AuthenticationMiddleware`.
 
     Raises:
         KeyError: If the request did not pass the middleware, or its path needs no authentication.

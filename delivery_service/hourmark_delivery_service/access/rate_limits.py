@@ -34,15 +34,21 @@ class TokenBucket:
         self._at_s = clock.monotonic_s()
 
     def wait_s(self) -> int:
-        """Return the number of whole seconds until the level is above zero.
+        """Return the time until the level is above zero, in whole seconds.
 
-        Returns 0 if it is above zero now.
+        Returns 0 if the level is above zero now. The call does not wait.
         """
         self._fill()
         return 0 if self._level > 0 else math.floor(-self._level / self._rate) + 1
 
     def consume(self, amount: int) -> None:
-        """Remove an amount from the bucket without blocking. The level may become negative."""
+        """Remove an amount from the bucket immediately, without blocking.
+
+        The level may become negative. `wait_s` then returns the time until the debt is repaid.
+
+        Args:
+            amount: Amount to remove, in the unit of the bucket's rate.
+        """
         self._fill()
         self._level -= amount
 
@@ -69,7 +75,7 @@ class TokenRateLimiter:
     def retry_after_s(self) -> int:
         """Return the number of whole seconds after which a request can be admitted.
 
-        Returns 0 if a request can be admitted now.
+        Returns 0 if a request can be admitted now. The call neither waits nor charges the limits.
         """
         return max(
             (bucket.wait_s() for bucket in (self._bytes, self._events) if bucket is not None),

@@ -70,11 +70,16 @@ class Token(BaseModel):
 
     @property
     def revoked(self) -> bool:
-        """Return whether the token has been revoked."""
+        """Return whether the token has been revoked.
+
+        A revoked token is never accepted again, regardless of its expiry time.
+        """
         return self.revoked_at_ms is not None
 
     def expired(self, now_ms: int) -> bool:
-        """Return whether the token has expired.
+        """Return whether the token has expired at a given time.
+
+        Returns False if the token has no expiry time. Revocation is not checked.
 
         Args:
             now_ms: Current time in Unix milliseconds.
@@ -122,8 +127,8 @@ class Token(BaseModel):
     def revoke(self, now_ms: int) -> Token:
         """Return a copy of the token that is marked as revoked.
 
-        The token itself is not changed, and nothing is written to Kafka. A token that is already
-        revoked is returned as it is.
+        The original object is not changed, and nothing is written to Kafka. If the token is already
+        revoked, the result has the original time of revocation.
 
         Args:
             now_ms: Time of the revocation in Unix milliseconds.
@@ -245,21 +250,26 @@ def parse_token_id(text: str) -> str | None:
 def token_digest(text: str) -> str:
     """Return the SHA-256 digest of a token's text in hexadecimal.
 
-    The service stores this digest instead of the text.
+    The service stores this digest instead of the text, which contains the secret.
+
+    Args:
+        text: Complete text of the token, `hmk_<id>_<secret>`.
     """
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def verify_token(token: Token | None, text: str) -> bool:
-    """Return whether a client's text is the text of a token, compared in constant time.
+    """Return whether a client has sent the correct text of a token.
+
+    The comparison takes constant time, so that its duration reveals neither the secret nor which
+    token ids exist.
 
     Args:
-        token: Token with the id that the text names, or None if no such token is known. The time of
-            the comparison is the same in both cases, so that it does not reveal which ids exist.
+        token: Token whose id the text contains, or None if no such token is known.
         text: Text that the client has sent.
 
     Returns:
-        True if the text is that of the token. Always False if `token` is None. Expiry and
+        True if the text belongs to the token. Always False if `token` is None. Expiry and
         revocation are not checked.
     """
     same = hmac.compare_digest(token_digest(text), token.digest if token is not None else NO_SECRET)

@@ -63,15 +63,25 @@ class TokenStore:
         )
 
     def get(self, token_id: str) -> Token | None:
-        """Return the token with this id, or None if it is not known.
+        """Return the token with a given id.
 
-        Revoked and expired tokens are returned as well; the caller must check them.
+        Revoked and expired tokens are returned as well, so the caller must check both.
+
+        Args:
+            token_id: Id of the token, 16 hexadecimal digits.
+
+        Returns:
+            The token, or None if no token with this id is known.
         """
         return self._tokens.get(token_id)
 
     @property
     def read_error(self) -> str:
-        """Return the reason why the topic cannot be read at the moment, or an empty string."""
+        """Return the reason why the token topic cannot be read at the moment.
+
+        The reason starts with a colon and a space, so that it can be appended to a message. Returns
+        an empty string if the last attempt to read the topic succeeded.
+        """
         return self._trouble
 
     @read_error.setter
@@ -91,7 +101,7 @@ class TokenStore:
 
         Returns:
             One message if the topic cannot be read, so that new revocations are not seen, and one
-            if the topic no longer contains all valid tokens. Empty without problems.
+            if the topic no longer contains all valid tokens. Empty if there are no problems.
         """
         found = []
         if self._trouble and self.caught_up:

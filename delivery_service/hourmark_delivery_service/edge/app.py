@@ -39,10 +39,11 @@ OPEN_PATHS: Final = (
 
 
 class AuthenticationMiddleware:
-    """ASGI middleware that authenticates each request except health and readiness probes.
+    """ASGI middleware that authenticates all requests except health and readiness probes.
 
-    The permissions of an authenticated request are added to its scope for the endpoints. Any other
-    request gets an error response and does not reach the application.
+    If authentication succeeds, the middleware stores the permissions of the request in its ASGI
+    scope and passes the request to the application. Otherwise it sends an error response, and the
+    application does not receive the request.
     """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:
@@ -61,7 +62,14 @@ class AuthenticationMiddleware:
 
 
 def api_routes(service: DeliveryService) -> list[Route]:
-    """Return the routes of the HTTP API, one for each path, bound to a delivery service."""
+    """Return the Starlette routes of the HTTP API of a delivery service.
+
+    The list contains one route for each path, including the health, readiness and metrics
+    endpoints. All routes share the given service.
+
+    Args:
+        service: Service that handles the requests.
+    """
     probes = Probes(service)
     return [
         Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),
@@ -80,6 +88,9 @@ def create_app(service: DeliveryService) -> ASGIApp:
 
     The application authenticates requests, converts `ServiceError` to problem responses (RFC 9457),
     and records request metrics.
+
+    Args:
+        service: Service that handles the requests.
     """
     routes = api_routes(service)
     handlers = {

@@ -27,7 +27,7 @@ _ANSWER_KEPT_S: Final = 1.0  # readiness is asked of Kafka at most that often
 class Probes:
     """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
 
-    They respond under high load too. Only readiness depends on Kafka.
+    The endpoints respond even if the service is overloaded. Only readiness depends on Kafka.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -52,7 +52,11 @@ class Probes:
         return json_response({"clock_ms": now_ms, "rules": latest.id})
 
     async def alive(self, _: Request) -> Response:
-        """Respond with 200 and `{"alive": true}`. The response does not depend on Kafka."""
+        """Respond to a liveness probe with status 200 and the JSON body `{"alive": true}`.
+
+        The response shows only that the process handles HTTP requests. It does not depend on Kafka.
+        Use `ready` to find out whether the service can accept data.
+        """
         return json_response({"alive": True})
 
     async def ready(self, http: Request) -> Response:
@@ -78,9 +82,9 @@ class Probes:
         return json_response(told, 503, {"Retry-After": "1"}) if reasons else json_response(told)
 
     async def metrics(self, http: Request) -> Response:
-        """Respond with all metrics in the Prometheus text format.
+        """Respond with status 200 and all metrics in the Prometheus text format.
 
-        The metrics are rendered once for all requests that arrive at the same time.
+        Concurrent requests share one result, so the metrics are rendered only once for them.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)
@@ -88,7 +92,7 @@ class Probes:
         return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     async def openapi(self, _: Request) -> Response:
-        """Respond with the OpenAPI document of the HTTP API."""
+        """Respond with status 200 and the OpenAPI 3.1 document of the HTTP API as JSON."""
         return json_response(openapi_document(self._service.settings))
 
     async def _exposition(self) -> bytes:

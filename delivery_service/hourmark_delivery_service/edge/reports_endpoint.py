@@ -29,7 +29,8 @@ class ReportsEndpoint:
     async def post(self, http: Request) -> Response:
         """Store a host report and respond with 200 once it is on all in-sync Kafka replicas.
 
-        The JSON response contains the reception time as `received_at_ms`, in Unix milliseconds.
+        A host report states up to which time a host has sent all its data. The JSON response
+        contains the reception time as `received_at_ms`, in Unix milliseconds.
 
         Args:
             http: Request whose body is the report as JSON, at most 1 MiB.

@@ -13,7 +13,7 @@ _OURS: Final = "hourmark-"
 
 
 def check_headers(headers: Headers) -> None:
-    """Check that no header of a request can be interpreted in two ways.
+    """Check that no header of a request is ambiguous.
 
     Args:
         headers: Headers of the request.

@@ -62,18 +62,20 @@ def problem_response(
 
 
 async def service_error(_: Request, error: Exception) -> Response:
-    """Return the problem response for a `ServiceError`.
+    """Return the problem response (RFC 9457) for a `ServiceError`.
 
-    Registered as a Starlette exception handler.
+    The error determines the status, the JSON members and the headers of the response. The function
+    is registered as a Starlette exception handler.
     """
     assert isinstance(error, ServiceError)
     return problem_response(error, headers=error.headers)
 
 
 async def http_error(_: Request, error: Exception) -> Response:
-    """Return the problem response for Starlette's `HTTPException`, such as 404 for an unknown path.
+    """Return the problem response (RFC 9457) for an `HTTPException` that Starlette has raised.
 
-    Registered as a Starlette exception handler.
+    Starlette raises it, for example, with status 404 for an unknown path. The function is
+    registered as a Starlette exception handler.
     """
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(
@@ -87,8 +89,8 @@ async def http_error(_: Request, error: Exception) -> Response:
 async def client_disconnected(_: Request, __: Exception) -> Response:
     """Return a response with status 499 for a client that disconnected before its body arrived.
 
-    No client receives the response. It makes the request visible in the metrics, under the status
-    that nginx uses as well.
+    The client does not receive the response. The response only makes the request visible in the
+    metrics. nginx uses the same status for this case.
     """
     return Response(status_code=499)
 
@@ -156,9 +158,10 @@ class ResponseMiddleware:
             )
 
     def refusal_response(self, error: ServiceError) -> Response:
-        """Return the response to invalid input that cannot be parsed as an HTTP request.
+        """Return the error response to input that cannot be parsed as an HTTP request.
 
-        The response tells the client that the connection is closed, and is counted in the metrics.
+        The response states that the connection will be closed. The request is counted in the
+        metrics.
 
         Args:
             error: Error to return, with its HTTP status.

@@ -104,23 +104,45 @@ class ConnectionTable(Generic[C]):
         self._since[phase][connection] = now_s
 
     def remove(self, connection: C) -> None:
-        """Remove a connection that was closed. Does nothing if it is not in the table."""
+        """Remove a closed connection from the table.
+
+        Does nothing if the connection is not in the table.
+
+        Args:
+            connection: Connection to remove.
+        """
         phase = self._phases.pop(connection, None)
         if phase is not None:
             del self._since[phase][connection]
 
     def get_phase(self, connection: C) -> ConnectionPhase | None:
-        """Return the phase of a connection, or None if it is not in the table."""
+        """Return the current phase of a connection.
+
+        The phase states what the service waits for, such as the rest of the request headers.
+
+        Args:
+            connection: Connection to look up.
+
+        Returns:
+            The phase, or None if the connection is not in the table.
+        """
         return self._phases.get(connection)
 
     def is_full(self) -> bool:
-        """Return whether the maximum number of connections is reached."""
+        """Return whether the number of open connections has reached `connections_max`.
+
+        The table does not enforce the maximum. The caller must check it before it adds a
+        connection.
+        """
         return len(self._phases) >= self._connections_max
 
     def nearest_deadline(self) -> C | None:
-        """Return the connection whose deadline is nearest.
+        """Return the connection with the earliest deadline, which may have passed already.
 
-        Returns None if no connection has a deadline.
+        The connection remains in the table.
+
+        Returns:
+            The connection, or None if no connection has a deadline.
         """
         oldest = [
             (since_s + self._limits_s[phase], connection)
@@ -131,15 +153,15 @@ class ConnectionTable(Generic[C]):
         return min(oldest, key=lambda pair: pair[0])[1] if oldest else None
 
     def overdue(self, now_s: float) -> list[tuple[C, ConnectionPhase]]:
-        """Return the connections whose deadline has passed, each with its phase.
+        """Return all connections whose deadline has passed, each with its phase.
 
-        The connections remain in the table.
+        The connections remain in the table. The caller is expected to close them.
 
         Args:
             now_s: Current time in monotonic seconds.
 
         Returns:
-            Connections and phases, or an empty list.
+            Pairs of a connection and its phase. Empty if no deadline has passed.
         """
         late: list[tuple[C, ConnectionPhase]] = []
         for phase, limit_s in self._limits_s.items():
@@ -162,14 +184,22 @@ _SWEEP_S: Final = 0.5  # between checks for overdue connections
 
 
 class ClientConnection(Protocol):
-    """A client connection that `ConnectionLimiter` can close if its client is too slow."""
+    """The interface through which `ConnectionLimiter` closes the connections of slow clients.
+
+    The asyncio protocol of each accepted connection implements this interface.
+    """
 
     def abort(self) -> None:
-        """Close the connection immediately and remove it from the connection table."""
+        """Close the connection immediately, without a response to the client.
+
+        The implementation must also remove the connection from the table of open connections.
+        """
         ...
 
     def on_overdue(self, phase: ConnectionPhase) -> None:
-        """Handle a missed deadline, for example by closing the connection.
+        """Handle a missed deadline of the client, for example by closing the connection.
+
+        `ConnectionLimiter` calls this method when the time limit of the current phase is exceeded.
 
         Args:
             phase: Phase in which the client did not act in time.
@@ -180,14 +210,16 @@ class ClientConnection(Protocol):
 class ConnectionLimiter:
     """Admits client connections up to the configured maximum and enforces their deadlines.
 
-    Once a connection was admitted, deadlines are checked every 0.5 seconds in the running event
-    loop.
+    After the first connection is admitted, deadlines are checked every 0.5 seconds in the running
+    event loop.
 
     Args:
-        settings: Settings of the service with its maximum of connections and its time limits.
+        settings: Settings of the service, with the maximum number of connections and the time
+            limits.
 
     Attributes:
-        connections: The open connections. A connection must remove itself when it is closed.
+        connections: The open connections. Each connection must remove itself from this table when
+            it is closed.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -206,10 +238,10 @@ class ConnectionLimiter:
         self._sweeping = False
 
     def admit(self, connection: ClientConnection, phase: ConnectionPhase) -> bool:
-        """Add a new connection to the open ones, if necessary in place of another one.
+        """Add a new connection to the table of open connections.
 
-        If the maximum is reached, the connection with the nearest deadline is closed. Call it in
-        the event loop.
+        If the maximum number of connections is reached, the connection with the earliest deadline
+        is closed to make room. Call this method in the event loop.
 
         Args:
             connection: Connection to add.
@@ -217,8 +249,8 @@ class ConnectionLimiter:
 
         Returns:
             True if the connection was added. False if the maximum is reached and no connection has
-            a deadline, because the service owes a response on each of them. The caller must then
-            close it.
+            a deadline, because each of them waits for a response of the service. The caller must
+            then close the new connection.
         """
         loop = asyncio.get_running_loop()
         if self.connections.is_full():
@@ -272,7 +304,11 @@ class TlsHandshake(asyncio.Protocol):
             self.abort()
 
     def abort(self) -> None:
-        """Close the connection immediately and remove it from the connection table."""
+        """Cancel the handshake and close the TCP connection immediately.
+
+        The connection is also removed from the table of open connections. Implements
+        `ClientConnection`.
+        """
         self.limiter.connections.remove(self)
         shaking, self._shaking = (
             self._shaking,
@@ -284,7 +320,10 @@ class TlsHandshake(asyncio.Protocol):
             self._socket.close()
 
     def on_overdue(self, _: ConnectionPhase) -> None:
-        """Close the connection because the handshake took too long."""
+        """Close the connection because the client did not complete the handshake in time.
+
+        The client receives no response. Implements `ClientConnection`.
+        """
         self.abort()
 
     def complete(self, transport: asyncio.BaseTransport) -> None:

@@ -151,7 +151,7 @@ def protocol_class_for(
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1 protocol, extended by limits on headers, time and connections.
+    """The HTTP/1.1 protocol of uvicorn with additional limits on headers, time and connections.
 
     One instance serves one client connection in the event loop. `protocol_class_for` creates a
     subclass for each server.
@@ -236,7 +236,10 @@ class HttpProtocol(HttpToolsProtocol):
         super().shutdown()
 
     def abort(self) -> None:
-        """Close the connection immediately, without responding to the requests in flight."""
+        """Close the connection immediately, without responding to the requests in flight.
+
+        Use `finish` to close the connection after a response.
+        """
         self.limiter.connections.remove(self)
         self._ended = True
         self.transport.abort()
@@ -348,9 +351,9 @@ class HttpProtocol(HttpToolsProtocol):
     def finish(self) -> None:
         """Close the connection after a response was written.
 
-        If the client is still sending, only the write side is closed at first, and the rest after a
-        time limit. Closing both at once would reset the connection, and the client could lose the
-        response. Does nothing on a second call.
+        If the client is still sending, only the write side is closed at first. The read side is
+        closed after a time limit. This prevents a TCP reset, which could make the client lose the
+        response. Further calls have no effect.
         """
         if self._ended:
             return

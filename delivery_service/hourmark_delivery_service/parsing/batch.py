@@ -40,16 +40,17 @@ _NO_FILE: Final = b"\x00"  # the union's branch 0
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A batch of API events without its body: what identifies the batch and how to parse it.
+    """The identity of a batch of API events, without the events.
 
-    A retry with equal values and an equal body is the same batch, and produces the same records.
+    A retry with equal values and an equal body counts as the same batch and produces the same
+    records.
 
     Attributes:
         event_type: Type of all events in the batch.
         client: Name of the client.
-        key: Idempotency key from the client, or a random key if it sent none.
+        key: Idempotency key from the client, or a random key if the client sent none.
         observed_at_ms: Time of the batch in Unix milliseconds.
-        rules: Id of the rules revision (version of the declared event types) to parse with.
+        rules: Id of the rules revision (version of the declared event types) for parsing.
     """
 
     event_type: str
@@ -78,16 +79,17 @@ class RejectedEvent:
 
 
 class BatchParser(Parser):
-    """A parser of the NDJSON body of one API batch.
+    """A parser of the NDJSON body of one batch of API events.
 
-    The id of an event is derived from its member `event_id`. If it has none, the id is derived from
-    the client, the idempotency key, a digest of the body, and the index of the event. So a client
-    that reuses a key for another body by mistake neither duplicates nor hides events.
+    The id of an event is derived from its member `event_id`. If this member is absent, the id is
+    derived from the client, the idempotency key, a digest of the body, and the index of the event.
+    A client that reuses an idempotency key for another body by mistake therefore causes neither
+    duplicate nor lost events.
 
     Args:
         batch: Identity of the batch.
         body: NDJSON body.
-        rules: Rules revision that declares the event type of the batch.
+        rules: Compiled rules revision (version of the declared event types) of the batch.
 
     Attributes:
         rejected: The first 1000 invalid events.

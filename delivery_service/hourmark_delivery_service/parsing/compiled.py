@@ -51,7 +51,7 @@ _ABSENT: Final = object()
 
 
 class CompiledField:
-    """The encoders and the default of one field of an event type.
+    """The encoders and the default value of one field of an event type.
 
     Args:
         field: Field of the parsed Avro schema.
@@ -59,12 +59,12 @@ class CompiledField:
 
     Attributes:
         name: Name of the field.
-        encode: Encodes a JSON value.
-        encode_text: Encodes a text.
+        encode: Function that encodes a JSON value as Avro.
+        encode_text: Function that encodes a text value as Avro.
         takes_bytes: Whether the field can hold arbitrary bytes.
-        default: Encoded default value, or None if the field has none.
-        absent: Encoding to use if a text is missing: the default, or null if the type allows it.
-            Otherwise None.
+        default: Encoded default value, or None if the field has no default.
+        absent: Encoding of a missing text value: the default, or null if the type allows it. None
+            if the value is required.
 
     Raises:
         ValueError: If the default value does not match the type.
@@ -87,12 +87,14 @@ class CompiledField:
     def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
         """Return this field with a default value from the constant fields of a byte range.
 
+        A tailer adds constant fields to all events of a range.
+
         Args:
-            fields: Constant texts by field name, which apply to all events of the range.
+            fields: Constant text values by field name.
 
         Returns:
-            A copy with the new default. The field itself if `fields` has no valid value for it. A
-            field called `labels` gets all of `fields` as a map.
+            A copy with the new default, or the field itself if `fields` has no valid value for it.
+            The default of a field called `labels` is a map with all of `fields`.
         """
         text = fields.get(self.name)
         try:
@@ -191,10 +193,13 @@ class CompiledType:
         self.native = native_type(self, schema, len(ENVELOPE)) if self.rule.is_plain else None
 
     def with_fields(self, fields: Mapping[str, str]) -> CompiledType:
-        """Return a copy of this type with field defaults from the constant fields of a byte range.
+        """Return a copy of this type whose fields have additional default values.
+
+        The defaults come from the constant fields of a byte range, which a tailer adds to all
+        events of the range.
 
         Args:
-            fields: Constant texts by field name, which apply to all events of the range.
+            fields: Constant text values by field name.
         """
         other = copy.copy(self)
         other.fields = tuple(field.with_defaults_from(fields) for field in self.fields)
@@ -227,7 +232,7 @@ class CompiledType:
 
         Args:
             message: Result of `parse_message`.
-            header: Syslog header of the line, or None if it has none.
+            header: Syslog header of the line, or None if the line has no header.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).
@@ -283,17 +288,18 @@ class CompiledType:
         return out
 
     def encode_texts(self, texts: Mapping[str, bytes | None]) -> bytearray:
-        """Encode the type's own fields from texts as Avro.
+        """Encode the type's own fields as Avro, from values that are given as text.
 
         Args:
-            texts: Texts by field name. A missing field gets its default, or null if its type allows
-                it. Unless the type declares otherwise, names that are not its fields are ignored.
+            texts: Text values by field name. A missing field gets its default, or null if its type
+                allows it. Unless the type declares otherwise, names that are not its fields are
+                ignored.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).
 
         Raises:
-            Rejected: If a text does not match the type of its field, a required field is missing,
+            Rejected: If a value does not match the type of its field, a required field is missing,
                 or the type cannot be compiled.
         """
         self._check_usable()
@@ -329,8 +335,9 @@ class CompiledType:
             line: Line without its line feed.
 
         Returns:
-            The texts of the named groups, where a group that did not participate is None. None if
-            the line does not match or the type has no pattern.
+            The matched text of each named group, by group name. The value of a group that did not
+            participate in the match is None. None instead of a dict if the line does not match or
+            the type has no pattern.
         """
         groups = self.pattern.match(line) if self.pattern is not None else None
         return (
@@ -409,10 +416,13 @@ class CompiledRules:
         }  # of dead letters' fields
 
     def with_fields(self, fields: Mapping[str, str], source: Source) -> CompiledRules:
-        """Return a copy of the rules with field defaults from the constant fields of a byte range.
+        """Return a copy of the rules in which event fields have additional default values.
+
+        The defaults come from the constant fields of a byte range, which a tailer adds to all
+        events of the range.
 
         Args:
-            fields: Constant texts by field name, which apply to all events of the range.
+            fields: Constant text values by field name.
             source: Source of the range. The copy contains only the event types of this source.
         """
         other = copy.copy(self)
@@ -423,14 +433,16 @@ class CompiledRules:
         return other
 
     def native_source(self, name: str) -> Any:
-        """Return the description of a source for the native parser, which parses simple lines in C.
+        """Return the description of a source that the native parser needs to parse its lines.
+
+        The native parser is a compiled module that parses simple lines in C.
 
         Args:
-            name: Name of a declared source.
+            name: Name of a declared source (kind of log file).
 
         Returns:
-            An opaque object of the compiled module. None if only Python can parse lines of this
-            source, or if it is not declared.
+            An object of the compiled module, to be passed to the native parser. None if only Python
+            can parse lines of this source, or if the source is not declared.
         """
         if name not in self._native:
             can = self.parser.parser in NATIVE_PARSERS and name in self.plain_sources
@@ -441,7 +453,13 @@ class CompiledRules:
 
     @property
     def problems(self) -> list[str]:
-        """Return a message for each event type that cannot be compiled, or an empty list."""
+        """Return the reasons why event types of this revision cannot be compiled.
+
+        Events of such a type are rejected. The other types are not affected.
+
+        Returns:
+            One message for each event type that cannot be compiled, or an empty list.
+        """
         return [t.problem for t in self.types.values() if t.problem is not None]
 
 

@@ -75,7 +75,7 @@ def withhold_payload(
 
 
 def check_dead_letter_field(name: str, encode: Encoder, default: bytes | None) -> None:
-    """Check that this software can write a field that a rules revision declares for dead letters.
+    """Check that this software can write a field of the declared dead letter schema.
 
     A dead letter is the record of a line that is not a valid event.
 

@@ -91,12 +91,12 @@ def _character(code: int) -> bytes:
 
 
 class ParsedMessage(NamedTuple):
-    """The named values of a log message, with the texts of its time and host.
+    """The named values of a log message, with its time and host.
 
     Attributes:
         values: Values by name: bytes if they come from text, or JSON values.
-        time: Text of the message's time, or None if it has none.
-        host: Text of the message's host, or None if it has none.
+        time: Text of the timestamp, or None if the message has no time.
+        host: Text of the host, or None if the message has no host.
     """
 
     values: Mapping[str, Any]

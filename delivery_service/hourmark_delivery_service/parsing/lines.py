@@ -25,14 +25,14 @@ from hourmark_delivery_service.parsing.times.timestamps import SYSLOG_FRACTION_D
 
 
 class LineReader:
-    """Base class of parsers of the lines in one byte range of a file.
+    """Base class of parsers that turn the lines in one byte range of a file into events.
 
-    Each subclass parses the lines of certain source formats.
+    Each subclass supports certain source formats, such as RFC 5424 or free text.
 
     Args:
         byte_range: Byte range of a file that contains the lines.
-        rules: Rules revision with the event types.
-        source: Declared source of the range.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
 
     Attributes:
         default_time_ms: Time of events whose line contains no time, in Unix milliseconds.
@@ -52,13 +52,13 @@ class LineReader:
         self._host = avro_string(byte_range.host_name)
 
     def read(self, line: bytes) -> ParsedEvent:
-        """Parse a line into an event.
+        """Parse a line into an event, whose id is not assigned yet.
 
         Args:
             line: Line without its line feed.
 
         Raises:
-            Rejected: If the line is not a valid event.
+            Rejected: If the line is not a valid event. The caller stores the line as a dead letter.
         """
         raise NotImplementedError
 
@@ -75,7 +75,17 @@ class LineReader:
 
 
 class Rfc5424Reader(LineReader):
-    """A parser of RFC 5424 lines, whose MSGID names the event type, with a JSON or text payload."""
+    """A parser of RFC 5424 lines, whose MSGID names the event type.
+
+    The message of a line is JSON or text, as the event type declares. A line that is not valid RFC
+    5424, or whose type is not declared, becomes an event of the source's catch-all type. It is
+    rejected if the source has no such type.
+
+    Args:
+        byte_range: Byte range of a file that contains the lines.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
+    """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -122,7 +132,16 @@ class Rfc5424Reader(LineReader):
 
 
 class PatternReader(LineReader):
-    """A parser of free text that uses the first event type whose pattern matches the line."""
+    """A parser of free text that uses the first event type whose pattern matches the whole line.
+
+    The event types of the source are tried in their declared order. A line that matches no pattern
+    becomes an event of the source's catch-all type. It is rejected if the source has no such type.
+
+    Args:
+        byte_range: Byte range of a file that contains the lines.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
+    """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:
         super().__init__(byte_range, rules, source)
@@ -170,16 +189,22 @@ class PatternReader(LineReader):
 
 
 def not_rfc5424_rejection() -> Rejected:
-    """Return the rejection of a line that is not valid RFC 5424, to be raised by the caller."""
+    """Create the exception for a line that is not valid RFC 5424.
+
+    The exception is returned, not raised. Its reason is `NOT_RFC5424`.
+    """
     return Rejected(DeadLetterReason.NOT_RFC5424, "the line is not of the form of RFC 5424")
 
 
 def unknown_type_rejection(name: str, source: Source) -> Rejected:
-    """Return the rejection of a line whose event type is not declared for its source.
+    """Create the exception for a line whose event type is not declared for its source.
+
+    The exception is returned, not raised. Its reason is `UNKNOWN_TYPE`, and its message lists the
+    types of the source.
 
     Args:
         name: Event type that the line names.
-        source: Declared source of the line.
+        source: Declaration of the source (kind of log file) of the line.
     """
     detail = (
         f"the source {source.name} carries no type {name}; its types are {', '.join(source.types)}"
@@ -234,8 +259,12 @@ def _body(kind: CompiledType, parts: Rfc5424Line) -> bytearray:
 
 
 def quote_text(text: bytes) -> str:
-    """Return the first 80 bytes of a text in quotes, for use in messages.
+    """Return the start of a text as a quoted string, for use in error messages.
 
-    Bytes that are not printable ASCII are escaped.
+    Args:
+        text: Text to quote. Only its first 80 bytes are used.
+
+    Returns:
+        The text in quotes. Bytes that are not printable ASCII are escaped as in Python literals.
     """
     return repr(text[:80])[1:]

@@ -47,8 +47,8 @@ class MessageReader(LineReader):
 
     Args:
         byte_range: Byte range of a file that contains the lines.
-        rules: Rules revision with the event types.
-        source: Declared source of the range.
+        rules: Compiled rules revision (version of the declared event types).
+        source: Declaration of the source (kind of log file) of the range.
     """
 
     def __init__(self, byte_range: ByteRange, rules: CompiledRules, source: Source) -> None:

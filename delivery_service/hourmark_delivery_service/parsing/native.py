@@ -32,12 +32,14 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 class NativeType(NamedTuple):
     """The description of an event type for the native parser, which parses simple lines in C.
 
+    Exactly one of the attributes is set, depending on whether the payload is JSON or text.
+
     Attributes:
-        program: Compiled program for JSON payloads, or None if the payload is text.
-        text: Description of the field for text payloads, or None if the payload is JSON. It is a
-            tuple of four: whether to remove a byte order mark, the encodings of all fields before
-            and after the text field, and the ways to encode the text (union branch, and whether any
-            bytes are accepted).
+        program: Compiled program for JSON payloads, or None.
+        text: Encoding of text payloads, or None. The tuple contains: whether to remove a byte order
+            mark, the encoded fields before the text field, the encoded fields after it, and the
+            alternatives for encoding the text. Each alternative consists of the encoded index of
+            the union branch and whether the text may be invalid UTF-8.
     """
 
     program: Any
@@ -112,18 +114,18 @@ def _native_text(
 def native_source(
     source: Source, types: Mapping[str, CompiledType], numbers: Mapping[str, int]
 ) -> Any:
-    """Return the description of a source of lines for the native parser.
+    """Return the description of a source that the native parser needs to parse its lines.
 
     A source is a declared kind of log file with the event types that its lines may have.
 
     Args:
         source: Declared source.
         types: Compiled event types by name.
-        numbers: Number by which the results of the native parser refer to each event type.
+        numbers: Number that represents each event type in the results of the native parser.
 
     Returns:
-        An opaque object of the compiled module. None if only Python can parse lines of this source,
-        or if the compiled module is not installed.
+        An object of the compiled module, to be passed to the native parser. None if only Python can
+        parse lines of this source, or if the compiled module is not installed.
     """
     if MODULE is None or source.format != "rfc5424":
         return None

@@ -53,7 +53,7 @@ class ProgramField(NamedTuple):
 
 
 class TextAlternative(NamedTuple):
-    """One way to encode a text as an Avro value: as a string, as bytes, or as a union branch.
+    """An alternative for encoding a text as an Avro value.
 
     Attributes:
         branch: Encoded index of the union branch. Empty if the type is not a union.
@@ -87,14 +87,15 @@ def compile_program(envelope: Sequence[AvroType], fields: Sequence[ProgramField]
 
 
 def text_alternatives(avro_type: AvroType) -> list[TextAlternative] | None:
-    """Return the ways in which a text can be encoded as an Avro type without conversion.
+    """Return the alternatives for encoding a text as an Avro type without conversion.
+
+    The type must be `string`, `bytes`, or a union of these and `null`.
 
     Args:
         avro_type: Type in the parsed Avro schema.
 
     Returns:
-        The ways in the order in which they are tried. None if the type is not `string`, `bytes`, or
-        a union of these and `null`.
+        The alternatives in the order in which they are tried. None for any other type.
     """
     if avro_type in ("string", "bytes"):
         return [TextAlternative(b"", avro_type == "bytes")]

@@ -81,16 +81,17 @@ def dependency_versions() -> str:
 
 
 class ParserVectors:
-    """The recorded test inputs of one parser version and the digests of their results.
+    """The recorded test vectors of one parser version, with the digests of the expected results.
 
-    Each test vector has a name, a rules revision, a byte range or a batch, a body, and the digest
-    of its result. A range may be parsed in several time zones.
+    A test vector has a name, a rules revision (version of the declared event types), a byte range
+    of a file or a batch of API events, a body, and the digest of the expected result. A byte range
+    may be parsed once for each of several time zones.
 
     Args:
-        content: Decoded JSON content of a file of vectors.
+        content: Decoded JSON content of a file of test vectors.
 
     Attributes:
-        vectors: The vectors, as decoded from JSON.
+        vectors: The test vectors, as decoded from JSON.
         made_with: Versions of Python and libraries with which the results were recorded.
     """
 
@@ -117,21 +118,23 @@ class ParserVectors:
         return cls(json.loads((FOLDER / f"{number}.json").read_text()))
 
     def failing_names(self) -> list[str]:
-        """Return the names of the vectors whose result differs from the recorded one.
+        """Parse all test vectors and return the names of those whose result differs.
 
-        A vector that cannot be parsed is logged and counts as different. The list is empty if all
-        results are reproduced.
+        A vector that cannot be parsed is logged and counts as different.
+
+        Returns:
+            Names in the order of `vectors`. Empty if all recorded results are reproduced.
         """
         return [vector["name"] for vector in self.vectors if not self._same(vector)]
 
     def digest(self, vector: Mapping[str, Any]) -> str:
-        """Parse the input of a vector and return a digest of all its records and counts.
+        """Parse the input of a test vector and return a digest of all its records and counts.
 
         Args:
-            vector: One of `vectors`.
+            vector: One element of `vectors`.
 
         Returns:
-            The digest in hexadecimal.
+            The 12-byte BLAKE2b digest in hexadecimal.
         """
         whole = hashlib.blake2b(digest_size=12)
         for parsed in self.parse(vector):
@@ -140,13 +143,13 @@ class ParserVectors:
         return whole.hexdigest()
 
     def parse(self, vector: Mapping[str, Any]) -> Iterator[ParsedRange]:
-        """Parse the input of a vector and yield the results.
+        """Parse the input of a test vector and yield the results.
 
         Args:
-            vector: One of `vectors`.
+            vector: One element of `vectors`.
 
-        Returns:
-            An iterator over one result for a batch, or one result per time zone for a byte range.
+        Yields:
+            One result for a batch of API events, or one result per time zone for a byte range.
         """
         rules, body = self._rules[vector["rules"]], _body(self._bodies[vector["body"]])
         if "batch" in vector:

@@ -35,12 +35,12 @@ from hourmark_delivery_service.parsing.times.timestamps import rfc3339_us
 def line_reader_for(
     byte_range: ByteRange, rules: CompiledRules, **extra_fields: str
 ) -> LineReader | None:
-    """Return the line parser for the source of a byte range.
+    """Return the line parser for the source format of a byte range.
 
     Args:
         byte_range: Byte range of a file.
-        rules: Rules revision that declares the source.
-        extra_fields: Constant texts by field name, added to every event.
+        rules: Compiled rules revision (version of the declared event types and sources).
+        extra_fields: Constant text values by field name, added to every event.
 
     Returns:
         The line parser, or None if the rules do not declare the source.
@@ -63,10 +63,11 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
-        rules: Rules revision that the range names.
+        rules: Compiled rules revision (version of the declared event types) that the range names.
 
     Returns:
-        All events and dead letters (records of invalid lines), their counts, and the audit record.
+        All events and dead letters (records of invalid lines), their counts, and the audit record,
+        which states the number of events per type and hour.
 
     Raises:
         ValueError: If the body does not match the range, for example in its length.
@@ -77,14 +78,14 @@ def parse_range(byte_range: ByteRange, body: bytes, rules: CompiledRules) -> Par
 class RangeParser(Parser):
     """A parser of one byte range of a file, which turns its lines into events and dead letters.
 
-    A dead letter is the record of a line that is not a valid event. If records may have several
-    lines, each record is parsed like one line that contains line feeds. The first line of such a
-    range always starts a record, so that the range alone determines its records.
+    A dead letter is the record of a line that is not a valid event. If an event may span several
+    lines, these lines are parsed together. The first line of such a range always starts an event,
+    so that the result does not depend on other ranges of the file.
 
     Args:
         byte_range: Position and metadata of the range.
         body: Bytes of the range.
-        rules: Rules revision that the range names.
+        rules: Compiled rules revision (version of the declared event types) that the range names.
 
     Raises:
         ValueError: If the body's length does not match the range, its last line has no line feed,

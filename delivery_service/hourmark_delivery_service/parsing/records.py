@@ -46,9 +46,12 @@ def skip_blank_lines(body: bytes, offset: int) -> tuple[int, int]:
 
 
 def count_lines(body: bytes) -> int:
-    """Return the number of lines in a body, including a last line without a line feed.
+    """Return the number of lines in a body.
 
-    An empty body counts as one line.
+    A last line without a line feed is counted. An empty body counts as one line.
+
+    Args:
+        body: Body to scan.
     """
     return body.count(b"\n") + (not body.endswith(b"\n"))
 
@@ -56,10 +59,10 @@ def count_lines(body: bytes) -> int:
 def max_nonblank_lines(body: bytes) -> int:
     """Return an upper bound for the number of lines in a body that are not blank.
 
-    A line that consists of CR and LF only is blank.
+    A line is blank if it contains only CR and LF characters.
 
     Args:
-        body: Body, whose last line may lack a line feed.
+        body: Body to scan. Its last line may lack a line feed.
     """
     if b"\n\n" not in body and b"\r" not in body:
         return count_lines(body)
@@ -79,18 +82,19 @@ _SEED: Final = secrets.randbits(
 class PromiseAccumulator:
     """Collects the event ids and checksums of a body's records for its audit record.
 
-    An audit record promises how many distinct events a body contains for each event type and hour,
-    and their checksums. A reader can then verify that it has received all of them.
+    An audit record lists promises. A promise states, for one event type and hour, how many distinct
+    events the body contains and what their checksums are. A consumer can then verify that it has
+    received all of them.
 
     Args:
-        types: Names of the event types, indexed by their number.
+        types: Names of the event types. The index of a name is the type's number.
     """
 
     def __init__(self, types: Sequence[str]) -> None:
         """Create an accumulator without records.
 
         Args:
-            types: Names of the event types, indexed by their number.
+            types: Names of the event types. The index of a name is the type's number.
         """
         self._types = types
         self._ids = bytearray()
@@ -114,34 +118,37 @@ class PromiseAccumulator:
         self._hashes += _HASH.pack(value_hash(event_id, value))
 
     def extend(self, ids: bytes, places: bytes, hashes: bytes) -> None:
-        """Add the records that the native parser returned, in its packed form.
+        """Add records in the packed form in which the native parser returns them.
 
-        The three arguments have one element per record, in the same order.
+        Each argument is the concatenation of one fixed-size element per record. All three have the
+        records in the same order.
 
         Args:
-            ids: Event ids, concatenated.
-            places: Event type and hour of each record, concatenated: the type's number and the
-                start of the hour in Unix minutes, as unsigned 32-bit little-endian integers.
-            hashes: Hash of each record's value, concatenated: unsigned 64-bit integers in native
-                byte order.
+            ids: Event ids.
+            places: Event type and hour of each record: the number of the type and the start of the
+                hour in Unix minutes, as unsigned 32-bit little-endian integers.
+            hashes: Hash of each record's value, as unsigned 64-bit integers in native byte order.
         """
         self._ids += ids
         self._places += places
         self._hashes += hashes
 
     def places(self) -> Iterator[tuple[str, int]]:
-        """Yield the event type of each record and the start of its hour in Unix seconds.
+        """Yield the event type and the hour of each record, in the order in which they were added.
 
-        The records are in the order in which they were added.
+        Yields:
+            Pairs of the name of the event type and the start of the hour in Unix seconds.
         """
         for number, minute in _PLACE.iter_unpack(self._places):
             yield self._types[number], 60 * minute
 
     def promises(self) -> tuple[Promise, ...]:
-        """Return one promise per event type and hour, sorted by event type and hour.
+        """Return one promise for each event type and hour of the added records.
 
-        A promise is the number of distinct events with their checksums. The result is empty if no
-        record was added.
+        A promise contains the number of distinct events and their checksums.
+
+        Returns:
+            Promises sorted by event type and hour. Empty if no record was added.
         """
         if native.MODULE is None:
             ids = (
@@ -164,7 +171,10 @@ class PromiseAccumulator:
         )
 
     def digest(self) -> bytes:
-        """Return an 8-byte digest of the event ids of all records in their order."""
+        """Return an 8-byte digest of the event ids of all added records.
+
+        Records with the same ids in another order give another digest.
+        """
         return digest_ids((self._ids,))
 
 
@@ -221,7 +231,11 @@ class Slice:
         self.size += size
 
     def merge(self, other: Slice) -> None:
-        """Append all records of another slice to this one."""
+        """Append all records of another slice to this one and add its counts.
+
+        Args:
+            other: Slice to append. It must not be used afterwards.
+        """
         for event_type, messages in other.messages.items():
             for chunk in messages.chunks:
                 self.add_messages(event_type, chunk, 0)
@@ -339,7 +353,7 @@ class Parser:
         """Create a parser of one body.
 
         Args:
-            rules: Rules revision to parse with.
+            rules: Compiled rules revision (version of the declared event types) to parse with.
             origin: Values that all records have in common.
             withholds: Whether dead letters must not contain their line, because it may be of a type
                 with redaction.
@@ -368,9 +382,13 @@ class Parser:
         self.joins_lines = False  # whether a record may be many lines, and so long
 
     def slices(self) -> Iterator[Slice]:
-        """Parse the body step by step and yield the records in slices.
+        """Parse the body step by step and yield its Kafka records in small slices.
 
-        Each step takes about two milliseconds. Call this method only once per parser.
+        Each step takes about two milliseconds, so that the caller can do other work in between.
+        Call this method only once per parser.
+
+        Yields:
+            Slices in the order of the lines. A slice may be empty, for example if lines are blank.
         """
         seen = 0
         for size in self._read():
@@ -386,9 +404,10 @@ class Parser:
             yield self._pending
 
     def max_records(self, body: bytes) -> int:
-        """Return an upper bound for the number of records that a body produces.
+        """Return an upper bound for the number of Kafka records that a body produces.
 
-        The bound is the number of its lines, without blank ones if they produce no record.
+        The bound is the number of lines. Blank lines are excluded if the rules declare that they
+        produce no record.
 
         Args:
             body: Body to be parsed.
@@ -396,9 +415,10 @@ class Parser:
         return (max_nonblank_lines if self._rules.parser.counts_blanks else count_lines)(body)
 
     def audit(self) -> AuditRecord:
-        """Return the audit record of the whole body. Call it after `slices` is exhausted.
+        """Return the audit record of the whole body.
 
-        An audit record states how many events the body contains for each event type and hour.
+        An audit record states how many events the body contains for each event type and hour. Call
+        this method only after `slices` is exhausted, because the record is incomplete before.
         """
         origin, promised = self._origin, self._promised.promises()
         counts_blanks = self._rules.parser.counts_blanks
@@ -420,7 +440,11 @@ class Parser:
     def parse_all(self) -> ParsedRange:
         """Parse the whole body at once and return the complete result.
 
-        Call it in place of `slices`, and only once per parser.
+        Use it in place of `slices` if the caller does not need to do other work in between. Call it
+        only once per parser.
+
+        Returns:
+            All records in the order of the lines, their counts, and the audit record.
         """
         everything = Slice()
         for part in self.slices():
@@ -445,21 +469,25 @@ class Parser:
 
     @property
     def declared_source(self) -> str:
-        """Return the name of the source if the rules declare it, otherwise an empty string.
+        """Return the name of the source that the body comes from, for use as a metric label.
 
-        For a batch of API events the name is `api`.
+        Returns an empty string if the rules do not declare the source of a byte range. The source
+        of a batch of API events is always `api`.
         """
         source = str(self._identity["source"])
         return source if source in self._rules.sources or self._identity["kind"] == "batch" else ""
 
     @property
     def event_count(self) -> int:
-        """Return the number of events parsed so far."""
+        """Return the number of valid events that were parsed so far, over all event types."""
         return self.events.total()
 
     @property
     def dead_letter_count(self) -> int:
-        """Return the number of dead letters (records of invalid lines) so far."""
+        """Return the number of dead letters so far, over all reasons.
+
+        A dead letter is the record of a line that is not a valid event.
+        """
         return self.reasons.total()
 
     def _read(self) -> Iterator[int]:
@@ -533,16 +561,27 @@ class Parser:
 
 
 def avro_string(text: str) -> bytes:
-    """Return the Avro encoding of a string. Surrogate escapes are replaced with U+FFFD."""
+    """Return the Avro encoding of a string: its length in bytes, followed by its UTF-8 encoding.
+
+    Surrogate escapes, which stand for undecodable bytes, are replaced with U+FFFD.
+
+    Args:
+        text: String to encode.
+    """
     out = bytearray()
     put_bytes(replace_surrogates(text).encode(), out)
     return bytes(out)
 
 
 def replace_surrogates(text: str) -> str:
-    """Return a text in which surrogate escapes are replaced with U+FFFD.
+    """Replace surrogate escapes in a text with U+FFFD, so that it can be encoded as UTF-8.
 
-    Surrogate escapes stand for undecodable bytes, for example in file names. The result can be
-    encoded as UTF-8.
+    Python uses surrogate escapes for undecodable bytes, for example in file names.
+
+    Args:
+        text: Text that may contain surrogate escapes.
+
+    Returns:
+        The changed text. A text without surrogate escapes is returned unchanged.
     """
     return text.encode(errors="surrogateescape").decode(errors="replace")

@@ -27,11 +27,15 @@ HOST_BYTES_MAX = 255
 
 
 def time_context(byte_range: ByteRange, rules: CompiledRules) -> TimeContext:
-    """Return the context from which incomplete timestamps in a byte range take their missing parts.
+    """Return the values that complete timestamps without a year, date or time zone in a byte range.
 
     Args:
         byte_range: Byte range of a file, with its observation time and the name of its time zone.
-        rules: Rules revision, which determines the limit on future times and the time zone data.
+        rules: Rules revision, which determines the limit on future times and the version of the
+            time zone data.
+
+    Raises:
+        ValueError: If this software does not contain that version of the time zone data.
     """
     return TimeContext(
         observed_at_ms=byte_range.observed_at_ms,
@@ -45,7 +49,7 @@ class HostEncoder:
 
     Args:
         byte_range: Byte range, with the host name of the machine on which the file was read.
-        source: Declared source of the range. It determines whether lines name their own host.
+        source: Declaration of the source (kind of log file). It states whether lines name a host.
         parser: Parser version, which determines how bytes that are not UTF-8 are replaced.
     """
 

@@ -21,7 +21,10 @@ _SUFFIX = ".zip"
 
 
 def zone_versions() -> frozenset[str]:
-    """Return the versions of the IANA time zone data that this software contains."""
+    """Return the versions of the IANA time zone data that this software contains.
+
+    Each element can be passed to `load_zone` as its `version`.
+    """
     return frozenset(file.stem for file in FOLDER.glob(f"*{_SUFFIX}"))
 
 

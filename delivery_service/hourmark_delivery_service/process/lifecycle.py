@@ -26,21 +26,25 @@ _FOLLOW_S: Final = 1.0  # between checks for a revision that needs another schem
 
 
 class ProgressReporter(Protocol):
-    """Reports at intervals up to which time the service has answered all requests.
+    """Reports at intervals the time up to which the service has answered all requests.
 
-    A single process sends these reports to Kafka, and a worker process to its supervisor.
+    In a service with a single process, the reports are sent to Kafka. In a service with several
+    worker processes, each worker reports to its supervisor.
     """
 
     async def run(self) -> None:
-        """Report at intervals until the task is cancelled.
+        """Send a report at regular intervals until the task is cancelled.
 
-        Once the first report was sent, the service's `first_report_sent` is set, and the service
-        begins to accept events.
+        The first successful report sets `first_report_sent` of the service. Only then does the
+        service accept events.
         """
         ...
 
     async def send_goodbye(self) -> None:
-        """Send the final report. Call it after the service has stopped accepting requests."""
+        """Send the final report before the service shuts down.
+
+        Call this method once, after the service has stopped accepting requests.
+        """
         ...
 
 
@@ -48,8 +52,8 @@ class ProgressReporter(Protocol):
 async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     """Return an async context manager that runs a service with its queue, rules and tokens.
 
-    The block gets the service. At its end the queue is closed, which delivers pending records for
-    up to 10 seconds.
+    The block receives the running service. At the end of the block, pending records are delivered
+    for up to 10 seconds, and the queue is closed.
 
     Args:
         config: Configuration of the service.

@@ -73,26 +73,32 @@ _GOODBYE_S: Final = 10.0
 
 
 class InflightSource(Protocol):
-    """The total number and memory of requests in flight, and the time up to which all are answered.
+    """The interface to the state of the requests in flight, which host reports contain.
 
-    It covers the requests of a single process (`InflightRequests`) or of all workers
+    It covers either one process (`InflightRequests`) or all worker processes of a service
     (`WorkerStatusTable`).
     """
 
     @property
     def bytes(self) -> int:
-        """Return the memory that is reserved for the requests in flight, in bytes."""
+        """Return the memory that is reserved for all requests in flight, in bytes.
+
+        Returns 0 if no request is in flight.
+        """
         ...
 
     @property
     def requests(self) -> int:
-        """Return the number of requests that are not answered yet."""
+        """Return the number of requests that were received but not answered yet.
+
+        The final report of the service is sent only if this number is 0.
+        """
         ...
 
     def oldest_ms(self) -> int:
-        """Return the time before which all requests are answered, in Unix milliseconds.
+        """Return the time before which all received requests are answered, in Unix milliseconds.
 
-        The value never decreases.
+        The value never decreases between calls.
         """
         ...
 
@@ -156,11 +162,14 @@ class ServiceReporter:
     async def report(self, *, goodbye: bool = False) -> None:
         """Send one host report with the current state of the requests in flight.
 
+        A host report states up to which time the service has answered all requests.
+
         Args:
             goodbye: Whether this is the final report before a shutdown.
 
         Raises:
-            QueueError: If the queue did not store the report. The next report makes up for it.
+            QueueError: If the queue did not store the report. No retry is needed, because the next
+                report supersedes it.
             ServiceUnavailable: If the schema id of host reports is not known yet.
         """
         service = self._service

@@ -103,7 +103,8 @@ def run(config: Config, on_listening: Callable[[str], None], read_config: ReadCo
 def tune_interpreter() -> None:
     """Configure garbage collection and thread switching of this process for low latency.
 
-    Call it once, after startup. Objects that exist then are excluded from garbage collection.
+    Call it once at the end of startup. All objects that exist at that time are excluded from
+    garbage collection permanently.
     """
     gc.collect()
     gc.freeze()
@@ -230,7 +231,11 @@ def _run_worker(config: Config, listener: socket.socket, claims_file: Path, slot
 def per_worker_config(config: Config) -> Config:
     """Return the configuration of one worker process, with its share of the service's limits.
 
-    The limits on memory and on connections are divided by the number of workers.
+    The limits on memory and on connections are divided by the number of workers, but not below 1
+    MiB and one connection. All other settings are unchanged.
+
+    Args:
+        config: Configuration of the whole service.
     """
     service, workers = config.service, config.service.workers
     limits = {

@@ -40,39 +40,52 @@ class TopicStore(Protocol):
 
 
 class TopicReader(Protocol):
-    """Reads a topic again and again, from where it stopped; implemented by `TopicFollower`."""
+    """The interface of a reader that returns the new records of a topic at each poll.
+
+    `TopicFollower` implements it for a Kafka topic.
+    """
 
     def poll(self) -> tuple[bool, list[KeyValue]]:
-        """Return whether the records start at the beginning of the topic, and the records."""
+        """Return the records since the previous poll, up to the current end of the topic.
+
+        Returns:
+            A flag and the key and value of each new record. If the flag is True, the topic was read
+            from its beginning or was deleted, and the caller must discard the records of earlier
+            polls.
+
+        Raises:
+            Unavailable: If the topic cannot be read. A later poll may succeed.
+        """
         ...
 
     def close(self) -> None:
-        """Release the connection."""
+        """Close the connection to Kafka."""
         ...
 
 
 class StoreFollower:
-    """A background thread that reads a compacted topic and passes its records to a store.
+    """A background thread that reads a compacted Kafka topic and passes its records to a store.
 
-    It polls every second. If the topic cannot be read, it sets the store's `read_error`, keeps the
-    store's contents and retries after at most three seconds.
+    The thread polls the topic every second. If the topic cannot be read, the thread sets the
+    store's `read_error` and retries after at most three seconds. The store keeps its contents.
 
     Args:
         config: Configuration with the edge Kafka cluster.
         topic: Name of the topic.
-        store: Store that gets the records. Its methods are called from the thread.
+        store: Store that receives the records. Its methods are called from the thread.
+        reader: Reader of the topic. By default, the topic is read from the edge cluster.
     """
 
     def __init__(
         self, config: Config, topic: str, store: TopicStore, reader: TopicReader | None = None
     ) -> None:
-        """Create a follower that does nothing until `start`.
+        """Create a follower. It reads nothing until `start` is called.
 
         Args:
             config: Configuration with the edge Kafka cluster.
-            topic: Topic to follow.
-            store: Store that receives the records.
-            reader: Reads the topic; by default from the edge cluster.
+            topic: Name of the topic.
+            store: Store that receives the records. Its methods are called from the thread.
+            reader: Reader of the topic. By default, the topic is read from the edge cluster.
         """
         self._topic = topic
         self._store = store
@@ -81,11 +94,17 @@ class StoreFollower:
         self._thread = threading.Thread(target=self._run, name=f"follower-{topic}", daemon=True)
 
     def start(self) -> None:
-        """Start the background thread. Call it only once."""
+        """Start the background thread. Call this method only once.
+
+        The call returns immediately, before the topic is read.
+        """
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask the thread to stop, and wait up to 5 seconds for its end."""
+        """Ask the background thread to stop and wait for it, for at most 5 seconds.
+
+        If the thread does not stop in time, no exception is raised.
+        """
         self._stopping.set()
         self._thread.join(5)
 

@@ -54,15 +54,15 @@ ReadConfig = Callable[[], Config]
 
 @dataclasses.dataclass(slots=True, eq=False)
 class _Child:
-    """A running worker process.
+    """A worker process and what the supervisor knows about it.
 
     Attributes:
         process: Handle of the process.
         slot: Row of the worker in the status table.
-        began_s: Monotonic time of its start in seconds.
-        heard_s: Monotonic time at which its number of heartbeats last changed, in seconds.
-        heartbeats: Latest known number of its heartbeats.
-        drains: Whether it was asked to exit.
+        began_s: Time of the start in monotonic seconds.
+        heard_s: Time of the last observed heartbeat in monotonic seconds.
+        heartbeats: Number of heartbeats at that time.
+        drains: Whether the supervisor has asked the worker to exit.
     """
 
     process: SpawnProcess
@@ -98,7 +98,7 @@ class WorkerSupervisor:
         serves_s: float = SERVES_S,
         hangs_s: float = HANGS_S,
     ) -> None:
-        """Create a supervisor without workers; `check_workers` starts them."""
+        """Create a supervisor without workers. The first call of `check_workers` starts them."""
         self._serves_s, self._hangs_s = serves_s, hangs_s
         self._config = config
         self._listener = listener
@@ -113,15 +113,18 @@ class WorkerSupervisor:
 
     @property
     def worker_count(self) -> int:
-        """Return the number of running workers, including those that were asked to exit."""
+        """Return the number of worker processes that have not been observed to exit.
+
+        Workers that were asked to exit but are still running are included.
+        """
         return len(self._children)
 
     def check_workers(self) -> None:
-        """Restart workers that have exited and kill workers that hang. Call it periodically.
+        """Start missing workers, restart workers that have exited, and kill workers that hang.
 
-        A worker hangs if it has sent no heartbeat for 60 seconds. If a worker exits within 10
-        seconds of its start, new workers start after increasing delays of up to 30 seconds. After
-        `drain`, no workers are started.
+        Call this method periodically. A worker hangs if it has sent no heartbeat for `hangs_s`
+        seconds. If a worker exits within 10 seconds of its start, new workers start after
+        increasing delays of up to 30 seconds. After `drain`, no workers are started.
         """
         for child in list(self._children):
             self._check_worker(child)
@@ -135,9 +138,10 @@ class WorkerSupervisor:
                 self._start()
 
     def drain(self) -> None:
-        """Ask all workers to answer their requests in flight and exit.
+        """Ask all workers to answer their requests in flight and then exit.
 
-        Returns immediately. No workers are started afterwards.
+        The call returns immediately, before the workers have exited. No workers are started
+        afterwards.
         """
         self._ending = True
         for child in self._children:
@@ -152,9 +156,9 @@ class WorkerSupervisor:
             config: New configuration, which may have another number of workers.
 
         Raises:
-            TimeoutError: If a new worker exits, or does not serve within `serves_s` seconds. The old
-                workers that were not replaced yet keep running, and workers that start later get
-                the old configuration.
+            TimeoutError: If a new worker exits, or does not serve requests within `serves_s`
+                seconds. Old workers that were not replaced yet keep running, and workers that start
+                later get the old configuration.
         """
         before, self._config = self._config, config
         for index, old in enumerate([child for child in self._children if not child.drains]):

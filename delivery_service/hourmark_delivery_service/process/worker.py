@@ -32,11 +32,11 @@ class WorkerStatusReporter:
         service.inflight.set_start_min(status_table.get(slot).oldest_ms)
 
     async def run(self) -> None:
-        """Write the worker's status ten times a second until the task is cancelled.
+        """Write the worker's status to the table ten times a second until the task is cancelled.
 
-        The worker begins to accept events once the supervisor's first report is in Kafka. If the
-        worker's event loop hangs, its status no longer advances, and so neither does the time that
-        the supervisor reports.
+        The worker begins to accept events after the supervisor has sent its first report to Kafka.
+        If the worker's event loop hangs, its status does not change, so the supervisor does not
+        report requests of this worker as answered.
         """
         while True:
             self._publish()
@@ -44,7 +44,10 @@ class WorkerStatusReporter:
             await asyncio.sleep(_PUBLISH_S)
 
     async def send_goodbye(self) -> None:
-        """Write the worker's last status. The supervisor sends the final report for all workers."""
+        """Write the final status of this worker to the table.
+
+        Nothing is sent to Kafka. The supervisor sends the final report for all workers.
+        """
         self._publish()
 
     def _publish(self) -> None:

@@ -68,18 +68,18 @@ class WorkerStatusTable:
 
     @property
     def reported(self) -> bool:
-        """Return whether the first host report of the service is in Kafka.
+        """Return whether the service has stored its first host report in Kafka.
 
-        A host report states up to which time the service has answered all requests. Workers accept
-        events only after the first one.
+        A host report states up to which time the service has answered all requests. Workers reject
+        events until the first report is stored.
         """
         return bool(self._words[_REPORTED])
 
     def mark_reported(self) -> None:
-        """Record that the first host report of the service is in Kafka.
+        """Record that the service has stored its first host report in Kafka.
 
-        A host report states up to which time the service has answered all requests. Workers accept
-        events only after the first one. The record cannot be undone.
+        All workers see the mark as `reported` and begin to accept events. The mark cannot be
+        removed.
         """
         self._words[_REPORTED] = 1
 
@@ -100,23 +100,28 @@ class WorkerStatusTable:
     def release_slot(self, slot: int) -> None:
         """Release the slot of a worker that has exited, so that a new worker can use it.
 
-        The worker's requests no longer count.
+        The requests of the exited worker are no longer included in `requests`, `bytes` and
+        `oldest_ms`.
+
+        Args:
+            slot: Index of the worker's slot, as returned by `allocate_slot`.
         """
         self._words[self._at(slot, _IN_USE)] = 0
 
     def count_unanswered_worker(self) -> None:
         """Record that a worker exited during shutdown without answering all its requests.
 
-        `requests` never becomes 0 afterwards, so that the service does not send its final report.
+        Afterwards `requests` is never 0. The service therefore does not send its final report,
+        which would state that all requests are answered.
         """
         self._unanswered += 1
 
     def update(self, slot: int, status: WorkerStatus) -> None:
-        """Store the current status of a worker.
+        """Replace the status of a worker with its current one.
 
         Args:
-            slot: Slot of the worker.
-            status: Its current status.
+            slot: Index of the worker's slot, as returned by `allocate_slot`.
+            status: Current status of the worker.
         """
         self._words[self._at(slot, _BYTES)] = status.bytes
         self._words[self._at(slot, _REQUESTS)] = status.requests
@@ -124,7 +129,11 @@ class WorkerStatusTable:
         self._words[self._at(slot, _HEARTBEATS)] = status.heartbeats
 
     def get(self, slot: int) -> WorkerStatus:
-        """Return the latest status that the worker in a slot has stored."""
+        """Return the status that the worker in a slot has stored last.
+
+        Args:
+            slot: Index of the worker's slot, as returned by `allocate_slot`.
+        """
         return WorkerStatus(
             *(
                 self._words[self._at(slot, word)]
@@ -144,15 +153,17 @@ class WorkerStatusTable:
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the requests in flight in all workers, in bytes."""
+        """Return the total memory of the requests in flight in all workers, in bytes.
+
+        Slots of workers that have exited are not included after `release_slot`.
+        """
         return sum(claim.bytes for claim in self._all())
 
     @property
     def requests(self) -> int:
         """Return the number of requests in all workers that are not answered yet.
 
-        Each worker that exited without answering its requests (`count_unanswered_worker`) counts as
-        one more, permanently.
+        Each call of `count_unanswered_worker` increases the result by one permanently.
         """
         return self._unanswered + sum(claim.requests for claim in self._all())
 

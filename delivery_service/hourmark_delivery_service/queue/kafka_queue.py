@@ -296,16 +296,10 @@ class KafkaQueue:
 
 
 class _Delivery:
-    """The delivery of the records of one `append` call, which may consist of several parts.
-
-    Attributes:
-        done: Future that completes once all parts are delivered, or fails with `NotDelivered` as
-            soon as one part fails.
-    """
-
     def __init__(
         self, loop: asyncio.AbstractEventLoop, failed: Callable[[KafkaError, int], None]
     ) -> None:
+        # completes once all parts are delivered; fails with `NotDelivered` once one part fails
         self.done: asyncio.Future[None] = loop.create_future()
         self._loop = loop
         self._left = 1  # the handing over itself

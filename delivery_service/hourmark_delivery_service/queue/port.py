@@ -13,9 +13,9 @@ from hourmark_delivery_service.message import Message
 
 
 class Queue(Protocol):
-    """The interface of a durable queue of records, such as Kafka. Records are grouped by topic.
+    """The interface of a durable queue, such as Kafka, that stores records by topic.
 
-    Many tasks of one event loop may use a queue concurrently.
+    Many tasks of one event loop may use a queue concurrently. `KafkaQueue` implements it.
     """
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:

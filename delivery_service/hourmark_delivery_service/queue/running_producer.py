@@ -35,8 +35,9 @@ class AppendPacer:
     when they have been delivered or have failed. Not thread-safe: use it in one event loop.
 
     Args:
-        open_s: Seconds after the first pending append in which others need not wait.
-        patience_s: Longest time in seconds that an append waits.
+        open_s: Time in seconds after the start of the first pending append during which other
+            appends need not wait.
+        patience_s: Maximum time in seconds for which `wait` blocks.
     """
 
     def __init__(self, open_s: float = OPEN_S, patience_s: float = PATIENCE_S) -> None:
@@ -46,11 +47,11 @@ class AppendPacer:
         self._opens: asyncio.Event = asyncio.Event()
 
     async def wait(self) -> None:
-        """Wait until all earlier appends have finished, for at most one second.
+        """Wait until no append is pending, for at most `patience_s` seconds.
 
-        Returns immediately if none is pending, or if the first pending one started within the
-        producer's linger time, so that new records can still join its batch. All waiting callers
-        continue together.
+        Returns immediately if no append is pending, or if the first pending append started at most
+        `open_s` seconds ago, so that new records can still join its batch. A timeout raises no
+        exception. All waiting callers continue at the same time.
         """
         if self._under_way and asyncio.get_running_loop().time() > self._closes_s:
             with contextlib.suppress(TimeoutError):
@@ -58,7 +59,11 @@ class AppendPacer:
                     await self._opens.wait()
 
     def add_pending(self) -> None:
-        """Register an append whose records were enqueued. Later callers of `wait` wait for it."""
+        """Register an append whose records were enqueued.
+
+        Call `remove_pending` once when the records have been delivered or have failed. Until then,
+        other appends may have to `wait`.
+        """
         if not self._under_way:
             self._closes_s = asyncio.get_running_loop().time() + self._open_s
         self._under_way += 1
@@ -67,7 +72,7 @@ class AppendPacer:
     def remove_pending(self) -> None:
         """Mark one pending append as finished, whether it succeeded or failed.
 
-        When no append is pending any more, all callers of `wait` continue.
+        All callers of `wait` continue when the last pending append is finished.
         """
         self._under_way -= 1
         if not self._under_way:
@@ -115,7 +120,13 @@ def make_producer(settings: dict[str, Any]) -> Producer:
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Return whether an error of librdkafka is fatal, so that the producer must be replaced."""
+    """Return whether an error of librdkafka is fatal.
+
+    After a fatal error, the producer cannot deliver records any more and must be replaced.
+
+    Args:
+        error: Error that librdkafka has reported.
+    """
     return bool(error.fatal()) or error.code() == KafkaError._FATAL
 
 
@@ -127,10 +138,10 @@ class RunningProducer:
         settings: librdkafka configuration properties, including `bootstrap.servers`.
 
     Attributes:
-        fatal: Whether a fatal error occurred. The producer then never delivers again and must be
-            replaced.
+        fatal: Whether a fatal error occurred. The producer then delivers no more records and must
+            be replaced.
         bootstrap: Bootstrap servers with which the producer was created.
-        produce_batch: `produce_batch` of the confluent_kafka producer.
+        produce_batch: Method `produce_batch` of the confluent_kafka producer.
     """
 
     def __init__(self, make_producer: MakeProducer, settings: dict[str, Any]) -> None:
@@ -146,11 +157,20 @@ class RunningProducer:
 
     @property
     def supports_packed(self) -> bool:
-        """Return whether `send_packed` is available. It requires the compiled module."""
+        """Return whether `send_packed` can be used, which requires the compiled module.
+
+        If False, use `produce_batch`.
+        """
         return self._sender is not None
 
     def pacer(self, topic: str) -> AppendPacer:
-        """Return the `AppendPacer` that delays appends to a topic. It is created on first use."""
+        """Return the object that delays appends to a topic in order to form larger batches.
+
+        The same object is returned at each call. It is created at the first call for the topic.
+
+        Args:
+            topic: Name of the Kafka topic.
+        """
         return self._gates[topic]
 
     def send_packed(
@@ -158,19 +178,20 @@ class RunningProducer:
     ) -> tuple[int, KafkaError | None, bool]:
         """Enqueue packed records, starting at an index, until the producer's buffer is full.
 
-        Does not block. The caller sends the rest again later. Requires `supports_packed`.
+        The call does not block. If the buffer becomes full, call the method again later with the
+        returned index as `start`. Requires `supports_packed`.
 
         Args:
             topic: Topic to append to.
-            records: Packed records. Those before `start` were enqueued by earlier calls.
+            records: Packed records. Records before `start` were enqueued by earlier calls.
             start: Index of the first record to enqueue.
-            on_report: Called from `poll` with the number of records that failed since the last
-                call, their error or None, and whether the delivery of all enqueued records is
-                decided.
+            on_report: Called from `poll` with three arguments: the number of records that failed
+                since the last call, their error or None, and whether the results of all enqueued
+                records are known.
 
         Returns:
             - the index of the first record that was not enqueued, or `len(records)`
-            - the error if a record was rejected for another reason than a full buffer, else None
+            - the error if a record was rejected for a reason other than a full buffer, or None
             - whether any record was enqueued, so that `on_report` will be called
         """
         assert native.MODULE is not None
@@ -201,15 +222,18 @@ class RunningProducer:
         return self._producer.list_topics(timeout=timeout_s)
 
     def purge(self) -> None:
-        """Discard all records in flight and close the producer, for at most five seconds.
+        """Discard all records in flight and run their delivery callbacks with an error.
 
-        The delivery callbacks of the discarded records run with an error.
+        Blocks until the callbacks have run, for at most five seconds. Use it to dispose of a
+        producer that must be replaced.
         """
         self._producer.purge()
         self.close(_GRACE_S)
 
     def close(self, timeout_s: float) -> int:
-        """Deliver the records in flight. Blocks until all are delivered or the time is over.
+        """Wait until the records in flight are delivered or the timeout expires.
+
+        No exception is raised if records remain.
 
         Args:
             timeout_s: Maximum time to wait in seconds.
@@ -224,9 +248,10 @@ class RunningProducer:
         return len(self._producer) if left is None else left  # it will deliver none of them
 
     def poll(self) -> None:
-        """Run the delivery callbacks of all records whose result has arrived, without blocking.
+        """Run the delivery callbacks of all records whose delivery has succeeded or failed.
 
-        Call it frequently. Exceptions of callbacks are logged, not raised.
+        The call does not block. Call it frequently, because results are reported only here.
+        Exceptions of callbacks are logged, not raised.
         """
         try:
             with self._fatal_seen():

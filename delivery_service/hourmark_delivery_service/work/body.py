@@ -95,11 +95,11 @@ class BodyReader:
     async def read(self, http: HttpRequest, request: InflightRequest, bytes_max: int) -> bytes:
         """Read a request body, decompress it and return the plain bytes.
 
-        Memory for the body is reserved as it arrives, on behalf of `request`.
+        Memory is reserved for `request` while the body arrives.
 
         Args:
             http: HTTP request whose body is read.
-            request: Entry of the request among those in flight.
+            request: In-flight entry of the request, which accounts for its memory.
             bytes_max: Maximum size of the decompressed body in bytes.
 
         Raises:

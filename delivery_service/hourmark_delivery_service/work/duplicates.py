@@ -26,11 +26,12 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(slots=True, eq=False)
 class SharedWork(Generic[T]):
-    """The delivery of a request in progress, whose result all identical requests share.
+    """The work for one request in progress, whose result all identical requests share.
+
+    Requests are identical if they have the same key and an equal body.
 
     Attributes:
-        body: Request body. Only requests with the same key and an equal body share the work,
-            because different bodies may have the same key.
+        body: Request body, which is compared because different bodies may have the same key.
         must_finish: Whether the work must not be cancelled, even if all waiting clients disconnect.
         waiters: Futures of the requests that wait for the result.
     """
@@ -63,13 +64,16 @@ class RequestCoalescer(Generic[T]):
         start: Callable[[SharedWork[T]], Coroutine[Any, Any, T]],
         peer: ClientPeer,
     ) -> T:
-        """Wait for the result of a request's work, and start the work if it is not in progress.
+        """Start the work of a request, or join the work of an identical request, and wait for its
+        result.
+
+        Requests are identical if they have the same key and an equal body.
 
         Args:
             key: Identity of the request.
-            body: Request body. Work in progress is joined only if it has the same key and body.
+            body: Request body.
             start: Returns the coroutine that performs the work. The coroutine sets `must_finish` of
-                the argument once it must not be cancelled any more.
+                the argument when it must not be cancelled any more.
             peer: Client that waits for the result.
 
         Returns:

@@ -25,7 +25,7 @@ PAUSE_MAX_S: Final = 10.0
 
 
 class SchemaIdLookup(Protocol):
-    """A schema registry that returns the ids of registered schemas.
+    """The interface for looking up the ids of schemas in a schema registry.
 
     `SchemaRegistry` implements it.
     """
@@ -49,20 +49,20 @@ class SchemaIdLookup(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Framing:
-    """The byte prefixes that precede encoded audit records and host reports in Kafka.
+    """The byte prefixes, with schema ids, of encoded audit records and host reports in Kafka.
 
-    A prefix contains the schema id. An audit record states which events a byte range contains. A
-    host report states up to which time a host has sent all its data.
+    An audit record states which events a byte range of a file contains. A host report states up to
+    which time a host has sent all its data.
 
     Attributes:
-        audit: Prefixes of audit records. The key True selects the prefix for records that count
-            blank lines, and False that for records that do not. A key is missing if no known rules
+        audit: Prefixes of audit records. The key is True for audit records with a count of blank
+            lines, and False for audit records without it. A key is missing if no known rules
             revision needs it.
         hosts: Prefix of host reports.
-        with_unknown_losses: Whether the registry has the newest schema of host reports. Otherwise
-            the previous schema is used, until `hourmark types apply` is run.
+        with_unknown_losses: Whether the registry has the newest schema of host reports. If False,
+            the previous schema is used until `hourmark types apply` is run.
         has_checksums: Whether the registry has the newest schema of audit records, which has
-            checksums. Otherwise the previous schema is used.
+            checksums. If False, the previous schema is used until `hourmark types apply` is run.
     """
 
     audit: Mapping[bool, bytes]
@@ -74,9 +74,9 @@ class Framing:
 
     @property
     def is_newest(self) -> bool:
-        """Return whether the registry has all schemas of this version of the software.
+        """Return whether the schema registry has the newest schemas that this software knows.
 
-        False means that `hourmark types apply` was not run since the last upgrade.
+        If False, older schemas are used. Run `hourmark types apply` to register the newest ones.
         """
         return self.with_unknown_losses and self.has_checksums
 
@@ -88,22 +88,24 @@ async def find_framing(
     on_error: Callable[[str], None],
     pause_max_s: float = PAUSE_MAX_S,
 ) -> Framing:
-    """Look up the schema ids of audit records and host reports, with retries until all are found.
+    """Look up the schema ids of audit records and host reports in the schema registry.
 
-    While the registry is unavailable or lacks a schema, the call retries after 0.5 seconds, and
-    then after increasing delays of up to `pause_max_s` seconds.
+    The call returns only when all schema ids are found. While the registry is unavailable or lacks
+    a schema, the call retries after 0.5 seconds, and then after increasing delays of up to
+    `pause_max_s` seconds.
 
     Args:
         registry: Schema registry to query.
-        blank_counting: Kinds of audit records that are needed: True for records that count blank
-            lines, False for records that do not.
+        blank_counting: Kinds of audit records that are needed: True for audit records with a count
+            of blank lines, False for audit records without it.
         types_by_schema_id: Returns the event type of each schema id in use. If the registry returns
-            one of these ids, it was recreated and its answer is rejected.
-        on_error: Called with the reason of the failure before each retry.
-        pause_max_s: Longest pause between two attempts, in seconds.
+            one of these ids, the registry was recreated, and its response is rejected.
+        on_error: Called with the reason of the failure before each retry. The reason starts with a
+            colon and a space.
+        pause_max_s: Maximum delay between two attempts, in seconds.
 
     Returns:
-        The prefixes for all needed kinds of records.
+        The byte prefixes with the schema ids for all needed kinds of records.
     """
     pause_s = 0.5
     while True:

@@ -22,7 +22,9 @@ _PROGRESS_BYTES: Final = (
 
 @dataclasses.dataclass(slots=True, eq=False)
 class InflightRequest:
-    """A request that was received but not answered yet, or whose delivery has not ended.
+    """A request that was received and is not completed yet.
+
+    A request is complete when its response was sent and its delivery to Kafka has ended.
 
     Attributes:
         start_ms: Arrival time by the service's clock, in Unix milliseconds.
@@ -68,12 +70,12 @@ class InflightRequests:
     def set_start_min(self, start_ms: int) -> None:
         """Set a lower bound for the start times of future requests.
 
-        A worker process calls it at startup if the service has already reported that all requests
-        up to this time are answered.
+        A worker process calls this method at startup if the service has already reported that all
+        requests up to a certain time are answered.
 
         Args:
-            start_ms: Lower bound in Unix milliseconds. It has no effect if it is below the current
-                one.
+            start_ms: Lower bound in Unix milliseconds. A value below the current bound has no
+                effect.
         """
         self._claimed_ms = max(self._claimed_ms, start_ms)
 
@@ -81,22 +83,23 @@ class InflightRequests:
     def track(self) -> Iterator[InflightRequest]:
         """Return a context manager that counts a new request as in flight during its block.
 
-        The request's start time is the current time, but never before a time that `oldest_ms` has
-        returned, even if the clock is set back. At the end of the block its memory is released.
+        The block receives the new request. Its start time is the current time, but never earlier
+        than a result of `oldest_ms`, even if the clock is set back. At the end of the block, the
+        memory of the request is released.
         """
         with self._counted(InflightRequest(max(self._clock.now_ms(), self._claimed_ms))) as request:
             yield request
 
     @contextlib.contextmanager
     def transfer(self, request: InflightRequest) -> Iterator[InflightRequest]:
-        """Return a context manager that keeps a request's work in flight during its block.
+        """Return a context manager that keeps the work of a request in flight during its block.
 
-        It is used for work that may continue after the client has disconnected. The block gets a
-        new entry with the start time and the memory of the request. At the end of the block this
-        memory is released.
+        Use it for work that may continue after the client has disconnected. The block receives a
+        new in-flight entry with the start time and the memory of the request. At the end of the
+        block, this memory is released.
 
         Args:
-            request: Request whose memory is transferred. Its own memory becomes 0.
+            request: Request whose memory is transferred to the new entry. Its own memory becomes 0.
         """
         with self._counted(dataclasses.replace(request)) as work:
             request.bytes = 0
@@ -104,7 +107,7 @@ class InflightRequests:
 
     @contextlib.contextmanager
     def reading(self, request: InflightRequest, stop: Callable[[], None]) -> Iterator[None]:
-        """Return a context manager that marks the body of a request as being received in its block.
+        """Return a context manager that marks a request as receiving its body during the block.
 
         Args:
             request: Request whose body is received.
@@ -118,9 +121,10 @@ class InflightRequests:
             self._readings.pop(id(request), None)
 
     def reserve(self, request: InflightRequest, size: int) -> None:
-        """Reserve memory for a request, and abort stalled request bodies if memory is short.
+        """Reserve memory for a request.
 
-        If no other request holds memory, the request gets its memory even above the limit.
+        If memory is short, requests whose body has stalled are aborted to release their memory. If
+        no other request holds memory, the reservation succeeds even above the limit.
 
         Args:
             request: Request that needs the memory.
@@ -172,7 +176,11 @@ class InflightRequests:
 
     @property
     def requests(self) -> int:
-        """Return the number of requests in flight."""
+        """Return the number of requests in flight.
+
+        Work that was passed to `transfer` counts separately until it has ended, even if the client
+        has disconnected.
+        """
         return len(self._requests)
 
     @contextlib.contextmanager

@@ -41,17 +41,29 @@ class ClientPeer:
             self._leaving[callback] = None
 
     def remove_disconnect_callback(self, callback: Callable[[], None]) -> None:
-        """Unregister a callback. Does nothing if it is not registered."""
+        """Unregister a function that was passed to `add_disconnect_callback`.
+
+        Does nothing if the function is not registered or was called already.
+
+        Args:
+            callback: Function to unregister.
+        """
         self._leaving.pop(callback, None)
 
     def mark_disconnected(self) -> None:
-        """Record that the connection is closed, and call all registered callbacks once."""
+        """Record that the client's connection is closed.
+
+        All registered callbacks are called once, in no guaranteed order. Further calls have no
+        effect.
+        """
         self.disconnected = True
         while self._leaving:
             self._leaving.popitem()[0]()
 
     def check_connected(self) -> None:
-        """Raise an error if the client has disconnected.
+        """Check that the client has not disconnected.
+
+        Call this method before expensive work whose result only this client needs.
 
         Raises:
             ClientDisconnect: If the client has disconnected.

@@ -84,6 +84,8 @@ class RulesStore:
     def get(self, revision: str) -> CompiledRules | None:
         """Return a rules revision, compiled for parsing.
 
+        A rules revision is one version of the declared event types and sources.
+
         Args:
             revision: Id of the revision.
 
@@ -100,20 +102,31 @@ class RulesStore:
     def latest(self) -> CompiledRules | None:
         """Return the newest rules revision, which new requests should name.
 
+        A rules revision is one version of the declared event types and sources.
+
         Returns:
             The compiled revision. None if there is none, if it is missing from the topic or cannot
-            be used, or if the topic was not read to its end yet.
+            be used, or if the topic was not read to its end yet. `not_ready_reason` states why.
         """
         return self._latest if self.caught_up else None
 
     def types_by_schema_id(self) -> dict[int, str]:
-        """Return the schema ids that known revisions use, each with the name of its event type."""
+        """Return the event type that uses each schema id in any known rules revision.
+
+        A rules revision is one version of the declared event types and sources.
+
+        Returns:
+            Names of event types by schema id. Empty if no revision is known.
+        """
         return {
             v.schema_id: name for rules in self._book.revisions for name, v in rules.types.items()
         }
 
     def unavailable_reason(self, revision: str) -> str:
-        """Return why a rules revision is not available, as a message for people.
+        """Return a message that explains why `get` returns None for a rules revision.
+
+        The message states, for example, that the revision is not known or cannot be used. For some
+        reasons it names the command to run.
 
         Args:
             revision: Id of a revision for which `get` returns None.
@@ -128,7 +141,11 @@ class RulesStore:
         return f"the rules revision {revision!r:.80} is not known here (yet)"
 
     def not_ready_reason(self) -> str:
-        """Return why `latest` is None, as a message for people with the next step."""
+        """Return a message that explains why `latest` is None.
+
+        The message names the newest revision, if one is known, and usually the command that solves
+        the problem. Call this method only while `latest` is None.
+        """
         newest = self._newest
         if not newest:
             return "no event types are applied yet: `hourmark types apply`"

@@ -113,18 +113,23 @@ class DeliveryService:
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
 
     def check_accepting(self) -> None:
-        """Check that the service can accept events under at least one rules revision.
+        """Check that the service can accept events now.
 
-        A rules revision is one version of the declared event types and sources.
+        The service can accept events if its clock is plausible, the declared event types are known,
+        the schema ids were found, the tokens were read, and the first host report was sent.
 
         Raises:
-            ServiceUnavailable: If the service is not ready. The message lists all reasons.
+            ServiceUnavailable: If the service is not ready. The message lists all reasons, and the
+                client should retry.
         """
         if waits := self._waits(lacks_framing=self.framing is None):
             raise ServiceUnavailable("not_ready", "; ".join(waits))
 
     def not_ready_reasons(self) -> list[str]:
-        """Return why the service cannot accept events under all known rules revisions.
+        """Return the reasons why the service cannot accept all valid requests now.
+
+        A request may still be accepted if a reason concerns only some of the rules revisions
+        (versions of the declared event types). Use `check_accepting` to decide about a request.
 
         Returns:
             Messages for the operator, or an empty list if the service is ready.
@@ -152,31 +157,31 @@ class DeliveryService:
         ] + self.access.not_ready_reasons()
 
     def lacks_framing(self) -> bool:
-        """Return whether the schema ids are missing that audit records of some rules revision need.
+        """Return whether schema ids that audit records or host reports need are still missing.
 
-        They are looked up in the schema registry in the background.
+        The ids are looked up in the schema registry in the background. Until they are found,
+        requests that need them are rejected.
         """
         return self.framing is None or not self.rules.counting_blanks <= self.framing.audit.keys()
 
     def set_framing_error(self, error: str) -> None:
-        """Record why the schema ids of audit records and host reports are not known yet.
+        """Record why the schema ids of audit records and host reports could not be looked up.
 
-        The reason appears in the messages of `not_ready_reasons`.
+        The reason is appended to a message of `not_ready_reasons`.
 
         Args:
-            error: Reason, which starts with a colon and a space so that it can be appended to a
-                message.
+            error: Reason, which must start with a colon and a space.
         """
         self.framing_error = error
 
     def check_clock(self, observed_at_ms: int) -> None:
         """Check that this service's clock is not far behind the observation time of a request.
 
-        If it were, the service would reject events with correct times as lying in the future.
+        With such a clock, the service would reject events whose correct time appears to be in the
+        future.
 
         Args:
-            observed_at_ms: Time in the request at which the data was observed, in Unix
-                milliseconds.
+            observed_at_ms: Time at which the client observed the data, in Unix milliseconds.
 
         Raises:
             ServiceUnavailable: If the clock is more than 15 minutes behind. The client should retry
@@ -192,6 +197,8 @@ class DeliveryService:
 
     def rules_for(self, revision: str) -> CompiledRules:
         """Return a rules revision, compiled for parsing.
+
+        A rules revision is one version of the declared event types and sources.
 
         Args:
             revision: Id of the revision, as in the request.
@@ -229,15 +236,16 @@ class DeliveryService:
             key: Byte range or batch that the body belongs to.
             parser: Parser of the body. It is not used if another delivery is joined.
             body: Decompressed request body.
-            request: Entry of the request among those in flight, which accounts for its memory.
+            request: In-flight entry of the request, which accounts for its memory.
             peer: Client that waits for the result.
 
         Returns:
-            The parser that performed the delivery, with its counts of events and dead letters.
+            The parser that performed the delivery, with its counts of events and dead letters
+            (records of invalid lines).
 
         Raises:
-            ServiceUnavailable: If the queue did not store all records, or memory is short. Nothing
-                may be acknowledged then.
+            ServiceUnavailable: If the queue did not store all records, or memory is short. The
+                request must then not be acknowledged.
             ClientDisconnect: If the client disconnects before the delivery is complete.
         """
         done = await self._twins.join(
@@ -289,7 +297,8 @@ class DeliveryService:
     async def append_report(self, report: HostReport) -> None:
         """Append a host report to the queue and count it in the metrics.
 
-        Returns once all in-sync replicas have the report.
+        A host report states up to which time a host has sent all its data. The call returns once
+        all in-sync replicas have stored the report.
 
         Args:
             report: Report of a tailer or of this service, with its reception time.

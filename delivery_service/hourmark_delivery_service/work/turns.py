@@ -16,20 +16,22 @@ from collections.abc import AsyncIterator
 
 @dataclasses.dataclass(slots=True, eq=False)
 class Job:
-    """The work of one request, for fair scheduling among requests that share a thread.
+    """The work of one request, as scheduled by `JobQueue` and `FairLock`.
+
+    Large work is divided into short turns, so that requests that share a thread alternate.
 
     Attributes:
-        turns: Number of turns (short pieces of work) that the job has had.
+        turns: Number of turns that the job has had.
     """
 
     turns: int = 0
 
 
 class JobQueue:
-    """A queue of jobs that alternates between the least served job and the longest waiting one.
+    """A queue of jobs that alternates between the least served job and the longest waiting job.
 
-    Of n waiting jobs, each gets a turn within 2 n turns. So a small job never waits for large ones
-    to finish, and many small jobs cannot starve a large one.
+    If n jobs are waiting, each gets a turn within 2 n turns. A small job therefore never waits
+    until large jobs are finished, and many small jobs cannot starve a large one.
     """
 
     def __init__(self) -> None:
@@ -40,11 +42,21 @@ class JobQueue:
         return len(self._waiting)
 
     def add(self, job: Job) -> None:
-        """Add a job to the end of the queue."""
+        """Add a job to the end of the queue.
+
+        Args:
+            job: Job that waits for its next turn. If it is in the queue already, nothing changes.
+        """
         self._waiting[job] = None
 
     def remove(self, job: Job) -> None:
-        """Remove a job from the queue. Does nothing if it is not in the queue."""
+        """Remove a job from the queue, for example because its client has disconnected.
+
+        Does nothing if the job is not in the queue.
+
+        Args:
+            job: Job to remove.
+        """
         self._waiting.pop(job, None)
 
     def pop_next(self) -> Job | None:
@@ -63,10 +75,10 @@ class JobQueue:
 
 
 class FairLock:
-    """An asyncio lock that gives turns to waiting jobs fairly. Use it in one event loop.
+    """An asyncio lock that jobs acquire for one turn at a time, in a fair order.
 
-    Turns alternate between the job that had the fewest turns and the one that waits longest, so
-    that neither small nor large jobs starve.
+    Turns alternate between the job with the fewest turns so far and the job that has waited
+    longest. Neither small nor large jobs starve. Use the lock in one event loop.
     """
 
     def __init__(self) -> None:
@@ -92,7 +104,10 @@ class FairLock:
 
     @property
     def waiting_count(self) -> int:
-        """Return the number of jobs that wait for the lock."""
+        """Return the number of jobs that are waiting for the lock.
+
+        The job that holds the lock is not counted.
+        """
         return len(self._line)
 
     async def _wait(self, job: Job) -> None:

@@ -37,10 +37,10 @@ LONG_RECORDS: Final = 4096  # and so may one over more records
 
 
 class FairExecutor:
-    """Runs CPU-bound work of requests in turns, in the event loop or in one background thread.
+    """Runs CPU-bound work of requests in turns, in the event loop or in a background thread.
 
-    All methods are called from one event loop. Of several waiting requests, none has to wait until
-    another one is finished.
+    Waiting requests take turns in a fair order, so that no request has to wait until another one is
+    finished. Call all methods from one event loop.
     """
 
     def __init__(self) -> None:
@@ -60,8 +60,9 @@ class FairExecutor:
             records: Maximum number of records that the task produces.
 
         Raises:
-            ServiceUnavailable: If the task is large and four large tasks are already waiting, or
-                one of the same client is. The client should retry after 10 seconds.
+            ServiceUnavailable: If the task is large, and either four large tasks or another large
+                task of the same client are already waiting. The client should retry after 10
+                seconds.
         """
         if not is_large(records):
             return contextlib.nullcontext()
@@ -85,14 +86,16 @@ class FairExecutor:
             yield
 
     async def run_in_loop(self, job: Job, call: Callable[[], T]) -> T:
-        """Wait for the job's turn, run a short function in the event loop, and return its result.
+        """Wait for the job's turn, then run a short function in the event loop.
 
-        Other tasks of the event loop run before the next turn. An exception of the function is
-        raised.
+        Other tasks of the event loop get a chance to run before the next turn.
 
         Args:
-            job: Job that the turn is counted for.
+            job: Job that the function belongs to. Its number of turns increases by one.
             call: Function that takes at most a few milliseconds.
+
+        Returns:
+            The result of the function. An exception of the function is raised to the caller.
         """
         async with self._short.hold(job):
             result = call()
@@ -102,16 +105,18 @@ class FairExecutor:
     async def run_in_thread(
         self, job: Job, call: Callable[[], T], peer: ClientPeer | None = None
     ) -> T:
-        """Wait for the job's turn, run a long function in the background thread, return its result.
+        """Wait for the job's turn, then run a long function in the background thread.
 
-        An exception of the function is raised. If the calling task is cancelled while the function
-        runs, the call waits for the function to end before it raises `CancelledError`, because the
-        function still uses its memory.
+        If the calling task is cancelled while the function runs, the call waits for the function to
+        end before it raises `CancelledError`, because the function still uses its memory.
 
         Args:
-            job: Job that the turn is counted for.
+            job: Job that the function belongs to. Its number of turns increases by one.
             call: Function to run.
             peer: Client that waits for the result, or None.
+
+        Returns:
+            The result of the function. An exception of the function is raised to the caller.
 
         Raises:
             ClientDisconnect: If the client disconnected before the function started.
@@ -128,9 +133,9 @@ class FairExecutor:
 
 
 def is_large(records: int) -> bool:
-    """Return whether a task is large: it may produce more than `LARGE_RECORDS` records.
+    """Return whether a parsing task may produce more than `LARGE_RECORDS` records.
 
-    A large task takes a second or more, so only one runs at a time.
+    A large task takes a second or more, so `FairExecutor.admit` lets only one run at a time.
 
     Args:
         records: Maximum number of records that the task produces.
@@ -139,7 +144,13 @@ def is_large(records: int) -> bool:
 
 
 def has_long_line(body: bytes) -> bool:
-    """Return whether a line of the body has more than `LONG_BYTES` bytes."""
+    """Return whether any line of a body is longer than `LONG_BYTES` bytes.
+
+    Such a line takes long to parse, so the body is parsed in the background thread.
+
+    Args:
+        body: Request body with lines that end with a line feed.
+    """
     at = 0
     while at + LONG_BYTES < len(body):
         at = body.rfind(b"\n", at, at + LONG_BYTES + 1) + 1

@@ -51,7 +51,7 @@ _SD_ESCAPE: Final = re.compile(rb'\\(["\\\]])')
 
 
 class SyslogHeader(NamedTuple):
-    """The parts of a syslog header as bytes. A part that is absent is None.
+    """The parts of a syslog header as undecoded bytes. A part that is absent is None.
 
     Attributes:
         pri: Priority number in decimal digits: 8 times the facility plus the severity.
@@ -188,7 +188,10 @@ def header_time_ms(
 
 
 def not_syslog_rejection() -> Rejected:
-    """Return the rejection of a line without a syslog header, to be raised by the caller."""
+    """Create the exception for a line that does not start with a syslog header.
+
+    The exception is returned, not raised. Its reason is `NOT_SYSLOG`.
+    """
     return Rejected(
         DeadLetterReason.NOT_SYSLOG,
         "the line begins with no header of syslog: RFC 5424, RFC 3164, or a time and a host",

@@ -171,12 +171,12 @@ def parse_timestamp_at(line: bytes, offset: int, *, after_pri: bool) -> SyslogTi
     Args:
         line: Line to parse.
         offset: Offset at which the timestamp must start.
-        after_pri: Whether the timestamp follows a syslog priority such as `<13>`. Additional date
-            forms are then accepted that would be ambiguous in other logs.
+        after_pri: Whether the timestamp follows a syslog priority such as `<13>`. If True,
+            additional date forms are accepted that are ambiguous without a priority.
 
     Returns:
-        The timestamp, or None if there is no timestamp at this offset. A text that resembles ISO
-        8601 but is invalid is returned too, and `read_ms` returns None for it.
+        The timestamp, or None if there is no timestamp at this offset. An invalid text in the form
+        of ISO 8601 is returned too, and `read_ms` returns None for it.
     """
     first = line[offset : offset + 1]
     if first.isalpha():

@@ -98,9 +98,10 @@ class TimeContext:
 
     @property
     def latest_date(self) -> dt.date:
-        """Return the day after the UTC date of `latest_ms`.
+        """Return the latest date that a timestamp can have in any time zone.
 
-        No time zone has a later date at that time, so dates after it are not searched.
+        This is the day after the UTC date of `latest_ms`. It limits the search for the meaning of a
+        timestamp without a date.
         """
         return dt.date.fromordinal(
             min(EPOCH_ORDINAL + self.latest_ms // _DAY_MS + 1, dt.date.max.toordinal())

@@ -19,7 +19,10 @@ _PER_MS: Final = {"unix-ms": 1, "unix-us": 1000, "unix-ns": 1_000_000}
 
 
 class TimeReader(Protocol):
-    """A parser of timestamps in one format, such as RFC 3339, Unix time or a `strptime` format."""
+    """The interface of parsers of timestamps in one format.
+
+    Formats are, for example, RFC 3339, Unix time and `strptime` formats.
+    """
 
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:
         """Parse a timestamp.
@@ -36,7 +39,10 @@ class TimeReader(Protocol):
 
 
 class Rfc3339Reader:
-    """A parser of RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`."""
+    """A parser of RFC 3339 timestamps, such as `2026-11-28T10:00:00.5Z`.
+
+    A timestamp in this format is complete, so the reader needs no additional context.
+    """
 
     # nothing is left out
     def read_ms(self, text: bytes, context: TimeContext) -> int | None:  # noqa: ARG002

@@ -49,7 +49,7 @@ def fraction_us(digits: bytes) -> int:
     """Convert the fraction digits of a second to microseconds.
 
     Args:
-        digits: Digits after the decimal point, at least one. Those after the sixth are truncated.
+        digits: One or more digits after the decimal point. Only the first six are used.
     """
     return int(digits[:6].ljust(6, b"0"))
 

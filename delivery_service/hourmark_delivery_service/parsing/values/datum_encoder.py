@@ -36,7 +36,7 @@ def redactor_for(rules: Sequence[Redaction]) -> Redact:
     well.
 
     Args:
-        rules: Redactions of the field, applied in order. Those without a pattern are ignored.
+        rules: Redactions of the field, applied in order. A redaction without a pattern is ignored.
 
     Raises:
         ValueError: If RE2 does not accept a pattern.
@@ -84,15 +84,15 @@ _Header = Mapping[str, Any]  # by field: texts, or a map of them
 
 
 class FieldEncoder(Protocol):
-    """The encoders and defaults of one field of an event type.
+    """The interface of the encoders and the default value of one field of an event type.
 
     Attributes:
         name: Name of the field.
-        encode: Encodes a JSON value.
-        encode_text: Encodes a text.
-        default: Encoded default value, or None if the field has none.
-        absent: Encoding to use if a text is missing: the default, or null if the type allows it.
-            Otherwise None.
+        encode: Function that encodes a JSON value as Avro.
+        encode_text: Function that encodes a text value as Avro.
+        default: Encoded default value, or None if the field has no default.
+        absent: Encoding of a missing text value: the default, or null if the type allows it. None
+            if the value is required.
     """
 
     name: str
@@ -132,10 +132,10 @@ class DatumEncoder:
                 self._redacts[field.name] = redactor_for(rules)
 
     def with_fields(self, fields: Sequence[FieldEncoder]) -> DatumEncoder:
-        """Return a copy of this encoder with other encoders and defaults of the fields.
+        """Return a copy of this encoder that uses other encoders and default values for the fields.
 
         Args:
-            fields: Fields with the same names, in the same order.
+            fields: New fields. They must have the current names in the current order.
         """
         other = copy.copy(self)
         other._fields = fields

@@ -48,9 +48,10 @@ _ABSENT: Final = object()
 
 
 class SchemaCompiler:
-    """Compiles Avro types to encoders, which check a JSON value and encode it as Avro.
+    """Compiles Avro types to encoders. An encoder checks a JSON value and encodes it as Avro.
 
-    Named types are remembered, so that later types can refer to them.
+    Each compiled named type (record, enum or fixed) is stored, so that types that are compiled
+    later can refer to it by name.
     """
 
     def __init__(self) -> None:

@@ -51,8 +51,9 @@ class LinePattern:
             line: Line without its line feed.
 
         Returns:
-            The whole line and the texts of all groups, where a group that did not participate is
-            None. None if the line does not match.
+            The whole line, followed by the matched text of each group. The text of a group that did
+            not participate in the match is None. None instead of a tuple if the line does not
+            match.
         """
         match = self._compiled.fullmatch(line)
         return None if match is None else (line, *match.groups())

@@ -47,16 +47,18 @@ class Mismatch(ValueError):
 
     @property
     def suffix(self) -> str:
-        """Return the message in a form that can be appended to the name of the field.
+        """Return the message in a form that can be appended to the name of a field.
 
-        The result starts with a space, as in ` must be a string`. If the invalid value is nested,
-        it starts with the path, as in `[3]: must be a string`.
+        The result is, for example, ` must be a string`, with a leading space. If the invalid value
+        is nested, the result starts with its path within the field, as in `[3]: must be a string`.
         """
         message = str(self)
         return message if message[:1] in (".", "[") else f" {message}"
 
     def nested_in(self, path: str) -> Mismatch:
-        """Return a copy of this error for the enclosing value, with a path before the message.
+        """Return a copy of this error that describes the enclosing value.
+
+        The path of the invalid value within the enclosing value is added before the message.
 
         Args:
             path: Path from the enclosing value to the invalid one, such as `[3]` or `.name`.

@@ -34,7 +34,7 @@ _DECIMAL = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{
 
 
 def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
-    """Return the function that encodes texts as values of an Avro type.
+    """Return a function that encodes a text as a value of an Avro type.
 
     For example, the text `42` can be encoded as a `string` or as a `long`.
 
@@ -44,7 +44,7 @@ def text_encoder(avro_type: AvroType, compiler: SchemaCompiler) -> TextEncoder:
 
     Returns:
         A function that appends the Avro encoding of a text to a bytearray. It raises `Mismatch` if
-        the text does not match the type. For types such as arrays, no text does.
+        the text does not match the type. For types such as arrays, it always raises `Mismatch`.
     """
     if isinstance(avro_type, list):
         return _union(avro_type, compiler)
