@@ -186,7 +186,18 @@ class LazyGroup(click.Group):
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return completions for the commands that are installed, without importing them."""
+        """Return the shell completions for an incomplete word after this group.
+
+        Only commands whose Python package is installed are offered. Their modules are not imported,
+        which keeps completion fast.
+
+        Args:
+            ctx: The click context of the group.
+            incomplete: The word that the user has typed so far; may be empty.
+
+        Returns:
+            Matching commands with their line of help, then the group's own options.
+        """
         offered = [
             CompletionItem(name, help=help_line)
             for name, (module, help_line) in self._table.items()

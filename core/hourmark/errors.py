@@ -14,13 +14,13 @@ from __future__ import annotations
 
 
 class HourmarkError(Exception):
-    """Base of all errors that are shown to users as one message, without a traceback."""
+    """Base class of all errors that are shown to users as one message, without a traceback."""
 
     exit_code = 1
 
 
 class UsageError(HourmarkError):
-    """A command, its arguments or its files are invalid. Running it again unchanged fails again."""
+    """A command, its arguments or its files are invalid. Retrying without a change fails again."""
 
     exit_code = 2
 
@@ -30,12 +30,12 @@ class ConfigError(UsageError):
 
 
 class TypeFileError(UsageError):
-    """The declaration of an event type or source is invalid; the message has file and field."""
+    """A declaration of an event type or source is invalid. The message contains file and field."""
 
 
 class Finding(HourmarkError):
-    """A check found a violation of a guarantee, or a condition that needs an operator."""
+    """A check found a violation of a guarantee, or a condition that an operator must resolve."""
 
 
 class Unavailable(HourmarkError):
-    """A server cannot be reached or refuses for now. A retry may succeed."""
+    """A server cannot be reached, or rejects a request temporarily. A retry may succeed."""

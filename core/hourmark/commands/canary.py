@@ -42,7 +42,7 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """The steps of the pipeline that a canary event passes, in order."""
+    """The steps through which a canary event (a test event sent once a minute) passes, in order."""
 
     ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
     MIRRORED = "mirrored"

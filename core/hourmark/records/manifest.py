@@ -77,11 +77,11 @@ class PreviousMarker(FrozenModel):
 
     @classmethod
     def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
-        """Return a reference to a marker file.
+        """Create a reference to the marker file of a bucket.
 
         Args:
-            hour: Hour of the marker's bucket, such as `2026-11-21T05`.
-            marker: Content of the `_SUCCESS` file.
+            hour: Hour of the bucket, such as `2026-11-21T05`.
+            marker: Content of the bucket's `_SUCCESS` file.
         """
         return cls(hour=hour, blake2b=_digest(marker))
 
@@ -269,9 +269,10 @@ class Manifest(FrozenModel):
     software: str
 
     def with_own_digest(self) -> Manifest:
-        """Return a copy whose field `software` ends with a digest of the whole manifest.
+        """Return a copy of the manifest that contains a digest of itself.
 
-        `decode` verifies the digest.
+        Call it once, after all other fields are set. The digest is appended to the field
+        `software`, and `decode` verifies it.
         """
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
         return self.model_copy(
@@ -279,10 +280,10 @@ class Manifest(FrozenModel):
         )
 
     def encode(self) -> bytes:
-        """Return the manifest as indented JSON.
+        """Return the manifest as indented JSON, the content of a bucket's `_SUCCESS` file.
 
-        Fields added after 0.2.0 are omitted if they are empty, because older readers reject unknown
-        fields.
+        Fields added after version 0.2.0 are omitted if they are empty, because older readers reject
+        unknown fields.
         """
         return self.model_dump_json(
             indent=1, exclude={name for name in _LATER if not getattr(self, name)}
@@ -290,11 +291,14 @@ class Manifest(FrozenModel):
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """Parse the content of a `_SUCCESS` file.
+        """Parse the content of a bucket's `_SUCCESS` file, and verify the digest that it contains.
+
+        Args:
+            content: The bytes of the file. Manifests of older versions have no digest.
 
         Raises:
-            ValueError: The content is not a manifest, or does not match the digest that it
-                contains.
+            ValueError: The content is not a manifest, or does not match its digest. In the second
+                case, the file was changed; restore it from a copy.
         """
         try:
             decoded = cls.model_validate_json(content)
