@@ -26,7 +26,7 @@ class UsageError(HourmarkError):
 
 
 class ConfigError(UsageError):
-    """A setting is missing or invalid; the message has its name, its value and what is allowed."""
+    """A setting is missing or invalid. The message contains its name, value and valid forms."""
 
 
 class TypeFileError(UsageError):

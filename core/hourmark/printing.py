@@ -38,7 +38,7 @@ def printable(text: str) -> str:
     r"""Escape a text, so that it can be printed on one line of a terminal or log.
 
     Control characters, line separators and surrogates are replaced with escape sequences as in
-    Python, such as `\\n`. A byte that was not valid UTF-8 becomes `\\xNN`.
+    Python, such as `\n`. A byte that was not valid UTF-8 becomes `\xNN`.
 
     Args:
         text: Any text, including text that was decoded with `surrogateescape`.

@@ -176,6 +176,7 @@ def _nothing_known() -> Iterator[None]:
     try:
         yield
     except SchemaRegistryError as error:
+        # A 404 without an error code means that the URL is wrong, not that an id is unknown.
         if (
             error.http_status_code != 404
             or not isinstance(error.error_code, int)

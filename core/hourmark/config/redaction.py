@@ -281,6 +281,7 @@ def _secrets_of_url(url: str) -> Iterator[str]:
         for pair in ((user, password), (unquote(user), unquote(password))):
             yield base64.b64encode(":".join(pair).encode()).decode().rstrip("=")
     elif scheme.lower().startswith("http"):
+        # In an HTTP URL, a user name without a password is a token.
         yield from _with_pieces(user_info)
 
 

@@ -89,7 +89,7 @@ class Alarm:
 
     @property
     def to_do(self) -> str:
-        """Return one sentence for the operator that states what to do about the alarm."""
+        """Return what the operator must do to resolve the alarm, as text for a message."""
         return _TO_DO[self.name]
 
     @property

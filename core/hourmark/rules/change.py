@@ -81,14 +81,15 @@ def next_rules(
 def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     """Check that each record of a rules revision is small enough for Kafka.
 
-    Otherwise the revision would be in force in the ledger but could never be published.
+    Call it before a revision is stored. Otherwise it could be in force in the ledger (the database
+    of the ETL) but could never be published.
 
     Args:
         rules: The revision.
-        bytes_max: Maximum size of a record batch (`kafka.max_message_bytes`).
+        bytes_max: Maximum size of a record batch in bytes (`kafka.max_message_bytes`).
 
     Raises:
-        UsageError: A record is too large.
+        UsageError: A record is too large. Declare fewer fields or types, or raise the limit.
     """
     for key, value in rules.records():
         if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
@@ -100,11 +101,15 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
 
 
 def describe_changes(before: Rules | None, after: Rules) -> str:
-    """Return a human-readable description of the changes between two revisions.
+    """Describe the differences between two rules revisions for the user.
 
     Args:
         before: The earlier revision; None if there was none.
         after: The later revision.
+
+    Returns:
+        A comma-separated list of added, removed and changed types and sources. `no change of
+        declarations` if there are none.
     """
     told = []
     for kind in ("types", "sources"):
