@@ -171,10 +171,19 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the selected command.
+        """Run the selected command; called by click.
+
+        Secrets in the message of a click error are redacted.
+
+        Args:
+            ctx: The click context of the group.
+
+        Returns:
+            The return value of the command.
 
         Raises:
-            UsageError: A required package is not installed; the message says how to install it.
+            UsageError: A required package is not installed. The message contains the `pip install`
+                command.
         """
         try:
             return super().invoke(ctx)
@@ -233,9 +242,10 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line; entry point of `hourmark`.
+    """Run the command line with the arguments of the process; the entry point of `hourmark`.
 
-    A `HourmarkError` is printed as one redacted message, and the process exits with its exit code.
+    A `HourmarkError` is printed to stderr as one message with secrets redacted, and the process
+    exits with the exit code of the error.
     """
     install_redaction()
     if sys.argv[1:2] == ["tail"]:

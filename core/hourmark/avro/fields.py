@@ -114,12 +114,12 @@ def _check_json(value: object, depth: int = 0) -> None:
 
 
 class FieldChecker:
-    """A validator of the fields of one record.
+    """A validator of the field declarations of one Avro record.
 
-    Fields must be checked in order, because a named type can be referred to after its declaration.
+    Fields must be checked in order, because a field can refer to a named type of an earlier field.
 
     Args:
-        own_name: Full name of the record, which its fields may not contain.
+        own_name: Full name of the record. Fields may not contain the record itself.
     """
 
     def __init__(self, own_name: str) -> None:

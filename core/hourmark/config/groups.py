@@ -63,7 +63,7 @@ class KafkaCluster(FrozenModel):
 
 
 class KafkaSettings(FrozenModel):
-    """Settings of the Kafka clusters.
+    """Settings of the Kafka clusters of one or more sites.
 
     The edge cluster receives events from the delivery services, and the central cluster feeds the
     ETL. One cluster may serve as both.
@@ -146,7 +146,7 @@ class RegistrySettings(FrozenModel):
 
 
 class BucketSettings(FrozenModel):
-    """Settings of hourly buckets.
+    """Settings of hourly buckets: the folders in which closed events are stored.
 
     Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
     """
@@ -193,7 +193,8 @@ class ParsingSettings(EventTimeLimits, BucketSettings):
 class ServiceTls(FrozenModel):
     """TLS settings of the Event Delivery Service, which requires TLS 1.2 or newer.
 
-    Changed files are reloaded automatically, and immediately on SIGHUP.
+    TLS is enabled if `certificate` is set. Changed files are reloaded automatically, and
+    immediately on SIGHUP.
     """
 
     certificate: Path | None = None
@@ -343,9 +344,10 @@ class TailedSource(FrozenModel):
 
 
 class TailerTls(FrozenModel):
-    """TLS settings of the File Tailer for services with https:// URLs.
+    """TLS settings of the File Tailer for connections to services with https:// URLs.
 
-    Changed files are reloaded automatically.
+    A client certificate is sent only if `certificate` is set. Changed files are reloaded
+    automatically.
     """
 
     ca: Path | None = None
@@ -379,7 +381,8 @@ class SpoolSettings(FrozenModel):
 class SyslogTls(FrozenModel):
     """TLS settings of the syslog receiver, which requires TLS 1.2 or newer.
 
-    Changed files are reloaded automatically.
+    They apply to sources whose `input` begins with `syslog+tls://`. Changed files are reloaded
+    automatically.
     """
 
     certificate: Path | None = None

@@ -156,12 +156,12 @@ class Offset(int):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """The metadata of a topic.
+    """The metadata of a Kafka topic, as reported by the cluster.
 
     Attributes:
         name: The topic's name.
-        topic_id: Its id, which changes when the topic is deleted and recreated.
-        partitions: Its partition numbers, ascending.
+        topic_id: Kafka's id of the topic, which changes when the topic is deleted and recreated.
+        partitions: The partition numbers, ascending.
     """
 
     name: str
@@ -276,9 +276,10 @@ class Cluster:
         self.admin = self._connect()  # public, for requests that this class does not cover
 
     def reconnect(self) -> None:
-        """Replace the admin client with a new one.
+        """Replace the Kafka admin client of this object with a new one.
 
-        An old client keeps sending requests to a broker that died until that broker is back.
+        Call it after a failed request. The old client would keep sending requests to a broker that
+        is down. It is closed in the background.
         """
         old, self.admin = [self.admin], self._connect()
         release_in_background(old)

@@ -130,8 +130,9 @@ class PartitionEvent(NamedTuple):
     """An event that a Kafka client returns instead of a record: a partition's end, or an error.
 
     Attributes:
-        error: The event; its code is `_PARTITION_EOF` for the end of a partition.
-        partition: The partition; topic "" and number -1 if the event concerns the whole client.
+        error: The Kafka error. The code `_PARTITION_EOF` stands for the end of a partition.
+        partition: The topic-partition. If the event concerns the whole client, its topic is "" and
+            its number is -1.
         offset: The offset at which the event occurred.
     """
 

@@ -36,10 +36,10 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """Count and checksums of the events in one byte range, for one event type and hour.
+    """The number of events that one byte range contains for one event type and hour.
 
-    A delivery service writes promises before it acknowledges the range. The ETL compares them with
-    the events that it has read.
+    A delivery service writes such promises to Kafka, in the range's audit record, before it
+    acknowledges the range. The ETL compares them with the events that it has read to detect losses.
 
     Attributes:
         event_type: Name of the event type.

@@ -27,11 +27,11 @@ _BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 
 
 class Grade(enum.Enum):
-    """The strength of the evidence that a bucket is complete.
+    """The strength of the evidence that a closed bucket is complete.
 
-    `PROVED`: all events that delivery services promised are present. `TIMED_OUT`: the bucket was
-    closed after a deadline. `FORCED`: an operator closed the bucket. For the last two, the manifest
-    lists the missing evidence.
+    `PROVED`: all events that delivery services have acknowledged are present. `TIMED_OUT`: the
+    bucket was closed after a deadline. `FORCED`: an operator closed the bucket. For the last two,
+    the manifest lists the missing evidence.
     """
 
     PROVED = "proved"  # all promises up to the cut are met
@@ -87,7 +87,9 @@ class PreviousMarker(FrozenModel):
 
 
 class BucketOffset(FrozenModel):
-    """The offset in a partition up to which records are in a bucket or an earlier one.
+    """The Kafka offset in a topic-partition at which the events of the next bucket begin.
+
+    All records below the offset are in this bucket or an earlier one, or were set aside.
 
     Attributes:
         topic: Name of the topic on the central cluster.
@@ -146,7 +148,7 @@ class HourTotals(FrozenModel):
 
 
 class SetAsideRecords(FrozenModel):
-    """Records of one partition that were excluded from a bucket for the same reason.
+    """A group of records of one partition that were excluded from a bucket for the same reason.
 
     Attributes:
         topic: Name of the topic.
@@ -166,9 +168,9 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """Byte ranges whose events a bucket may lack or may contain in two versions.
+    """The byte ranges of input whose events may be missing from a bucket.
 
-    The events may belong to this bucket or to an earlier one.
+    Their events may also be present in two versions, and may belong to an earlier bucket.
 
     Attributes:
         ranges: Range ids in hex, as named in `BucketEvidence.waived`.

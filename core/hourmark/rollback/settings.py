@@ -66,7 +66,9 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def is_unknown(name: str, older: OlderVersion) -> bool:
-    """Return whether an older version rejects a setting as unknown.
+    """Return whether an older version of Hourmark does not know a setting.
+
+    Such a version refuses to start with a configuration that contains the setting.
 
     Args:
         name: Dotted name of the setting, such as `service.workers`.

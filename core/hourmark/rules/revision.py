@@ -35,11 +35,13 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 
 
 class ParserVersion(NamedTuple):
-    """The parser that a rules revision requires.
+    """The version of the parser that a rules revision requires.
+
+    A rules revision is one published version of everything that parsing depends on.
 
     Attributes:
-        parser: Number of the parser, increased whenever its results may differ.
-        zones: Version of the IANA time zone data.
+        parser: Number of the parser, which increases whenever its results may differ.
+        zones: Version of the IANA time zone data, such as `2026.6`.
     """
 
     parser: int
@@ -63,9 +65,10 @@ class ParserVersion(NamedTuple):
 
     @property
     def reads_syslog_forms(self) -> bool:
-        """Return whether `format = "syslog"` accepts the forms that network devices send.
+        """Return whether the parser accepts the syslog variants that network devices send.
 
-        Parsers 1 and 2 accept RFC 3164 only.
+        They are accepted for sources with `format = "syslog"`. Parsers 1 and 2 accept only RFC
+        3164.
         """
         return self.parser >= 3
 
@@ -136,7 +139,7 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint that the schema id stands for."""
+        """Return the event type and the fingerprint of the schema to which the schema id refers."""
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
