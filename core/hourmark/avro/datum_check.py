@@ -61,9 +61,10 @@ _UUID_CHARS: Final = 36
 
 
 class DatumVerdict(enum.IntEnum):
-    """Result of checking one Avro datum: `VALID`, or the reason why it is invalid.
+    """The result of checking one Avro datum.
 
-    `REASONS` maps each reason to a description for error messages.
+    The result is `VALID`, or the first reason why the datum is invalid. `REASONS` maps each reason
+    to a description for error messages.
     """
 
     VALID = 0

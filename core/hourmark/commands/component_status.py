@@ -39,7 +39,11 @@ COMPONENTS: Final[Mapping[str, str]] = {
 
 
 class ComponentState(StrEnum):
-    """Whether a component of Hourmark runs, as far as this machine can determine."""
+    """Whether a component of Hourmark is running, as far as this machine can determine.
+
+    `SILENT`: the component has not reported lately, and has not announced a shutdown. `UNKNOWN`:
+    its state could not be determined.
+    """
 
     RUNNING = "running"
     SILENT = "silent"  # it has not reported lately, and sent no goodbye

@@ -426,7 +426,10 @@ class SyslogSettings(FrozenModel):
 
 
 class TailerSettings(FrozenModel):
-    """Settings of the File Tailer, which sends the lines of log files to delivery services."""
+    """Settings of the File Tailer, which sends the lines of log files to delivery services.
+
+    Each entry of `sources` names files to follow, or a receiver.
+    """
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
     """folder with the host id, the checkpoint and unacknowledged ranges"""
@@ -484,7 +487,10 @@ class TailerSettings(FrozenModel):
 
 
 class StorageSettings(FrozenModel):
-    """Settings of the storage (HDFS or a local folder) that contains staged files and buckets."""
+    """Settings of the storage (HDFS or a local folder) that contains staged files and buckets.
+
+    The ETL writes there, and `hourmark bucket` reads from there.
+    """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
     """root folder: hdfs://host:port/path, or file:///path"""

@@ -151,8 +151,6 @@ _USER_INFO: Final = re.compile(r"(://)(?!user(?::password)?@)[^\s/?#'\"<>`]*@")
 
 
 class _Registry:
-    """A thread-safe registry of the secrets that this process knows."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: set[str] = set()
@@ -318,7 +316,6 @@ class RedactingFormatter(logging.Formatter):
     """A log formatter that replaces known secrets in messages and tracebacks with `(hidden)`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format a log record, and replace known secrets in the result with `(hidden)`."""
         return redact(super().format(record))
 
 

@@ -84,8 +84,8 @@ END_S: Final = 30.0
 def close_within(close: Callable[[], None], description: str, seconds: float = END_S) -> None:
     """Run a blocking close function in a thread, and wait for it for a limited time.
 
-    If the function takes longer, a warning is logged, and it continues in a daemon thread. The
-    caller is not told whether the function has finished.
+    If the function takes longer, a warning is logged, and it continues in a daemon thread. No error
+    is raised in either case.
 
     Args:
         close: The function that closes a client. An exception of it is not passed to the caller.
@@ -252,7 +252,10 @@ _NO_LEADER: Final = (
 
 
 class NoLeader(Unavailable):
-    """A Kafka partition currently has no leader that responds. A retry may succeed."""
+    """A topic-partition currently has no leader that responds.
+
+    This is usual for a few seconds after a broker fails or a topic is created. A retry may succeed.
+    """
 
 
 class _NoTopic(Unavailable): ...

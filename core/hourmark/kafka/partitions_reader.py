@@ -79,7 +79,10 @@ class PartitionError(Unavailable):
 
 
 class OffsetOutOfRange(PartitionError):
-    """A broker rejected a fetch because the partition's log does not contain the offset."""
+    """A broker rejected a fetch because the partition's log does not contain the offset.
+
+    The records were usually deleted by retention, or the topic was recreated.
+    """
 
 
 class LogTruncated(PartitionError):
@@ -90,7 +93,10 @@ class LogTruncated(PartitionError):
 
 
 class DamagedBatch(PartitionError):
-    """A record batch in the log of a partition has a wrong CRC, length or base offset."""
+    """A record batch in the log of a topic-partition has a wrong CRC, length or base offset.
+
+    The damage is on the broker, so reading the batch again from the same replica fails again.
+    """
 
 
 class StartOffset(NamedTuple):
@@ -327,7 +333,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     def _high_watermark(self, partition: Partition) -> int:
         """Return the high watermark of a partition as of the last fetch.
 
-        The broker is not asked.
+        No request is sent to the broker.
 
         Args:
             partition: An assigned topic-partition.

@@ -18,7 +18,10 @@ RUNBOOKS: Final = "docs/runbooks"
 
 
 class AlarmName(StrEnum):
-    """The names of all alarms. Each name is also the file name of a runbook page."""
+    """The kinds of conditions for which an operator is alarmed.
+
+    The value of each name is also the file name of its runbook page in `docs/runbooks`.
+    """
 
     RETENTION_NEAR = "mirror-retention-near"
     OVERTAKEN = "mirror-overtaken"

@@ -86,11 +86,11 @@ class Hour:
         return self.end_s * 1000
 
     def next(self) -> Hour:
-        """Return the hour that starts at the end of this one. It has the same length."""
+        """Return the hour that follows this one without a gap. It has the same length."""
         return Hour(self.end_s, self.length_s)
 
     def previous(self) -> Hour:
-        """Return the hour that ends at the start of this one. It has the same length.
+        """Return the hour that precedes this one without a gap. It has the same length.
 
         Raises:
             ValueError: The hour would start before 1970.

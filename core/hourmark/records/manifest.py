@@ -29,9 +29,9 @@ _BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 class Grade(enum.Enum):
     """The strength of the evidence that a closed bucket is complete.
 
-    `PROVED`: all events that delivery services have acknowledged are present. `TIMED_OUT`: the
-    bucket was closed after a deadline. `FORCED`: an operator closed the bucket. For the last two,
-    the manifest lists the missing evidence.
+    `PROVED`: all events that delivery services recorded in audit records are present. `TIMED_OUT`:
+    the bucket was closed after a deadline. `FORCED`: an operator closed the bucket. For the last
+    two, the manifest lists the missing evidence.
     """
 
     PROVED = "proved"  # all promises up to the cut are met

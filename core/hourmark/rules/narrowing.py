@@ -86,8 +86,6 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 
 @dataclasses.dataclass
 class _Comparison:
-    """A recursive comparison of two Avro schemas that finds values only the older one accepts."""
-
     old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # named types found so far
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)
     seen: set[tuple[str, str]] = dataclasses.field(

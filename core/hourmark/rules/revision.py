@@ -418,7 +418,11 @@ class RulesBook:
 
     @property
     def revisions(self) -> list[Rules]:
-        """Return all complete revisions, sorted by sequence number, lowest first."""
+        """Return all complete revisions in the order of their sequence numbers.
+
+        Returns:
+            The revisions, oldest first. Empty if no revision is complete.
+        """
         return sorted(self._revisions.values(), key=lambda r: revision_order(r.id))
 
     @property

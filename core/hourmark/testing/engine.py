@@ -33,7 +33,10 @@ _PAUSE_S: Final = 0.1
 
 
 class NoEngine(Unavailable):
-    """No container engine (Docker or Podman) is installed on this machine, or none responds."""
+    """No container engine (Docker or Podman) is installed on this machine, or none responds.
+
+    Install or start one. The fixture `hourmark_stack` skips its tests in this case.
+    """
 
 
 @contextmanager
