@@ -466,17 +466,19 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
-        """Return the partitions that have lost records which were already read (KIP-320).
+        """Return the topic-partitions that lost records which were read before (KIP-320).
+
+        Such a loss happens if a replica without these records becomes the leader.
 
         Args:
             begins: For each partition, the offset after the last record that was read, and the
-                leader epoch of that record.
+                leader epoch of this record.
 
         Returns:
             The truncated partitions. Empty if no log was truncated.
 
         Raises:
-            PartitionError: A partition could not be checked.
+            PartitionError: A partition could not be checked. A retry may succeed.
         """
         from hourmark.kafka.committed_reader import CommittedReader  # imports this module
         from hourmark.kafka.partitions_reader import LogTruncated, PartitionError, StartOffset
@@ -495,14 +497,14 @@ class Cluster:
         return frozenset(error.partition for error in failed)
 
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
-        """Return the first offset of each partition whose record timestamp is at or after a time.
+        """Return the first offset of each topic-partition with a timestamp at or after a time.
 
         Args:
             partitions: Existing partitions.
-            time_ms: Unix milliseconds.
+            time_ms: The time in Unix milliseconds, compared with the timestamps of records.
 
         Returns:
-            Offsets by partition. If all records of a partition are older, its log end offset.
+            Offsets by partition. For a partition whose records are all older, the log end offset.
 
         Raises:
             NoLeader: A partition has had no leader for several seconds.
@@ -511,13 +513,16 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
 
     def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Return the highest timestamp of the committed records in each partition.
+        """Return the highest timestamp of the committed records in each topic-partition.
 
         Args:
             partitions: Existing partitions.
 
         Returns:
             Unix milliseconds by partition. Partitions without records are absent.
+
+        Raises:
+            Unavailable: The cluster does not answer within 15 s.
         """
         if not partitions:
             return {}

@@ -40,7 +40,7 @@ class Grade(enum.Enum):
 
 
 class BucketFile(FrozenModel):
-    """An Avro container file of a bucket.
+    """An Avro container file in the folder of a closed bucket.
 
     Attributes:
         name: File name within the bucket's folder.
@@ -50,7 +50,7 @@ class BucketFile(FrozenModel):
         schema_id: Id of the writer schema in the registry.
         schema_fingerprint: Fingerprint of the writer schema.
         origin_hour: For a file of late events, the hour of their event times. Null for other files,
-            and if the file contains events of several such hours.
+            and if the file contains events of several hours.
     """
 
     name: str
@@ -105,18 +105,21 @@ class BucketOffset(FrozenModel):
 
 
 class BucketEvidence(FrozenModel):
-    """The evidence that a bucket contains all events that delivery services have promised.
+    """The evidence that a bucket contains all events that delivery services recorded for it.
 
-    An audit record promises a number of events for one byte range, by event type and hour.
+    For each byte range, delivery services write an audit record, which promises a number of events
+    by event type and hour. Closing a bucket compares these promises with the events.
 
     Attributes:
         method: How the events were compared with the promises. `sums`: by counts and sums of ids.
             `join`: by the distinct ids of each byte range. `empty`: nothing was promised.
         cut_at_ms: Time of the cut (the offsets up to which records count), in Unix milliseconds on
             the closer's clock.
-        audit_records: Number of audit records that this bucket settles.
-        promised: Number of distinct ids that these audit records promise, for hours up to this one.
-        audit_next: For each partition, the central offset up to which audit records were read.
+        audit_records: Number of audit records that were compared.
+        promised: Number of distinct ids that these audit records promise, for hours up to the
+            bucket's hour.
+        audit_next: For each partition of the audit topic on the central cluster, the offset
+            (exclusive) up to which audit records were read.
         waived: Descriptions of the missing evidence that was waived.
     """
 
@@ -129,15 +132,17 @@ class BucketEvidence(FrozenModel):
 
 
 class HourTotals(FrozenModel):
-    """The record counts of one origin hour (the hour of the event times) in a bucket.
+    """The record counts of one origin hour in a bucket.
 
-    A bucket also contains late events of earlier hours. The number of events promised for an hour
-    is the sum of `events` over all buckets, minus the sum of `unaudited`.
+    The origin hour of an event is the hour of its event time. A bucket also contains late events of
+    earlier hours. The number of events promised for an hour is the sum of `events` over all
+    buckets, minus the sum of `unaudited`.
 
     Attributes:
         rows: Number of staged rows, including duplicates.
         events: Number of records in this bucket.
-        promised: Number of distinct ids promised by the audit records that this bucket settles.
+        promised: Number of distinct ids promised by the audit records that were compared with this
+            bucket.
         unaudited: Number of records that no audit record had promised when the bucket was sealed.
     """
 

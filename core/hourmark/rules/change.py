@@ -55,15 +55,21 @@ def next_rules(
 ) -> Rules:
     """Return the rules revision that results from new declarations.
 
+    A rules revision is one numbered version of everything that parsing depends on. Nothing is
+    stored or published.
+
     Args:
         book: All revisions so far.
         declared: The new declarations.
-        schema_ids: Registry's schema id of each declared type, by type name.
+        schema_ids: The registry's schema id of each declared type, by type name.
         bucket_seconds: Length of a bucket.
 
     Returns:
         A new revision with the next sequence number, or the latest revision if the declarations
         change nothing.
+
+    Raises:
+        KeyError: `schema_ids` lacks a declared type.
     """
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}

@@ -41,14 +41,14 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class EventType(FrozenModel):
-    """The declaration of an event type.
+    """The declaration of an event type: its fields, parsing rule and Kafka topic.
 
     Attributes:
         name: Name of the type.
         doc: Documentation of the type, included in its schema.
         fields: Avro declarations of the type's own fields, which follow the fields common to all
             events.
-        line: How lines of the type are parsed.
+        line: Rule for parsing lines of the type.
         partitions: Number of partitions of the type's topic.
         retention_hours: Retention of the type's topic; None means `kafka.retention_hours`.
         shard: Name of the ETL shard that processes the type.

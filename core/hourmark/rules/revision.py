@@ -527,12 +527,14 @@ def revision_order(revision: str) -> tuple[int, str]:
 
 
 def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
-    """Check that two statements about a schema id name the same event type and schema.
+    """Check that a schema id refers to the same event type and schema in two places.
+
+    The two differ if the schema registry was recreated or restored from an older copy.
 
     Args:
         schema_id: The schema id.
-        known: The type and schema that the id is known to identify.
-        other: The type and schema that the id identifies elsewhere.
+        known: The type and schema to which the id is known to refer.
+        other: The type and schema to which the id refers elsewhere.
 
     Raises:
         ValueError: The two differ. The message contains the schema id.

@@ -75,13 +75,17 @@ class Stack:
     )  # closed buckets never change
 
     def post(self, event_type: str, *events: Event) -> Posted:
-        """Post events to the delivery service, and wait until they are acknowledged.
+        """Post events to the delivery service, and wait until it has acknowledged them.
 
-        Posting is retried for 60 s.
+        The request is retried for 60 s. Retries create no duplicates.
 
         Args:
-            event_type: The type's name.
-            events: The events. `event_time` (now) and `event_id` are added where they are missing.
+            event_type: Name of the event type.
+            events: The events, with values by field name. A missing `event_time` is set to the
+                current time, and a missing `event_id` to a random id.
+
+        Returns:
+            The ids of the events, for `wait_for`.
 
         Raises:
             Finding: An event became a dead letter, or the service rejects the request.
@@ -157,7 +161,9 @@ class Stack:
         return self._read[key]
 
     def wait_for(self, posted: Posted, seconds: float = CLOSED_S) -> list[Placed]:
-        """Wait until all posted events are in closed buckets.
+        """Wait until all events of a `post` are in closed buckets.
+
+        Each bucket covers one minute of event time and is closed after this minute.
 
         Args:
             posted: The result of `post`.
@@ -167,7 +173,8 @@ class Stack:
             The events with their buckets, in the order in which they were posted.
 
         Raises:
-            Unavailable: Some events are not in closed buckets in time.
+            Unavailable: Some events are not in closed buckets in time. The message states what the
+                open buckets wait for.
         """
         ids = set(posted.ids)
         placed = self.wait_until(
