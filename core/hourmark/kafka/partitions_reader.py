@@ -60,7 +60,7 @@ RecordsT = TypeVar("RecordsT")  # records of one partition, in offset order
 class PartitionError(Unavailable):
     """A topic-partition that currently cannot be read, while others may still be readable.
 
-    It can be pickled, so that Spark tasks can pass it to the driver.
+    It can be pickled, for example to pass it from a Spark task to the driver.
 
     Attributes:
         message: Description of the error for users.
@@ -95,7 +95,7 @@ class LogTruncated(PartitionError):
 class DamagedBatch(PartitionError):
     """A record batch in the log of a topic-partition has a wrong CRC, length or base offset.
 
-    The damage is on the broker, so reading the batch again from the same replica fails again.
+    The records before the batch can still be read.
     """
 
 
