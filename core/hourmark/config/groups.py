@@ -130,7 +130,7 @@ class KafkaSettings(FrozenModel):
 class RegistrySettings(FrozenModel):
     """Settings of the schema registry, which must have Confluent's API.
 
-    Delivery services and `hourmark types apply` register and look up Avro schemas there.
+    `hourmark types apply` registers Avro schemas there, and delivery services look them up.
     """
 
     url: str = "http://127.0.0.1:8081"
