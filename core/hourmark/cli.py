@@ -171,10 +171,19 @@ class LazyGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the selected command.
+        """Run the selected command; called by click.
+
+        Secrets in the message of a click error are redacted.
+
+        Args:
+            ctx: The click context of the group.
+
+        Returns:
+            The return value of the command.
 
         Raises:
-            UsageError: A required package is not installed; the message says how to install it.
+            UsageError: A required package is not installed. The message contains the `pip install`
+                command.
         """
         try:
             return super().invoke(ctx)
@@ -186,7 +195,18 @@ class LazyGroup(click.Group):
             raise
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return completions for the commands that are installed, without importing them."""
+        """Return the shell completions for an incomplete word after this group.
+
+        Only commands whose Python package is installed are offered. Their modules are not imported,
+        which keeps completion fast.
+
+        Args:
+            ctx: The click context of the group.
+            incomplete: The word that the user has typed so far; may be empty.
+
+        Returns:
+            Matching commands with their line of help, then the group's own options.
+        """
         offered = [
             CompletionItem(name, help=help_line)
             for name, (module, help_line) in self._table.items()
@@ -222,9 +242,10 @@ def root() -> None:
 
 
 def main() -> None:
-    """Run the command line; entry point of `hourmark`.
+    """Run the command line with the arguments of the process; the entry point of `hourmark`.
 
-    A `HourmarkError` is printed as one redacted message, and the process exits with its exit code.
+    A `HourmarkError` is printed to stderr as one message with secrets redacted, and the process
+    exits with the exit code of the error.
     """
     install_redaction()
     if sys.argv[1:2] == ["tail"]:

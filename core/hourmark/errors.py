@@ -14,28 +14,48 @@ from __future__ import annotations
 
 
 class HourmarkError(Exception):
-    """Base of all errors that are shown to users as one message, without a traceback."""
+    """Base class of all errors that are shown to users as one message, without a traceback.
+
+    The message states what is wrong and what to do next. A command that raises the error exits with
+    the code 1 unless a subclass defines another one.
+    """
 
     exit_code = 1
 
 
 class UsageError(HourmarkError):
-    """A command, its arguments or its files are invalid. Running it again unchanged fails again."""
+    """A command, its arguments or its input files are invalid.
+
+    Running the command again without a change fails again. The exit code is 2.
+    """
 
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """A setting is missing or invalid; the message has its name, its value and what is allowed."""
+    """A setting of the configuration is missing or invalid.
+
+    The message contains the name of the setting, its value and the allowed values. The exit code is
+    2.
+    """
 
 
 class TypeFileError(UsageError):
-    """The declaration of an event type or source is invalid; the message has file and field."""
+    """The declaration of an event type or a log source is invalid.
+
+    The message contains the file and the field. The exit code is 2.
+    """
 
 
 class Finding(HourmarkError):
-    """A check found a violation of a guarantee, or a condition that needs an operator."""
+    """A check found a violation of a guarantee, or a condition that an operator must resolve.
+
+    The check itself succeeded. A command that ends with this error has the exit code 1.
+    """
 
 
 class Unavailable(HourmarkError):
-    """A server cannot be reached or refuses for now. A retry may succeed."""
+    """A server cannot be reached, or rejects a request temporarily.
+
+    The same request may succeed later without a change. The exit code is 1.
+    """

@@ -14,7 +14,15 @@ ALLOWED: Final = (17, 21)
 
 
 def java_major_version(java: Path) -> int | None:
-    """Return the major version of a Java executable, or None if it cannot be run."""
+    """Run `java -version` and return the major version of Java.
+
+    Args:
+        java: Path of the Java executable.
+
+    Returns:
+        The major version, such as 17, or 8 for Java 1.8. None if the executable cannot be run,
+        exits with an error, or does not answer within 30 s.
+    """
     try:
         done = subprocess.run(
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -25,10 +33,13 @@ def java_major_version(java: Path) -> int | None:
 
 
 def parse_java_version(output: str) -> int | None:
-    """Return the major version in the output of `java -version`, or None if there is none.
+    """Extract the major version from the output of `java -version`.
 
     Args:
         output: Text such as `openjdk version "17.0.15" …` or `java version "1.8.0_202"`.
+
+    Returns:
+        The major version, such as 17 or 8. None if the text contains no version.
     """
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(match[1]) if match else None

@@ -13,9 +13,9 @@ FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 
 
 class _OneLine(RedactingFormatter):
-    """A formatter that escapes control characters, so that a message occupies one line.
+    """A log formatter that escapes control characters, so that each message occupies one line.
 
-    Tracebacks keep their lines.
+    Tracebacks keep their line breaks.
     """
 
     def formatMessage(self, record: logging.LogRecord) -> str:
@@ -24,11 +24,13 @@ class _OneLine(RedactingFormatter):
 
 
 def set_up_logging(level: str) -> None:
-    """Configure logging to stderr with times in UTC, and install redaction of secrets.
+    """Configure logging of the process to stderr, with times in UTC and secrets redacted.
+
+    Existing handlers of the root logger are replaced. Libraries other than Hourmark's own log only
+    warnings and errors.
 
     Args:
-        level: Lowest level that is logged, such as `info`. Other libraries log warnings and errors
-            only.
+        level: Lowest level that Hourmark logs: `debug`, `info`, `warning` or `error`.
     """
     install_redaction()
     handler = logging.StreamHandler()

@@ -25,13 +25,24 @@ json_option = click.option(
 def launcher_command() -> str:
     """Return the command with which the user runs Hourmark, quoted for a shell.
 
-    It is `$HOURMARK_CALLED`, which the launcher script sets, or `hourmark`.
+    Messages use it to suggest commands that the user can copy.
+
+    Returns:
+        The value of `$HOURMARK_CALLED`, which the launcher script sets; `hourmark` if it is not
+        set.
     """
     return shlex.quote(os.environ.get("HOURMARK_CALLED") or "hourmark")
 
 
 def printable(text: str) -> str:
-    """Return the text on one line, with control characters and invalid UTF-8 escaped as in Python."""
+    r"""Escape a text, so that it can be printed on one line of a terminal or log.
+
+    Control characters, line separators and surrogates are replaced with escape sequences as in
+    Python, such as `\n`. A byte that was not valid UTF-8 becomes `\xNN`.
+
+    Args:
+        text: Any text, including text that was decoded with `surrogateescape`.
+    """
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -41,15 +52,26 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def print_json(value: object) -> None:
-    """Print a value as JSON on one line of stdout."""
+    """Print a value to stdout as JSON on one line, for commands with the option `--json`.
+
+    Args:
+        value: A value that `json.dumps` accepts.
+
+    Raises:
+        TypeError: The value cannot be represented in JSON.
+    """
     click.echo(json.dumps(value))
 
 
 def to_json_value(value: object) -> object:  # one case for each kind of Avro value
-    """Return an Avro value as a value that `json.dumps` accepts.
+    """Convert a decoded Avro value into a value that `json.dumps` accepts.
 
-    Bytes become a string if they are UTF-8, otherwise {"base64": "…"}. Times become ISO 8601.
-    Numbers that are not finite, decimals, dates and UUIDs become strings.
+    Bytes become a string if they are UTF-8, otherwise `{"base64": "…"}`. Timestamps become ISO 8601
+    text with milliseconds. Infinity, NaN, decimals, dates and UUIDs become strings. Records, maps
+    and arrays are converted recursively.
+
+    Args:
+        value: A value as returned by fastavro.
     """
     match value:
         case bytes():

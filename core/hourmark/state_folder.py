@@ -25,7 +25,7 @@ from hourmark.records.ranges import HEX_128
 
 
 class StateFolder:
-    """The folder in which a component keeps its identity and its lock.
+    """The folder in which a component stores its host id and its lock file.
 
     All methods except `holder` raise ConfigError if the folder cannot be used.
 
@@ -40,10 +40,16 @@ class StateFolder:
         self._host_id_file = path / "host-id"
 
     def lock(self) -> IO[bytes]:
-        """Create the folder if it does not exist, and lock it until the returned file is closed.
+        """Lock the folder, so that only one process uses it.
+
+        The folder is created if it does not exist.
+
+        Returns:
+            The open lock file. Closing it releases the lock.
 
         Raises:
-            ConfigError: Another process holds the lock. The message contains its process id.
+            ConfigError: Another process holds the lock, or the folder cannot be created or written.
+                In the first case, the message contains the id of the other process.
         """
         with self._usable():
             self.path.mkdir(parents=True, exist_ok=True)
@@ -64,7 +70,9 @@ class StateFolder:
             return lock
 
     def holder(self) -> int | None:
-        """Return the id of the process that holds the lock.
+        """Return the id of the process that holds the lock of the folder.
+
+        The lock may be released or acquired at any time after the call.
 
         Returns:
             The process id. None if no process holds the lock, the id is unknown, or this user may
@@ -81,13 +89,13 @@ class StateFolder:
         return None
 
     def host_id(self) -> str | None:
-        """Return the stored host id, or None if none was saved yet.
+        """Return the host id that is stored in the folder.
 
         Returns:
-            32 hex digits.
+            32 hex digits. None if no id has been saved yet.
 
         Raises:
-            ConfigError: The file does not contain a host id.
+            ConfigError: The file does not contain a host id, or cannot be read.
         """
         with self._usable():
             if not self._host_id_file.exists():
@@ -103,10 +111,16 @@ class StateFolder:
         return text
 
     def save_host_id(self, host_id: str) -> str:
-        """Store the host id durably in the folder, and return it.
+        """Store the host id durably in the folder, replacing an earlier one.
 
         Args:
             host_id: 32 hex digits.
+
+        Returns:
+            The same host id.
+
+        Raises:
+            ConfigError: The file cannot be written.
         """
         with self._usable():
             write_durably(self._host_id_file, f"{host_id}\n".encode())

@@ -18,7 +18,8 @@ class Datum:
     """Encoder and decoder of Avro datums (binary records without framing) of one schema.
 
     Args:
-        schema: The record schema as parsed JSON.
+        schema: The record schema as parsed JSON. fastavro raises `SchemaParseException` if it is
+            not a valid schema.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -28,15 +29,28 @@ class Datum:
     def encode(self, row: Mapping[str, Any]) -> bytes:
         """Return the Avro binary encoding of one record.
 
+        The values must match the schema. An exception that fastavro raises for a mismatch is not
+        converted.
+
         Args:
-            row: Values by field name. Keys that are not fields of the schema are ignored.
+            row: Values by field name. A missing field gets its default. Keys that are not fields of
+                the schema are ignored.
+
+        Returns:
+            The datum without framing.
         """
         buffer = io.BytesIO()
         fastavro.schemaless_writer(buffer, self._schema, row)
         return buffer.getvalue()
 
     def decode(self, datum: bytes) -> dict[str, Any]:
-        """Decode one datum, and ignore bytes that follow it.
+        """Decode the record at the start of the bytes.
+
+        Bytes that follow the record are ignored. Use `decode_first` to find out whether there are
+        any.
+
+        Args:
+            datum: The Avro binary encoding of a record, without framing.
 
         Returns:
             Values by field name. Timestamps are `datetime` objects.
@@ -47,10 +61,13 @@ class Datum:
         return self.decode_first(datum)[0]
 
     def decode_first(self, content: bytes) -> tuple[dict[str, Any], int]:
-        """Decode the datum at the start of `content`, and return its size too.
+        """Decode the record at the start of the bytes, and report where it ends.
+
+        Args:
+            content: Bytes that begin with an Avro record without framing.
 
         Returns:
-            Values by field name, and the size of the datum in bytes.
+            Values by field name, and the size of the record in bytes.
 
         Raises:
             ValueError: The bytes do not begin with a record of the schema.

@@ -61,9 +61,10 @@ _UUID_CHARS: Final = 36
 
 
 class DatumVerdict(enum.IntEnum):
-    """Result of checking one Avro datum: `VALID`, or the reason why it is invalid.
+    """The result of checking one Avro datum.
 
-    `REASONS` describes each reason in words.
+    The result is `VALID`, or the first reason why the datum is invalid. `REASONS` maps each reason
+    to a description for error messages.
     """
 
     VALID = 0
@@ -102,13 +103,14 @@ REASONS: Final[Mapping[DatumVerdict, str]] = {
 
 
 def compile_schema(schema: Any) -> bytes:
-    """Compile a writer schema into a program with which `check_datums` checks datums.
+    """Compile an Avro schema into the program that `check_datums` runs on each datum.
 
     Args:
-        schema: The schema as parsed JSON.
+        schema: The writer schema as parsed JSON.
 
     Returns:
-        The program: 32-bit words in native byte order.
+        The program: 32-bit words in native byte order. It is valid only on machines with the same
+        byte order.
 
     Raises:
         ValueError: The schema is not valid Avro, or refers to a type that it does not define.
@@ -124,7 +126,9 @@ def compile_schema(schema: Any) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def event_program(schema_json: str) -> bytes:
-    """Return the program that checks datums of an event schema, from a cache.
+    """Return the program that checks datums of an event schema.
+
+    The 4,096 most recently used results are cached.
 
     Args:
         schema_json: The Avro schema as JSON text.
@@ -143,10 +147,11 @@ def event_program(schema_json: str) -> bytes:
 def holds_event_id(schema: Mapping[str, Any]) -> bool:
     """Return whether the first field of a record schema is an event id (`fixed` of 16 bytes).
 
-    The schemas of all events begin with an event id.
+    The schemas of all events begin with such a field. Control records, such as audit records, do
+    not.
 
     Args:
-        schema: The schema as parsed JSON.
+        schema: The record schema as parsed JSON.
     """
     fields = schema.get("fields") or [{"type": None}]
     first = fields[0]["type"]
@@ -167,8 +172,8 @@ def check_datums(
 ) -> bytes:
     """Check the Avro datum in each value of an Arrow binary column of Kafka values.
 
-    A value is valid if its datum matches its schema completely and begins with the event id that is
-    in its Kafka key.
+    A value is valid if its datum matches its schema completely and begins with the event id of its
+    Kafka key.
 
     Args:
         programs: For each schema id, the output of `compile_schema` for a schema that
@@ -181,11 +186,11 @@ def check_datums(
         offset_bytes: Size of each offset in bytes: 4 or 8.
         skip: Number of bytes of framing before the datum in each value.
         content: Arrow data of the column: all values, concatenated.
-        module: The compiled module. None runs the equivalent Python code.
+        module: The compiled module. None runs the equivalent Python code, which is slower.
 
     Returns:
         One byte for each value: a `DatumVerdict`, or `NO_PROGRAM` if `programs` has no program for
-        its schema id.
+        the schema id of the value.
 
     Raises:
         ValueError: The buffers do not describe a column and its keys, or a program is invalid.

@@ -54,14 +54,15 @@ _Fields = Sequence[Mapping[str, Any]]
 
 
 def check_fields(fields: Sequence[Any], own_name: str) -> None:
-    """Check all fields of an event type.
+    """Check that the field declarations of an event type can be used.
 
     Args:
-        fields: Avro field declarations.
-        own_name: Name of the type's record.
+        fields: Avro field declarations, as parsed from a type file.
+        own_name: Avro name of the type's record, which no field may use for a nested type.
 
     Raises:
-        ValueError: A declaration is invalid; the message has the field and the place in it.
+        ValueError: A declaration is invalid. The message names the field and the invalid part of
+            its declaration.
     """
     checker = FieldChecker(f"{NAMESPACE}.{own_name}")
     for field in fields:
@@ -113,12 +114,12 @@ def _check_json(value: object, depth: int = 0) -> None:
 
 
 class FieldChecker:
-    """A validator of the fields of one record.
+    """A validator of the field declarations of one Avro record.
 
-    Fields must be checked in order, because a named type can be referred to after its declaration.
+    Fields must be checked in order, because a field can refer to a named type of an earlier field.
 
     Args:
-        own_name: Full name of the record, which its fields may not contain.
+        own_name: Full name of the record. Fields may not contain the record itself.
     """
 
     def __init__(self, own_name: str) -> None:
@@ -128,14 +129,15 @@ class FieldChecker:
             self._type(field["type"], NAMESPACE)
 
     def check(self, field: Any, namespace: str = NAMESPACE) -> None:
-        """Check the declaration of a field.
+        """Check the declaration of one field.
 
         Args:
             field: The Avro field declaration.
-            namespace: The enclosing namespace.
+            namespace: The Avro namespace in which type names of the declaration are resolved.
 
         Raises:
-            ValueError: The declaration is invalid; the message has the field and the place in it.
+            ValueError: The declaration is invalid. The message names the field and the invalid part
+                of its declaration.
         """
         if not isinstance(field, dict) or not _is_name(field.get("name")):
             raise ValueError(
@@ -441,7 +443,6 @@ def _of(value: object, kind: type[Any], said: str) -> Any:
 
 @contextlib.contextmanager
 def _at(place: str) -> Iterator[None]:
-    """Prefix the message of a ValueError raised in the block with a place."""
     try:
         yield
     except ValueError as error:

@@ -20,10 +20,16 @@ FRAMING_SIZE: Final = 5  # magic byte 0x00, then the schema id as 4 bytes big-en
 
 
 def read_schema(name: str) -> Schema:
-    """Return the parsed schema in a file of this package.
+    """Load an Avro schema that is part of the installed package `hourmark`.
 
     Args:
         name: File name, such as `audit.avsc`.
+
+    Returns:
+        The schema as parsed JSON.
+
+    Raises:
+        FileNotFoundError: The package contains no such file.
     """
     schema: Schema = json.loads(importlib.resources.files("hourmark").joinpath(name).read_text())
     return schema
@@ -34,17 +40,30 @@ ENVELOPE_NAMES: Final = frozenset(str(field["name"]) for field in ENVELOPE)
 
 
 def record_name(event_type: str) -> str:
-    """Return the Avro record name of an event type, without namespace."""
+    """Return the name of the Avro record of an event type.
+
+    Avro names may not contain hyphens, so they become underscores: `page-view` becomes `page_view`.
+    The namespace is not included.
+
+    Args:
+        event_type: Name of the event type.
+    """
     return event_type.replace("-", "_")
 
 
 def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema:
-    """Return the Avro schema of an event type: the envelope, then the type's own fields.
+    """Return the Avro schema of an event type.
+
+    Its fields are those common to all events (the envelope), followed by the type's own fields. The
+    schema is not validated.
 
     Args:
-        event_type: The type's name.
-        fields: The type's fields as Avro field declarations.
-        doc: Documentation of the type.
+        event_type: Name of the event type.
+        fields: The type's own fields as Avro field declarations.
+        doc: Documentation of the type, stored in the schema.
+
+    Returns:
+        The record schema as a JSON object in the namespace `hourmark.events`.
     """
     return {
         "type": "record",
@@ -56,29 +75,55 @@ def event_schema(event_type: str, fields: list[Schema], doc: str = "") -> Schema
 
 
 def unix_ms(time: dt.datetime) -> int:
-    """Convert a timezone-aware datetime to Unix milliseconds, rounded."""
+    """Convert a timezone-aware datetime to Unix milliseconds.
+
+    Args:
+        time: The time. Microseconds are rounded to the nearest millisecond.
+
+    Returns:
+        Milliseconds since 1970-01-01 00:00 UTC. Negative for an earlier time.
+    """
     return round(time.timestamp() * 1000)
 
 
 def canonical_json(value: object) -> str:
-    """Return a value as JSON with sorted keys and without spaces, for digests and comparisons."""
+    """Serialize a value as JSON text that is the same for equal values.
+
+    Keys are sorted, and there are no spaces. Use the text for digests and comparisons.
+
+    Args:
+        value: A value that `json.dumps` accepts.
+
+    Raises:
+        TypeError: The value cannot be represented in JSON.
+    """
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def fingerprint(schema: Schema) -> str:
-    """Return 16 hex digits that identify a schema, including its defaults and documentation."""
+    """Return the fingerprint of an Avro schema.
+
+    Schemas that differ only in the order of JSON keys have the same fingerprint. Unlike Avro's
+    parsing canonical form, it covers default values and documentation.
+
+    Args:
+        schema: The schema as parsed JSON.
+
+    Returns:
+        16 hex digits: the 8-byte BLAKE2b digest of the schema's canonical JSON.
+    """
     return digest(canonical_json(schema))
 
 
 def plain_spelling(schema: Any, namespace: str = "") -> Any:
-    """Return an equivalent schema, written as Avro's Java library writes it.
+    """Return an equivalent schema in the form that Avro's Java library writes.
 
     Schema registries such as Confluent's return schemas in this form. `{"type": "string"}` becomes
     `"string"`, names become relative to the enclosing namespace, and the default values of `order`
     and `aliases` are removed.
 
     Args:
-        schema: A schema as parsed JSON.
+        schema: A schema as parsed JSON. It is not modified.
         namespace: The enclosing namespace; empty for none.
     """
     if isinstance(schema, list):
@@ -110,23 +155,42 @@ def plain_spelling(schema: Any, namespace: str = "") -> Any:
 
 
 def digest(text: str) -> str:
-    """Return the 8-byte BLAKE2b digest of a text, as 16 hex digits.
+    """Return a short digest that identifies a text.
 
-    Such digests identify rules revisions, event types and schemas.
+    It identifies rules revisions, event types and schemas. It does not protect against deliberate
+    collisions, because it has only 64 bits.
+
+    Args:
+        text: The text, which is hashed as UTF-8.
+
+    Returns:
+        16 hex digits: the 8-byte BLAKE2b digest.
     """
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def framing_header(schema_id: int) -> bytes:
-    """Return the 5 bytes that precede the datum in a Kafka value: 0x00 and the schema id."""
+    """Return the 5-byte header that precedes an Avro datum in a Kafka value.
+
+    The format is Confluent's: the byte 0x00, then the schema id in big-endian order.
+
+    Args:
+        schema_id: Id of the writer schema in the schema registry, below 2^32.
+    """
     return b"\x00" + schema_id.to_bytes(4, "big")
 
 
 def unframe(value: bytes) -> tuple[int, bytes]:
-    """Split a Kafka value into its schema id and its datum.
+    """Split a Kafka value into its schema id and its Avro datum.
+
+    Args:
+        value: The Kafka value in Confluent's wire format: 0x00, a 4-byte schema id, the datum.
+
+    Returns:
+        The schema id, and the bytes of the datum. The datum is not decoded.
 
     Raises:
-        ValueError: The value does not begin with Confluent's framing.
+        ValueError: The value does not begin with 0x00 or has fewer than 5 bytes.
     """
     if len(value) < FRAMING_SIZE or value[0] != 0:
         raise ValueError(
@@ -136,11 +200,11 @@ def unframe(value: bytes) -> tuple[int, bytes]:
 
 
 def put_long(value: int, out: bytearray) -> None:
-    """Append an integer to `out` in Avro's variable-length zig-zag encoding.
+    """Append an integer to a buffer in Avro's variable-length zig-zag encoding.
 
     Args:
-        value: An integer of at most 64 bits, signed.
-        out: The buffer to append to.
+        value: A signed integer of at most 64 bits. The range is not checked.
+        out: The buffer, to which 1 to 10 bytes are appended.
     """
     if 0 <= value < SHORT_END:
         out += SHORT_LONGS[value]
@@ -153,7 +217,14 @@ def put_long(value: int, out: bytearray) -> None:
 
 
 def encode_long(value: int) -> bytes:
-    """Return an integer in Avro's variable-length zig-zag encoding."""
+    """Encode an integer in Avro's variable-length zig-zag encoding.
+
+    Args:
+        value: A signed integer of at most 64 bits. The range is not checked.
+
+    Returns:
+        1 to 10 bytes.
+    """
     out = bytearray()
     put_long(value, out)
     return bytes(out)

@@ -46,15 +46,21 @@ class SchemaRegistry:
         self._client = _client(settings)
 
     def close(self) -> None:
-        """Close the client's connections."""
+        """Close the HTTP connections to the registry. The client cannot be used afterwards."""
         self._client.close()
 
     def register(self, topic: str, schema: Schema) -> int:
-        """Register a schema for a topic's values if it is not registered yet, and return its id.
+        """Register a schema for the values of a Kafka topic, and return its id.
+
+        The call is idempotent: a schema that is already registered keeps its id. The compatibility
+        level of the subject is set to `BACKWARD_TRANSITIVE` first.
 
         Args:
             topic: Name of the Kafka topic. The subject is `<topic>-value`.
             schema: The schema as parsed JSON.
+
+        Returns:
+            The schema id.
 
         Raises:
             UsageError: The schema is invalid, or incompatible with an earlier schema of the topic.
@@ -65,7 +71,7 @@ class SchemaRegistry:
             return int(self._client.register_schema(subject, asked))
 
     def find(self, topic: str, schema: Schema) -> int | None:
-        """Return the id of a schema that is registered for a topic's values.
+        """Look up the id of a schema that is registered for the values of a Kafka topic.
 
         Args:
             topic: Name of the Kafka topic. The subject is `<topic>-value`.
@@ -81,7 +87,14 @@ class SchemaRegistry:
         return None
 
     def schema(self, schema_id: int) -> Schema | None:
-        """Return the schema with this id, or None if the registry has none."""
+        """Fetch a schema by its id.
+
+        Args:
+            schema_id: Id of the schema, as in the header of a Kafka value.
+
+        Returns:
+            The schema as parsed JSON. None if the registry has no schema with this id.
+        """
         with self._asked(f"id {schema_id}"), _nothing_known():
             text: Any = self._client.get_schema(schema_id).schema_str
             parsed: Schema = json.loads(text)
@@ -160,14 +173,10 @@ def _asked_schema(schema: Schema) -> RegistrySchema:
 
 @contextmanager
 def _nothing_known() -> Iterator[None]:
-    """Suppress the registry's error for an unknown subject, schema or schema id.
-
-    The registry reports such an error as status 404 with an error code. A 404 without an error code
-    means that the URL is wrong, and is raised.
-    """
     try:
         yield
     except SchemaRegistryError as error:
+        # A 404 without an error code means that the URL is wrong, not that an id is unknown.
         if (
             error.http_status_code != 404
             or not isinstance(error.error_code, int)

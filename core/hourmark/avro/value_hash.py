@@ -23,11 +23,18 @@ _MODULUS: Final = 1 << 64
 
 
 def value_hash(event_id: bytes, value: bytes) -> int:
-    """Return the 64-bit hash of one record's value, as summed in the checksums of audit records.
+    """Return the 64-bit hash of an event's Kafka value.
+
+    Audit records contain sums of these hashes, so that changed values are detected. The hash covers
+    the event id, the schema id and the datum.
 
     Args:
         event_id: The 16-byte event id of the record.
-        value: The framed Kafka value: 0x00, the schema id (4 bytes, big-endian), the Avro datum.
+        value: The Kafka value in Confluent's wire format: 0x00, the schema id (4 bytes,
+            big-endian), the Avro datum.
+
+    Returns:
+        An XXH64 hash from 0 to 2^64 - 1.
     """
     seed = int.from_bytes(event_id[8:], "big") + int.from_bytes(value[1:FRAMING_SIZE], "big")
     return xxhash.xxh64_intdigest(value[FRAMING_SIZE:], seed % _MODULUS)

@@ -42,7 +42,12 @@ PATIENCE_S: Final = 120.0  # for one step: two intervals; for a bucket, in addit
 
 
 class CanaryStep(StrEnum):
-    """The steps of the pipeline that a canary event passes, in order."""
+    """The steps of the pipeline through which a canary event passes, in order.
+
+    A canary event is a test event that is sent once a minute. It is in Kafka at the edge site
+    (`ACKNOWLEDGED`), copied to the central cluster (`MIRRORED`), in a staged file of the ETL
+    (`STAGED`), or in a closed bucket (`CLOSED`).
+    """
 
     ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge
     MIRRORED = "mirrored"

@@ -18,7 +18,10 @@ def completion_script(shell: str) -> str:
     """Return the script with which a shell completes commands and options of `hourmark`.
 
     Args:
-        shell: `bash`, `zsh` or `fish`.
+        shell: `bash`, `zsh` or `fish`. Another name fails an assertion.
+
+    Returns:
+        The text of the script, to be stored in the shell's folder of completions.
     """
     completion_class = get_completion_class(shell)
     assert completion_class is not None, f"click does not support {shell}"

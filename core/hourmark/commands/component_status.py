@@ -39,7 +39,11 @@ COMPONENTS: Final[Mapping[str, str]] = {
 
 
 class ComponentState(StrEnum):
-    """Whether a component runs, as visible from this machine."""
+    """Whether a component of Hourmark is running, as far as this machine can determine.
+
+    `SILENT`: the component has not reported lately, and has not announced a shutdown. `UNKNOWN`:
+    its state could not be determined.
+    """
 
     RUNNING = "running"
     SILENT = "silent"  # it has not reported lately, and sent no goodbye
@@ -49,13 +53,14 @@ class ComponentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ComponentStatus:
-    """The status of one component.
+    """The status of one component, such as the delivery service or the ETL.
 
     Attributes:
         state: Whether the component runs.
         detail: Description for the operator.
-        pid: Process id if it runs on this machine, or None.
-        heard_at_ms: Unix milliseconds of its last report or other sign of life, or None.
+        pid: Process id if the component runs on this machine; None otherwise.
+        heard_at_ms: Unix milliseconds of the component's last report or other sign of life; None if
+            there is none.
     """
 
     state: ComponentState
@@ -73,7 +78,10 @@ def component_statuses(
     table: Mapping[str, str] = COMPONENTS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
-    """Determine the status of each component in parallel.
+    """Determine the status of each component, querying all components in parallel.
+
+    The function does not raise an error for a component that fails: its state is `UNKNOWN`, and its
+    detail contains the reason.
 
     Args:
         config: The configuration.
@@ -82,7 +90,7 @@ def component_statuses(
         seconds: Time limit. A component that exceeds it has the state `UNKNOWN`.
 
     Returns:
-        Statuses by component, in the order of `table`.
+        Statuses by component name, in the order of `table`.
     """
     found = call_all(
         {
@@ -108,16 +116,18 @@ def _component_status(place: str, config: Config, now_ms: int) -> ComponentStatu
 
 
 def check_listening(cluster: KafkaCluster, name: str) -> None:
-    """Check that at least one broker of a cluster accepts connections.
+    """Check that at least one broker of a Kafka cluster accepts TCP connections.
 
-    Kafka's own client would retry for a long time.
+    Call it before creating a Kafka client, which would retry for a long time if the cluster is
+    down.
 
     Args:
         cluster: Settings of the cluster.
         name: Name of the cluster for the error message, such as "edge".
 
     Raises:
-        Unavailable: No bootstrap address accepts a connection within 1 s.
+        Unavailable: No bootstrap address accepted a connection. Each address is tried once, for at
+            most 1 s.
     """
     for address in cluster.bootstrap.split(","):
         host, _, port = address.strip().rpartition(":")
@@ -130,11 +140,15 @@ def check_listening(cluster: KafkaCluster, name: str) -> None:
 
 
 def format_age(since_ms: int, now_ms: int) -> str:
-    """Format the time since a moment, such as `3 s`, `12 min`, `5 h` or `2 days`.
+    """Format the time that has passed since a moment, such as `3 s`, `12 min`, `5 h` or `2 days`.
 
     Args:
-        since_ms: Unix milliseconds of the moment.
+        since_ms: The moment, in Unix milliseconds.
         now_ms: Current time in Unix milliseconds.
+
+    Returns:
+        The age in the largest unit of which at least two have passed; seconds otherwise. `0 s` if
+        the moment is in the future.
     """
     seconds = max(0, now_ms - since_ms) // 1000
     for size, unit in ((86_400, "days"), (3600, "h"), (60, "min")):

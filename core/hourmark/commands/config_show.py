@@ -32,13 +32,13 @@ Keys = tuple[str, ...]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SettingInForce:
-    """The effective value of one setting, and its origin.
+    """The effective value of one setting, and where the value comes from.
 
     Attributes:
-        keys: Parts of the setting's name.
-        value: Its value.
+        keys: Parts of the setting's dotted name.
+        value: The value, not redacted.
         source: Kind of origin.
-        where: The file or the environment variable that sets it; None for a default.
+        where: The file or the environment variable that sets the value; None for a default.
     """
 
     keys: Keys

@@ -23,11 +23,11 @@ LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1", "localhost")
 
 
 class FrozenModel(BaseModel):
-    """Base of immutable pydantic models that reject unknown fields.
+    """Base class of immutable pydantic models that reject unknown fields.
 
-    The string below a field is its description. When an instance is unpickled in another process,
-    such as a worker of the service or a Spark executor, its secrets are registered for redaction
-    there.
+    A string literal below a field is its description. Secrets are hidden in `repr`. When an
+    instance is unpickled in another process, such as a Spark executor, its secrets are registered
+    for redaction there.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -45,7 +45,10 @@ class FrozenModel(BaseModel):
 
 
 class KafkaCluster(FrozenModel):
-    """Settings of one Kafka cluster."""
+    """Settings of one Kafka cluster: addresses, replication of new topics, and client properties.
+
+    The default is a cluster on this machine without TLS or authentication.
+    """
 
     bootstrap: str = "127.0.0.1:9092"
     """broker addresses as host:port, comma-separated"""
@@ -60,7 +63,7 @@ class KafkaCluster(FrozenModel):
 
 
 class KafkaSettings(FrozenModel):
-    """Settings of the Kafka clusters.
+    """Settings of the Kafka clusters of one or more sites.
 
     The edge cluster receives events from the delivery services, and the central cluster feeds the
     ETL. One cluster may serve as both.
@@ -98,8 +101,8 @@ class KafkaSettings(FrozenModel):
     def sites(self) -> tuple[KafkaSettings, ...]:
         """Return one settings object for each site, beginning with the site of the cluster `edge`.
 
-        A site is an edge cluster with its own alias. In each object, `edge` and `edge_alias` are
-        those of the site, and `further_edges` is empty.
+        A site is an edge cluster with its own MirrorMaker 2 alias. In each object, `edge` and
+        `edge_alias` are those of the site, and `further_edges` is empty.
         """
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
@@ -108,17 +111,27 @@ class KafkaSettings(FrozenModel):
 
     @property
     def mirrored(self) -> bool:
-        """Return whether edge and central are separate clusters with a mirror between them."""
+        """Return whether MirrorMaker 2 copies topics from the edge cluster to a central cluster.
+
+        It does if the setting `central` is present. Otherwise, one cluster serves as both.
+        """
         return self.central is not None
 
     @property
     def central_cluster(self) -> KafkaCluster:
-        """Return the cluster that the ETL reads: `central`, or `edge` if there is no mirror."""
+        """Return the settings of the cluster from which the ETL reads.
+
+        Returns:
+            The setting `central`; the setting `edge` if `central` is absent.
+        """
         return self.central if self.central is not None else self.edge
 
 
 class RegistrySettings(FrozenModel):
-    """Settings of a schema registry with Confluent's API."""
+    """Settings of the schema registry, which must have Confluent's API.
+
+    `hourmark types apply` registers Avro schemas there, and delivery services look them up.
+    """
 
     url: str = "http://127.0.0.1:8081"
     """address of the registry's API; https://user:password@host if it requires credentials"""
@@ -133,7 +146,7 @@ class RegistrySettings(FrozenModel):
 
 
 class BucketSettings(FrozenModel):
-    """Settings of hourly buckets.
+    """Settings of hourly buckets: the folders in which closed events are stored.
 
     Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
     """
@@ -171,13 +184,17 @@ class EventTimeLimits(FrozenModel):
 
 
 class ParsingSettings(EventTimeLimits, BucketSettings):
-    """The settings that are part of every rules revision, because parsing depends on them."""
+    """The settings that are part of every rules revision, because parsing depends on them.
+
+    A rules revision is one published version of everything that parsing depends on.
+    """
 
 
 class ServiceTls(FrozenModel):
     """TLS settings of the Event Delivery Service, which requires TLS 1.2 or newer.
 
-    Changed files are reloaded automatically, and immediately on SIGHUP.
+    TLS is enabled if `certificate` is set. Changed files are reloaded automatically, and
+    immediately on SIGHUP.
     """
 
     certificate: Path | None = None
@@ -199,7 +216,11 @@ class ServiceTls(FrozenModel):
 
 
 class ServiceSettings(FrozenModel):
-    """Settings of the Event Delivery Service."""
+    """Settings of the Event Delivery Service, the HTTP server that writes events to Kafka.
+
+    An address that other machines can reach is accepted only together with TLS, and with tokens or
+    client certificates.
+    """
 
     host: str = "127.0.0.1"
     """address to listen on. One that other machines can reach (not 127.0.0.1, ::1 or localhost)
@@ -323,9 +344,10 @@ class TailedSource(FrozenModel):
 
 
 class TailerTls(FrozenModel):
-    """TLS settings of the File Tailer for services with https:// URLs.
+    """TLS settings of the File Tailer for connections to services with https:// URLs.
 
-    Changed files are reloaded automatically.
+    A client certificate is sent only if `certificate` is set. Changed files are reloaded
+    automatically.
     """
 
     ca: Path | None = None
@@ -345,7 +367,10 @@ class TailerTls(FrozenModel):
 
 
 class SpoolSettings(FrozenModel):
-    """Settings of the spool, which stores received input on disk until it is acknowledged."""
+    """Settings of the spool, which stores received input on disk until it is acknowledged.
+
+    Sources with the setting `input`, such as a syslog receiver, use the spool.
+    """
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)
     """disk space for each source; beyond it, senders over connections wait, and datagrams are
@@ -356,7 +381,8 @@ class SpoolSettings(FrozenModel):
 class SyslogTls(FrozenModel):
     """TLS settings of the syslog receiver, which requires TLS 1.2 or newer.
 
-    Changed files are reloaded automatically.
+    They apply to sources whose `input` begins with `syslog+tls://`. Changed files are reloaded
+    automatically.
     """
 
     certificate: Path | None = None
@@ -380,7 +406,10 @@ class SyslogTls(FrozenModel):
 
 
 class SyslogSettings(FrozenModel):
-    """Settings of the syslog receiver of the File Tailer."""
+    """Settings of the syslog receiver of the File Tailer.
+
+    They apply to every source whose `input` is a syslog URL.
+    """
 
     beyond_loopback: bool = False
     """whether `input` may listen on addresses that other machines can reach; there is no
@@ -397,7 +426,10 @@ class SyslogSettings(FrozenModel):
 
 
 class TailerSettings(FrozenModel):
-    """Settings of the File Tailer."""
+    """Settings of the File Tailer, which sends the lines of log files to delivery services.
+
+    Each entry of `sources` names files to follow, or a receiver.
+    """
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
     """folder with the host id, the checkpoint and unacknowledged ranges"""
@@ -455,7 +487,10 @@ class TailerSettings(FrozenModel):
 
 
 class StorageSettings(FrozenModel):
-    """Settings of the storage that contains staged files and buckets."""
+    """Settings of the storage (HDFS or a local folder) that contains staged files and buckets.
+
+    The ETL writes there, and `hourmark bucket` reads from there.
+    """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
     """root folder: hdfs://host:port/path, or file:///path"""
@@ -475,7 +510,7 @@ class StorageSettings(FrozenModel):
 
 
 class EtlSettings(FrozenModel):
-    """Settings of the PySpark job that stages events and closes buckets."""
+    """Settings of the PySpark job that stages events from Kafka and closes hourly buckets."""
 
     ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
     """database of the ledger: sqlite:////absolute/path (driver on one machine) or
@@ -527,7 +562,10 @@ class EtlSettings(FrozenModel):
 
 
 class TypesSettings(FrozenModel):
-    """Settings of the folder that contains the declarations of event types and sources."""
+    """Settings of the folder that contains the declarations of event types and sources.
+
+    `hourmark types apply` reads the folder. Other components use the published declarations.
+    """
 
     dir: Path = Path("types")
     """folder with a TOML file for each event type, and sources.toml"""
@@ -539,7 +577,10 @@ class TypesSettings(FrozenModel):
 
 
 class MirrorSettings(FrozenModel):
-    """Settings of MirrorMaker 2 as run by `hourmark mirror run`."""
+    """Settings of MirrorMaker 2, which `hourmark mirror run` starts as a child process.
+
+    MirrorMaker 2 copies topics from the edge cluster to the central cluster.
+    """
 
     java: str = "java"
     """executable of Java 17 or 21"""

@@ -49,9 +49,10 @@ _NEXT: Final = "docs/configuration.md lists all"
 
 
 class Config(BaseSettings):
-    """The complete configuration of an installation.
+    """The complete configuration of an installation, from a TOML file and the environment.
 
-    Each group belongs to the component that reads it; `kafka`, `parsing` and `storage` are shared.
+    Each group of settings belongs to the component that reads it. `kafka`, `parsing` and `storage`
+    are shared. Use `load_config` to create an instance.
     """
 
     model_config = SettingsConfigDict(
@@ -91,31 +92,42 @@ class Config(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources of settings by precedence: the environment before the file's values."""
+        """Return the sources of settings in order of precedence; called by pydantic.
+
+        Environment variables take precedence over values from the configuration file. Other sources
+        of pydantic are not used.
+        """
         return env_settings, init_settings
 
 
 def load_config(path: Path | None = None) -> Config:
     """Read and validate the configuration.
 
+    Environment variables that begin with `HOURMARK_` override settings of the file.
+
     Args:
         path: The TOML file. None selects `$HOURMARK_CONFIG`, `./hourmark.toml` or the local stack's
-            file; if none exists, only the environment and the defaults apply.
+            file, in this order. If none exists, only the environment and the defaults apply.
+
+    Returns:
+        The validated, immutable configuration.
 
     Raises:
-        ConfigError: The file cannot be read, or a setting is invalid or unknown.
+        ConfigError: The file cannot be read, or a setting is invalid or unknown. The message lists
+            all invalid settings.
     """
     return build_config(*read_config_file(path))
 
 
 def read_config_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
-    """Return the configuration file in use, and its content without validation.
+    """Find and parse the configuration file without validating its settings.
 
     Args:
-        path: The TOML file; None selects the default one.
+        path: The TOML file. None selects the default file; see `default_config_file`.
 
     Returns:
-        The file and its values; None and an empty dict if there is no file.
+        The path of the file, and its content as nested tables. None and an empty dict if there is
+        no file.
 
     Raises:
         ConfigError: The file cannot be read or is not valid TOML.
@@ -134,14 +146,17 @@ def read_config_file(path: Path | None) -> tuple[Path | None, dict[str, Any]]:
 
 
 def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
-    """Return the validated configuration from a file's values and the environment.
+    """Combine the content of a configuration file with the environment, and validate the result.
 
     Args:
         file: Path of the file, for error messages; None if there is no file.
         values: Content of the file as nested tables; empty if there is no file.
 
+    Returns:
+        The validated, immutable configuration.
+
     Raises:
-        ConfigError: A setting is invalid or unknown.
+        ConfigError: A setting is invalid or unknown. The message lists all invalid settings.
     """
     for name in os.environ:
         group, nested, _ = name.upper().removeprefix(PREFIX).partition("__")
@@ -162,7 +177,12 @@ def build_config(file: Path | None, values: Mapping[str, Any]) -> Config:
 
 
 def default_config_file() -> Path | None:
-    """Return the configuration file used when none is given, or None if there is none."""
+    """Return the configuration file that is used if the user names none.
+
+    Returns:
+        `$HOURMARK_CONFIG` if it is set, whether or not the file exists. Otherwise the first
+        existing file of `./hourmark.toml` and the local stack's. None if neither exists.
+    """
     if named := os.environ.get("HOURMARK_CONFIG"):
         return Path(named)
     candidates = (Path("hourmark.toml"), stack_state_dir() / "stack" / "hourmark.toml")
@@ -170,7 +190,12 @@ def default_config_file() -> Path | None:
 
 
 def stack_state_dir() -> Path:
-    """Return the local stack's folder: `$HOURMARK_HOME`, else `.hourmark` in the current folder."""
+    """Return the folder in which the local stack (`hourmark up`) keeps its data and configuration.
+
+    Returns:
+        The absolute path of `$HOURMARK_HOME`, or of `.hourmark` in the current folder if the
+        variable is not set. The folder need not exist.
+    """
     return Path(os.environ.get("HOURMARK_HOME", ".hourmark")).absolute()
 
 
@@ -203,9 +228,13 @@ def _callback(context: click.Context, _: click.Parameter, path: Path | None) -> 
 def remember_config_file(
     context: click.Context, _: click.Parameter, path: Path | None
 ) -> Path | None:
-    """Store the path given with `--config` without reading the file; a click callback.
+    """Click callback that stores the path given with `--config`, without reading the file.
 
-    If both a group and its command have the option, the command's value is used.
+    `given_config_file` returns the stored path. If both a group and its command have the option,
+    the command's value is used.
+
+    Returns:
+        The path, unchanged.
     """
     if path is not None:
         context.meta[_NAMED] = path
@@ -213,16 +242,29 @@ def remember_config_file(
 
 
 def given_config_file() -> Path | None:
-    """Return the path given with `--config` to the running command, or None."""
+    """Return the path that the user gave with `--config` to the running click command.
+
+    Returns:
+        The path; None if the option was not given.
+
+    Raises:
+        RuntimeError: No click command is running.
+    """
     path: Path | None = click.get_current_context().meta.get(_NAMED)
     return path
 
 
 def config_arguments() -> tuple[str, ...]:
-    """Return the `--config` arguments of the running command, for commands suggested to the user.
+    """Return the `--config` arguments of the running click command.
+
+    Append them to commands that a message suggests, so that these commands use the same
+    configuration.
 
     Returns:
         `("--config", path)`; empty if the option was not given.
+
+    Raises:
+        RuntimeError: No click command is running.
     """
     path = given_config_file()
     return () if path is None else ("--config", str(path))

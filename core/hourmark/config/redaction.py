@@ -73,25 +73,40 @@ _OPTIONS: Final = re.compile(r"(://[^?]*\?).*", re.DOTALL)
 
 
 class ReferencedText(str):
-    """A setting's text that contains the content of a referenced file or environment variable.
+    """The text of a setting in which a reference was replaced with its content.
 
-    It is treated as a secret.
+    A reference such as `${file:/path}` or `${env:NAME}` inserts a file or an environment variable.
+    The whole text is treated as a secret.
     """
 
     __slots__ = ()
 
 
 def is_secret_name(name: str) -> bool:
-    """Return whether a setting or table entry with this name holds a secret as its whole value."""
+    """Return whether the name of a setting indicates that its whole value is a secret.
+
+    For example, `password` and `api.key` do. `token_file` does not, because its value is only a
+    path.
+
+    Args:
+        name: Name of a setting or table entry. Letter case is ignored.
+    """
     return bool(_SECRET_NAME.search(name)) and not _NO_SECRET.search(name)
 
 
 def redact_setting(value: Any, name: str = "") -> Any:
-    """Return a setting's value with `(hidden)` in place of secrets.
+    """Return a setting's value for display, with `(hidden)` in place of secrets.
+
+    Passwords in URLs are replaced too. Numbers and other values without secrets are returned
+    unchanged.
 
     Args:
         value: A value, or a tree of mappings and lists.
-        name: Name of the setting or map entry; a name that concerns security hides the whole value.
+        name: Name of the setting or map entry. A name that concerns security, such as
+            `sasl.password`, hides the whole value.
+
+    Returns:
+        A redacted copy of the value. Tuples become lists.
     """
     if isinstance(value, ReferencedText) or (
         value and _NAME.search(name) and name not in _PLAIN_NAMES
@@ -136,8 +151,6 @@ _USER_INFO: Final = re.compile(r"(://)(?!user(?::password)?@)[^\s/?#'\"<>`]*@")
 
 
 class _Registry:
-    """A thread-safe registry of the secrets that this process knows."""
-
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: set[str] = set()
@@ -145,7 +158,6 @@ class _Registry:
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Register secrets in all their encodings; secrets that are already registered are ignored."""
         with self._lock:
             new = {secret for secret in secrets if secret} - self._seen
             if not new:
@@ -157,12 +169,10 @@ class _Registry:
             self._pattern = re.compile(joined, re.IGNORECASE) if joined else None
 
     def redact(self, text: str) -> str:
-        """Return the text with `(hidden)` in place of each registered secret."""
         pattern = self._pattern
         return text if pattern is None else pattern.sub(HIDDEN, text)
 
     def clear(self) -> None:
-        """Remove all secrets."""
         with self._lock:
             self._seen, self._forms, self._pattern = set(), set(), None
 
@@ -171,12 +181,21 @@ _REGISTRY: Final = _Registry()
 
 
 def add_secret(secret: str) -> None:
-    """Register a text as a secret, which `redact` replaces from now on."""
+    """Register a secret for the whole process, so that `redact` replaces it in any text.
+
+    The escaped and percent-encoded forms of the secret are registered too. Texts with fewer than 4
+    characters and common words, such as `password`, are never replaced. Thread-safe.
+
+    Args:
+        secret: The secret.
+    """
     _REGISTRY.add([secret])
 
 
 def add_secrets_of(settings: Any) -> None:
-    """Register every secret in a tree of settings, which `redact` replaces from now on.
+    """Register all secrets in a tree of settings, so that `redact` replaces them in any text.
+
+    `secrets_in` defines which texts of the settings are secrets. Thread-safe.
 
     Args:
         settings: Mappings, lists and values, validated or not.
@@ -185,22 +204,38 @@ def add_secrets_of(settings: Any) -> None:
 
 
 def forget_secrets() -> None:
-    """Remove all registered secrets, so that tests do not affect each other."""
+    """Remove all registered secrets of this process.
+
+    Tests call it, so that secrets of one test do not affect another.
+    """
     _REGISTRY.clear()
 
 
 def redact(text: str) -> str:
-    """Return the text with `(hidden)` for registered secrets and for user information in URLs."""
+    """Return a text in which all known secrets are replaced with `(hidden)`.
+
+    Known secrets are those registered in this process with `add_secret` or `add_secrets_of`. User
+    names and passwords in URLs are replaced even if they are not registered.
+
+    Args:
+        text: Any text, such as a log line or an error message.
+    """
     text = _REGISTRY.redact(text)
     return _USER_INFO.sub(rf"\1{HIDDEN}@", text) if "@" in text else text
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the secrets in a setting's value or a tree of settings.
+    """Yield the secrets that a setting's value or a tree of settings contains.
+
+    A secret is the value of a setting with a secret name (`is_secret_name`), a text with resolved
+    references, a password in a URL, or the value of an option such as `password=…` within a text.
 
     Args:
         value: Mappings, lists and values, validated or not.
-        name: Name of the setting or table entry.
+        name: Name of the setting or table entry; empty for the root.
+
+    Yields:
+        Secrets, and parts of secrets that may appear alone in messages. Repetitions are possible.
     """
     if isinstance(value, Mapping):
         for key, inner in value.items():
@@ -229,10 +264,6 @@ def _secrets_within(text: str) -> Iterator[str]:
 
 
 def _secrets_of_url(url: str) -> Iterator[str]:
-    """Yield the password of a URL, in plain form and as in an Authorization header.
-
-    In an HTTP URL, a user name without a password is a token.
-    """
     found = _URL.fullmatch(url)
     assert found is not None, "every text fits"
     scheme, rest = found["scheme"] or "", found["rest"]
@@ -248,6 +279,7 @@ def _secrets_of_url(url: str) -> Iterator[str]:
         for pair in ((user, password), (unquote(user), unquote(password))):
             yield base64.b64encode(":".join(pair).encode()).decode().rstrip("=")
     elif scheme.lower().startswith("http"):
+        # In an HTTP URL, a user name without a password is a token.
         yield from _with_pieces(user_info)
 
 
@@ -281,15 +313,19 @@ def _as_pattern(form: str) -> str:
 
 
 class RedactingFormatter(logging.Formatter):
-    """A log formatter that redacts secrets in log lines and tracebacks."""
+    """A log formatter that replaces known secrets in messages and tracebacks with `(hidden)`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Format the record and redact the result."""
         return redact(super().format(record))
 
 
 def install_redaction() -> None:
-    """Redact tracebacks of uncaught errors in all threads, and warnings logged without a handler."""
+    """Redact secrets in tracebacks of uncaught exceptions and in logging without a handler.
+
+    It replaces `sys.excepthook` and `threading.excepthook`, and sets the formatter of
+    `logging.lastResort`. Log handlers need a `RedactingFormatter` of their own. Call it once at the
+    start of a process.
+    """
     sys.excepthook = print_traceback
     threading.excepthook = _print_thread_traceback
     if logging.lastResort is not None:
@@ -299,7 +335,15 @@ def install_redaction() -> None:
 def print_traceback(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print a redacted traceback to stderr; a replacement for `sys.excepthook`."""
+    """Print the traceback of an exception to stderr with secrets replaced by `(hidden)`.
+
+    `install_redaction` installs it as `sys.excepthook`.
+
+    Args:
+        kind: Class of the exception.
+        error: The exception.
+        trace: Its traceback; None if there is none.
+    """
     _print_error("".join(traceback.format_exception(kind, error, trace)))
 
 

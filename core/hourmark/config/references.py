@@ -20,18 +20,21 @@ _BYTES_MAX: Final = 64 * 1024
 
 
 def resolve_references(value: Any, name: str = "") -> Any:
-    """Return a setting's value with the content of files and variables in place of references.
+    """Replace references in a setting's value with the content of files and environment variables.
+
+    A reference has the form `${file:/absolute/path}` or `${env:NAME}`, and may be a part of a
+    string.
 
     Args:
         value: A setting, or a tree of mappings and lists of settings.
         name: Dotted name of the setting, for error messages.
 
     Returns:
-        The value; a string that had a reference is a `ReferencedText`. Inserted texts are
+        A copy of the value. A string that had a reference is a `ReferencedText`. Inserted texts are
         registered as secrets for redaction.
 
     Raises:
-        ConfigError: A file or variable cannot be read. The message has the setting and the
+        ConfigError: A file or variable cannot be read. The message contains the setting and the
             reference, never the content.
     """
     if isinstance(value, Mapping):

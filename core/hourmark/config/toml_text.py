@@ -9,14 +9,17 @@ from typing import Any
 
 
 def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
-    """Return settings as a TOML document.
+    """Format settings as a TOML document.
 
-    Mappings become tables and lists of mappings become arrays of tables. Values nested in an array
+    Mappings become tables, and lists of mappings become arrays of tables. Values nested in an array
     are written inline.
 
     Args:
-        settings: Settings by name.
+        settings: Settings by name. Values must be strings, numbers, booleans, lists or mappings.
         prefix: Dotted name of the enclosing table with a trailing dot; empty for the root.
+
+    Returns:
+        The text of the document, which ends with a line feed; empty if there are no settings.
     """
     scalars = {name: value for name, value in settings.items() if not _is_table(value)}
     text = f"\n[{prefix[:-1]}]\n" if prefix and scalars else ""
@@ -30,10 +33,16 @@ def render_toml(settings: Mapping[str, Any], prefix: str = "") -> str:
 
 
 def toml_value(value: object) -> str:
-    """Return a value as TOML on one line.
+    """Format a value as TOML on one line.
 
-    Strings with backslashes, such as patterns, are written as literal strings where TOML permits
-    it.
+    Strings that contain backslashes, such as regular expressions, are written as literal strings
+    (in single quotes) if TOML permits it.
+
+    Args:
+        value: A string, number, boolean, list, tuple or mapping.
+
+    Raises:
+        TypeError: The value has another type that JSON cannot represent either.
     """
     if isinstance(value, Mapping):
         return (

@@ -42,13 +42,14 @@ _guard: Final = threading.Lock()
 
 
 def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
-    """Remember broker addresses that the cluster reported, for clients that are created later.
+    """Store broker addresses of a Kafka cluster for clients that are created later.
 
-    Keeps the 16 most recent addresses of a cluster. Thread-safe.
+    If all configured bootstrap brokers are down, new clients can still connect through these
+    addresses. The process keeps the 16 most recent addresses of each cluster. Thread-safe.
 
     Args:
-        cluster: The cluster.
-        addresses: Addresses as host:port.
+        cluster: The cluster, identified by its bootstrap setting.
+        addresses: Addresses that the cluster reported, as host:port.
     """
     with _guard:
         known = _named.setdefault(cluster.bootstrap, {})
@@ -60,7 +61,15 @@ def remember_brokers(cluster: KafkaCluster, addresses: Iterable[str]) -> None:
 
 
 def bootstrap_addresses(cluster: KafkaCluster) -> str:
-    """Return the configured addresses of a cluster and those remembered for it, comma-separated."""
+    """Return all known broker addresses of a Kafka cluster for `bootstrap.servers`.
+
+    Args:
+        cluster: The cluster.
+
+    Returns:
+        The configured addresses, followed by those stored with `remember_brokers`, as
+        comma-separated host:port.
+    """
     configured = cluster.bootstrap.split(",")
     with _guard:
         named = list(_named.get(cluster.bootstrap, ()))
@@ -73,12 +82,13 @@ END_S: Final = 30.0
 
 
 def close_within(close: Callable[[], None], description: str, seconds: float = END_S) -> None:
-    """Run a blocking close function and return when it ends or after `seconds`, whichever is first.
+    """Run a blocking close function in a thread, and wait for it for a limited time.
 
-    If the function takes longer, it continues in a daemon thread and a warning is logged.
+    If the function takes longer, a warning is logged, and it continues in a daemon thread. No error
+    is raised in either case.
 
     Args:
-        close: The function that closes a client.
+        close: The function that closes a client. An exception of it is not passed to the caller.
         description: Description of the client for the log.
         seconds: Maximum time to wait.
     """
@@ -94,10 +104,12 @@ def close_within(close: Callable[[], None], description: str, seconds: float = E
 
 
 def release_in_background(references: list[Any]) -> None:
-    """Clear the list in a daemon thread, so that destroying its objects does not block the caller.
+    """Clear a list in a daemon thread, so that the caller does not wait for destructors.
+
+    Destroying a Kafka client can block for a long time while a broker is down.
 
     Args:
-        references: A list with the only references to the objects.
+        references: A list with the only references to the objects. It is modified in place.
     """
     threading.Thread(target=references.clear, name="drop", daemon=True).start()
 
@@ -107,7 +119,7 @@ TIMEOUT_S: Final = 15.0
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Partition:
-    """A partition of a Kafka topic.
+    """A Kafka topic-partition. Instances sort by topic, then by partition number.
 
     Attributes:
         topic: Name of the topic.
@@ -144,12 +156,12 @@ class Offset(int):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """The metadata of a topic.
+    """The metadata of a Kafka topic, as reported by the cluster.
 
     Attributes:
         name: The topic's name.
-        topic_id: Its id, which changes when the topic is deleted and recreated.
-        partitions: Its partition numbers, ascending.
+        topic_id: Kafka's id of the topic, which changes when the topic is deleted and recreated.
+        partitions: The partition numbers, ascending.
     """
 
     name: str
@@ -158,11 +170,11 @@ class TopicInfo:
 
 
 class TopicAccess(NamedTuple):
-    """The permissions of this process's user on a topic.
+    """The permissions of this process's Kafka user on a topic.
 
     Attributes:
-        may: Operations that the user may perform, by Kafka's names; None if the cluster does not
-            report them.
+        may: Operations that the user may perform, by Kafka's names such as `READ`; None if the
+            cluster does not report them.
         has_id: Whether the cluster reported a topic id.
     """
 
@@ -171,11 +183,15 @@ class TopicAccess(NamedTuple):
 
 
 def client_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
-    """Return the librdkafka settings of a client of this cluster.
+    """Return the librdkafka settings of a client of a Kafka cluster.
 
     Args:
         cluster: The cluster, whose `properties` are included.
-        overrides: Further settings, which take precedence; names have `_` in place of `.`.
+        overrides: Further settings, which take precedence. Their names have `_` in place of `.`,
+            such as `group_id`.
+
+    Returns:
+        Settings by librdkafka's names, for the constructor of a confluent_kafka client.
     """
     return {
         "bootstrap.servers": bootstrap_addresses(cluster),
@@ -186,21 +202,27 @@ def client_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
 
 
 def consumer_settings(cluster: KafkaCluster, **overrides: Any) -> dict[str, Any]:
-    """Return the librdkafka settings of a consumer of this cluster, with CRC checks enabled.
+    """Return the librdkafka settings of a consumer of a Kafka cluster, with CRC checks enabled.
 
     By default, librdkafka does not compare the CRC of a batch and would return records that a disk
-    or network changed. Neither `overrides` nor the cluster's properties can disable the check. The CRC
-    does not cover a batch's base offset, length and leader epoch.
+    or network changed. Neither `overrides` nor the cluster's properties can disable the check. The
+    CRC does not cover a batch's base offset, length and leader epoch.
 
     Args:
         cluster: The cluster, whose `properties` are included.
-        overrides: Further settings; names have `_` in place of `.`.
+        overrides: Further settings. Their names have `_` in place of `.`, such as `group_id`.
+
+    Returns:
+        Settings by librdkafka's names, for the constructor of a confluent_kafka consumer.
     """
     return client_settings(cluster, **overrides) | {"check.crcs": True}
 
 
 def supports_native_client(module: ModuleType) -> bool:
-    """Return whether the loaded librdkafka has all functions that the compiled module needs.
+    """Return whether the compiled module can use the librdkafka that confluent_kafka has loaded.
+
+    It can if this librdkafka exports all functions that the module calls. Otherwise, use the Python
+    client.
 
     Args:
         module: The compiled module of `hourmark_native`.
@@ -209,7 +231,10 @@ def supports_native_client(module: ModuleType) -> bool:
 
 
 def librdkafka_logger() -> logging.Logger:
-    """Return the logger that receives librdkafka's log lines."""
+    """Return the logger that receives the log messages of librdkafka.
+
+    Pass it as the argument `logger` to clients of confluent_kafka.
+    """
     return logging.getLogger(f"{__name__}.librdkafka")
 
 
@@ -227,7 +252,10 @@ _NO_LEADER: Final = (
 
 
 class NoLeader(Unavailable):
-    """A partition has no leader that answers at the moment."""
+    """A topic-partition currently has no leader that responds.
+
+    This is usual for a few seconds after a broker fails or a topic is created. A retry may succeed.
+    """
 
 
 class _NoTopic(Unavailable): ...
@@ -251,32 +279,51 @@ class Cluster:
         self.admin = self._connect()  # public, for requests that this class does not cover
 
     def reconnect(self) -> None:
-        """Replace the admin client with a new one.
+        """Replace the Kafka admin client of this object with a new one.
 
-        An old client keeps sending requests to a broker that died until that broker is back.
+        Call it after a failed request. The old client would keep sending requests to a broker that
+        is down. It is closed in the background.
         """
         old, self.admin = [self.admin], self._connect()
         release_in_background(old)
 
     def cluster_id(self) -> str:
-        """Return the id with which the cluster's storage was formatted."""
+        """Return the id of the Kafka cluster, which never changes while its storage is kept.
+
+        The id is stored on the brokers when their storage is formatted. A different id at the same
+        address means that the cluster was replaced.
+
+        Raises:
+            Unavailable: The cluster does not answer within 15 s.
+        """
         description = self._result(
             self.admin.describe_cluster(request_timeout=TIMEOUT_S), "describe the cluster"
         )
         return str(description.cluster_id)
 
     def names(self) -> list[str]:
-        """Return the names of all topics, sorted."""
+        """Return the names of all topics of the cluster that this user may see, sorted.
+
+        Raises:
+            Unavailable: The cluster does not answer within 15 s.
+        """
         try:
             return sorted(self.admin.list_topics(timeout=TIMEOUT_S).topics)
         except KafkaException as error:
             raise self._unavailable("list topics", error) from error
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
-        """Return the metadata of those topics that exist, by name.
+        """Fetch the metadata of topics.
+
+        Args:
+            names: Names of the topics.
+
+        Returns:
+            Metadata by topic name. Topics that do not exist are omitted.
 
         Raises:
-            NoLeader: The cluster did not report all partitions of a topic.
+            NoLeader: The cluster did not report all partitions of a topic. A retry may succeed.
+            Unavailable: The cluster does not answer within 15 s.
         """
         wanted = list(names)
         if not wanted:
@@ -301,9 +348,16 @@ class Cluster:
         return found
 
     def leaderless(self, names: Iterable[str]) -> frozenset[Partition]:
-        """Return the partitions of these topics that have no leader.
+        """Return the topic-partitions that currently have no leader.
 
-        Topics that do not exist are ignored.
+        Args:
+            names: Names of the topics to check. Topics that do not exist are ignored.
+
+        Returns:
+            The partitions without a leader. Empty if all partitions have one.
+
+        Raises:
+            Unavailable: The cluster does not answer within 15 s.
         """
         wanted = list(names)
         if not wanted:
@@ -320,10 +374,16 @@ class Cluster:
         return frozenset(found)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the settings of existing topics, by topic and by Kafka's setting names.
+        """Fetch the settings of topics, including those that have their default value.
+
+        Args:
+            names: Names of existing topics.
+
+        Returns:
+            For each topic, its setting values by Kafka's setting names, such as `retention.ms`.
 
         Raises:
-            Unavailable: A topic does not exist, or the cluster does not answer.
+            Unavailable: A topic does not exist, or the cluster does not answer within 15 s.
         """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         if not resources:
@@ -338,7 +398,17 @@ class Cluster:
         }
 
     def topic_access(self, names: Iterable[str]) -> dict[str, TopicAccess]:
-        """Return this user's permissions on each topic; topics that do not exist are omitted."""
+        """Fetch the permissions of this process's Kafka user on topics.
+
+        Args:
+            names: Names of the topics.
+
+        Returns:
+            Permissions by topic name. Topics that do not exist are omitted.
+
+        Raises:
+            Unavailable: The cluster does not answer within 15 s.
+        """
         wanted = list(names)
         if not wanted:
             return {}
@@ -363,7 +433,7 @@ class Cluster:
     def ends(
         self, partitions: Sequence[Partition], *, committed: bool = True
     ) -> dict[Partition, Offset]:
-        """Return the log end offset of each partition.
+        """Return the log end offset of each topic-partition.
 
         Args:
             partitions: Existing partitions.
@@ -371,13 +441,24 @@ class Cluster:
                 consumer can read, instead of the high watermark. Records of a transaction that is
                 being committed may lie between the two.
 
+        Returns:
+            The end offset (exclusive) of each partition. Empty if `partitions` is empty.
+
         Raises:
             NoLeader: A partition has had no leader for several seconds.
         """
         return self._offsets(partitions, OffsetSpec.latest(), committed=committed)
 
     def starts(self, partitions: Sequence[Partition]) -> dict[Partition, Offset]:
-        """Return the log start offset of each partition; records below it were deleted.
+        """Return the log start offset of each topic-partition.
+
+        Records below this offset were deleted, usually because their retention expired.
+
+        Args:
+            partitions: Existing partitions.
+
+        Returns:
+            The first available offset of each partition. Empty if `partitions` is empty.
 
         Raises:
             NoLeader: A partition has had no leader for several seconds.
@@ -385,17 +466,19 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def truncated(self, begins: Mapping[Partition, tuple[int, int]]) -> frozenset[Partition]:
-        """Return the partitions that have lost records which were already read (KIP-320).
+        """Return the topic-partitions that lost records which were read before (KIP-320).
+
+        Such a loss happens if a replica without these records becomes the leader.
 
         Args:
             begins: For each partition, the offset after the last record that was read, and the
-                leader epoch of that record.
+                leader epoch of this record.
 
         Returns:
             The truncated partitions. Empty if no log was truncated.
 
         Raises:
-            PartitionError: A partition could not be checked.
+            PartitionError: A partition could not be checked. A retry may succeed.
         """
         from hourmark.kafka.committed_reader import CommittedReader  # imports this module
         from hourmark.kafka.partitions_reader import LogTruncated, PartitionError, StartOffset
@@ -414,14 +497,14 @@ class Cluster:
         return frozenset(error.partition for error in failed)
 
     def at_time(self, partitions: Sequence[Partition], time_ms: int) -> dict[Partition, Offset]:
-        """Return the first offset of each partition whose record timestamp is at or after a time.
+        """Return the first offset of each topic-partition with a timestamp at or after a time.
 
         Args:
             partitions: Existing partitions.
-            time_ms: Unix milliseconds.
+            time_ms: The time in Unix milliseconds, compared with the timestamps of records.
 
         Returns:
-            Offsets by partition. If all records of a partition are older, its log end offset.
+            Offsets by partition. For a partition whose records are all older, the log end offset.
 
         Raises:
             NoLeader: A partition has had no leader for several seconds.
@@ -430,13 +513,16 @@ class Cluster:
         return self._offsets(partitions, OffsetSpec.for_timestamp(time_ms), where_none=ends)
 
     def newest_ms(self, partitions: Sequence[Partition]) -> dict[Partition, int]:
-        """Return the highest timestamp of the committed records in each partition.
+        """Return the highest timestamp of the committed records in each topic-partition.
 
         Args:
             partitions: Existing partitions.
 
         Returns:
             Unix milliseconds by partition. Partitions without records are absent.
+
+        Raises:
+            Unavailable: The cluster does not answer within 15 s.
         """
         if not partitions:
             return {}
@@ -554,7 +640,7 @@ class Cluster:
 def topic_settings(
     retention_hours: int, max_message_bytes: int, min_insync_replicas: int
 ) -> Mapping[str, str]:
-    """Return the settings of event and control topics, which are the same on both clusters.
+    """Return the Kafka settings of event and control topics, which are the same on both clusters.
 
     Args:
         retention_hours: Retention of records, in hours.

@@ -34,13 +34,15 @@ _offset: Final = operator.methodcaller("offset")
 class CommittedReader(PartitionsReader[list[Message]]):
     """A reader of committed records that returns each record as a confluent_kafka `Message`.
 
+    It reads offset ranges of topic-partitions without a consumer group; see `read`.
+
     Args:
         cluster: The cluster.
         name: Name of the cluster in error messages, such as `edge`.
         batch: Maximum number of records that are fetched at once.
         stall_s: Seconds without any record after which a read fails.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        overrides: Further librdkafka settings; names have `_` in place of `.`.
+        overrides: Further librdkafka settings. Their names have `_` in place of `.`.
     """
 
     def __init__(
@@ -128,10 +130,15 @@ def _from(p: Partition, start: StartOffset) -> TopicPartition:
 
 
 def _ascending(records: list[Message]) -> list[list[Message]]:
-    """Split records into lists with ascending offsets.
+    """Split a list of records wherever an offset is not greater than the previous one.
 
-    An offset that is not greater than the previous one starts a new list. Such an offset means that
-    the base offset of a batch is damaged.
+    Such an offset means that the base offset of a batch is damaged in the broker's log.
+
+    Args:
+        records: Records of one partition in the order in which they arrived.
+
+    Returns:
+        Non-empty lists, in each of which the offsets ascend.
     """
     offsets = [*map(_offset, records)]
     cuts = [n for n, (a, b) in enumerate(itertools.pairwise(offsets), 1) if b <= a]

@@ -23,9 +23,10 @@ KeyValue = tuple[bytes | None, bytes | None]
 
 
 class TopicFollower:
-    """A reader of a small topic's committed records that fetches only new records on each poll.
+    """A reader of a small Kafka topic that fetches only new records on each poll.
 
-    Not thread-safe.
+    It reads committed records of all partitions, and starts again if the topic is recreated. Not
+    thread-safe.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class TopicFollower:
             raise
 
     def close(self) -> None:
-        """Close the consumer. A later `poll` starts at the beginning of the topic."""
+        """Close the Kafka consumer. A later `poll` reads the topic from its beginning."""
         reader, self._reader, self._topic_id, self._next = self._reader, None, "", {}
         if reader is not None:
             reader.close()
@@ -104,7 +105,7 @@ class TopicFollower:
 
 
 def read_topic(settings: KafkaCluster, topic: str, *, cluster_name: str) -> list[KeyValue]:
-    """Return all committed records of a small topic as key and value.
+    """Read all committed records of a small Kafka topic into memory.
 
     Args:
         settings: The cluster.
@@ -112,10 +113,11 @@ def read_topic(settings: KafkaCluster, topic: str, *, cluster_name: str) -> list
         cluster_name: Name of the cluster in error messages, such as `edge`.
 
     Returns:
-        The records in the order of each partition. Empty if the topic does not exist.
+        The key and value of each record, in offset order within each partition. Empty if the topic
+        does not exist.
 
     Raises:
-        Unavailable: The cluster does not answer.
+        Unavailable: The cluster does not answer, or no record arrives for 30 s.
     """
     with contextlib.closing(TopicFollower(settings, topic, cluster_name=cluster_name)) as follower:
         return follower.poll()[1]
@@ -133,18 +135,21 @@ def append_all(
     java_partitioning: bool = False,
     timeout_s: float = APPEND_S,
 ) -> None:
-    """Append records to a topic and return when all in-sync replicas have them.
+    """Append records to a Kafka topic, and return when all in-sync replicas have them.
+
+    If the call fails, some records may have been appended. Repeat it only if the records may occur
+    twice.
 
     Args:
         cluster: The cluster.
         topic: The topic's name.
-        records: Key and value of each record; a value of None is a tombstone.
+        records: Key and value of each record. A value of None is a tombstone.
         bytes_max: Maximum size of a record, in bytes.
         java_partitioning: Whether to assign keys to partitions as Kafka's Java clients do.
         timeout_s: Time in which a record must be acknowledged, in seconds.
 
     Raises:
-        Unavailable: Not all records were acknowledged; the message gives the first error.
+        Unavailable: Not all records were acknowledged. The message contains the first error.
     """
     failures: list[str] = []
     settings = {

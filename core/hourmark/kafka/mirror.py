@@ -39,18 +39,24 @@ CONNECTOR: Final = "MirrorSourceConnector"
 
 
 def positions_topic(edge_alias: str) -> str:
-    """Return the name of the topic on the target cluster that holds the mirror's positions.
+    """Return the name of the Kafka topic in which MirrorMaker 2 stores its source offsets.
+
+    The topic is on the target cluster.
 
     Args:
         edge_alias: MirrorMaker 2's alias of the source cluster.
+
+    Returns:
+        A name such as `mm2-offsets.edge.internal`.
     """
     return f"mm2-offsets.{edge_alias}.internal"
 
 
 class MirrorPositions:
-    """A reader of the mirror's committed positions that fetches only new records on each refresh.
+    """A reader of the source offsets up to which MirrorMaker 2 has copied each partition.
 
-    Not thread-safe.
+    The offsets are read from MirrorMaker 2's topic on the target cluster. Each refresh fetches only
+    new records. Not thread-safe.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str) -> None:
@@ -59,14 +65,14 @@ class MirrorPositions:
         self._positions: dict[Partition, Offset] = {}
 
     def refresh(self) -> dict[Partition, Offset]:
-        """Return the mirror's committed positions.
+        """Read new records, and return up to which offset the mirror has copied each partition.
 
         Returns:
-            By partition of the edge cluster, the next edge offset to copy. A partition of which
-            nothing was copied is missing.
+            For each topic-partition of the source cluster (edge), the offset of the next record to
+            copy. Partitions of which nothing was copied are absent.
 
         Raises:
-            Unavailable: The central cluster does not answer.
+            Unavailable: The target cluster (central) does not answer. A retry may succeed.
         """
         anew, records = self._follower.poll()
         if anew:
@@ -75,7 +81,7 @@ class MirrorPositions:
         return dict(self._positions)
 
     def close(self) -> None:
-        """Close the Kafka consumer. A later `refresh` reads the topic from its start."""
+        """Close the Kafka consumer. A later `refresh` reads the topic from its beginning."""
         self._follower.close()
         self._positions = {}
 
@@ -83,12 +89,15 @@ class MirrorPositions:
 def apply_positions(
     positions: dict[Partition, Offset], records: Iterable[KeyValue], edge_alias: str
 ) -> None:
-    """Update `positions` in place with records of the positions topic.
+    """Update mirror positions in place with records of MirrorMaker 2's offsets topic.
+
+    Records that MirrorMaker 2 did not write are skipped, and a warning is logged.
 
     Args:
-        positions: By partition of the edge cluster, the next offset to copy.
+        positions: For each topic-partition of the source cluster, the next offset to copy.
         records: Key and value of each record, in topic order. A tombstone removes its partition.
-        edge_alias: MirrorMaker 2's alias of the source cluster; records of others are ignored.
+        edge_alias: MirrorMaker 2's alias of the source cluster. Records of other clusters are
+            ignored.
     """
     for partition, _, position in _entries(records, edge_alias):
         if position is None:
@@ -98,11 +107,19 @@ def apply_positions(
 
 
 def position_keys(records: Iterable[KeyValue], edge_alias: str) -> dict[Partition, bytes]:
-    """Return the record key under which each partition's position was last written.
+    """Return the keys of MirrorMaker 2's offset records by source partition.
+
+    To reset the position of a partition, write a tombstone with its key. Records that MirrorMaker 2
+    did not write are skipped.
 
     Args:
-        records: Key and value of each record of the positions topic, in topic order.
-        edge_alias: MirrorMaker 2's alias of the source cluster; records of others are ignored.
+        records: Key and value of each record of the offsets topic (`positions_topic`), in topic
+            order.
+        edge_alias: MirrorMaker 2's alias of the source cluster. Records of other clusters are
+            ignored.
+
+    Returns:
+        The most recent key of each topic-partition of the source cluster. Empty if there is none.
     """
     return {partition: key for partition, key, _ in _entries(records, edge_alias)}
 
@@ -141,7 +158,10 @@ def _position(value: bytes) -> Offset | None:
 
 
 def _partition(key: bytes, edge_alias: str) -> Partition | None:
-    """Return the partition that a key names, or None if it belongs to another connector or source.
+    """Parse the source partition from the key of an offset record.
+
+    Returns:
+        The partition. None if the key belongs to another connector or another source cluster.
 
     Raises:
         KeyError, TypeError, ValueError: The key is malformed.
@@ -162,12 +182,13 @@ def _partition(key: bytes, edge_alias: str) -> Partition | None:
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class PartitionBehind:
-    """A partition in which the mirror has not yet reached a required offset.
+    """A topic-partition in which the mirror has not yet reached a required offset.
 
     Attributes:
-        partition: The partition on the edge cluster.
-        cut: Edge offset that the mirror must reach.
-        position: Next edge offset that the mirror will copy; None if nothing was copied yet.
+        partition: The partition on the source cluster (edge).
+        cut: Offset (exclusive) up to which the mirror must copy.
+        position: Offset of the next record that the mirror will copy; None if nothing was copied
+            yet.
     """
 
     partition: Partition
@@ -188,13 +209,13 @@ def partitions_behind(
     starts: Mapping[Partition, int],
     positions: Mapping[Partition, int],
 ) -> list[PartitionBehind]:
-    """Return the partitions in which the mirror has not yet reached a required offset.
+    """Return the topic-partitions in which the mirror has not yet reached a required offset.
 
-    A partition is complete when the mirror's position is at or past the required offset. It is also
-    complete when the required offset is not past the log start, because no record below the offset
-    is left to copy. Edge producers must not use transactions, because the mirror never reaches an
-    offset that follows a commit marker. An empty result proves that all records were copied only if
-    `find_gaps` and `recreated_topics` also return nothing.
+    A partition is complete if the mirror's position is at or past the required offset. It is also
+    complete if all records below the required offset have been deleted from the edge. An empty
+    result proves that all records were copied only if `find_gaps` and `recreated_topics` also
+    return nothing. Edge producers must not use transactions, because the mirror never reaches an
+    offset that follows a commit marker.
 
     Args:
         cut: For each partition, the edge offset that the mirror must reach.
@@ -216,10 +237,10 @@ class MirrorGap:
     """A range of offsets that retention may have deleted before the mirror copied it.
 
     Attributes:
-        partition: The partition on the edge cluster.
-        first: First offset that may be missing.
+        partition: The topic-partition on the source cluster (edge).
+        first: First offset that may be missing on the target cluster.
         end: Offset after the last one that may be missing.
-        reason: Why the loss cannot be ruled out.
+        reason: Why the loss cannot be ruled out, for error messages.
     """
 
     partition: Partition
@@ -239,13 +260,13 @@ def find_gaps(
 ) -> list[MirrorGap]:
     """Return the offsets that retention may have deleted at the edge before the mirror copied them.
 
-    All records below a previous position were copied. If the log start has passed that position
-    since, the mirror may or may not have copied the deleted records in time. Without a previous
-    position, all deleted records are suspect.
+    All records below a previous position were copied. If the log start has passed this position
+    since then, it is unknown whether the mirror copied the deleted records in time. If a partition
+    has no previous position, all its deleted records may be missing.
 
     Args:
-        previous_positions: By partition, the mirror's position at the previous check.
-        starts: By partition, the log start offset on the edge cluster now.
+        previous_positions: For each topic-partition, the mirror's position at the previous check.
+        starts: For each topic-partition, the current log start offset on the edge cluster.
 
     Returns:
         One gap for each affected partition, sorted. Empty if nothing can be missing.
@@ -265,16 +286,16 @@ def find_gaps(
 def recreated_topics(previous_ids: Mapping[str, str], ids: Mapping[str, str]) -> list[str]:
     """Return the topics that were deleted, or deleted and recreated, since the previous check.
 
-    Offsets of a recreated topic begin at 0 while the mirror's positions still refer to the old
+    Offsets of a recreated topic begin at 0, while the mirror's positions still refer to the old
     topic. The results of `partitions_behind` and `find_gaps` are meaningless for such a topic until
     an operator resets the positions.
 
     Args:
         previous_ids: Topic ids by topic name, at the previous check.
-        ids: Topic ids by topic name, now.
+        ids: Current topic ids by topic name.
 
     Returns:
-        Topic names, sorted.
+        Topic names, sorted. Empty if all topics are unchanged.
     """
     return sorted(topic for topic, topic_id in previous_ids.items() if ids.get(topic) != topic_id)
 
@@ -282,27 +303,28 @@ def recreated_topics(previous_ids: Mapping[str, str], ids: Mapping[str, str]) ->
 def partitions_ahead(
     ends: Mapping[Partition, int], positions: Mapping[Partition, int]
 ) -> list[Partition]:
-    """Return the partitions whose mirror position is past the end of the edge's log.
+    """Return the topic-partitions whose mirror position is past the end of the source log.
 
-    This happens when the positions topic is stale or the source topic was recreated. MirrorMaker 2
-    then copies nothing until the log grows past the position, and reports no error.
+    This happens if the mirror's stored positions are outdated or the source topic was recreated.
+    MirrorMaker 2 then copies nothing until the log grows past the position, and reports no error.
 
     Args:
-        ends: By partition, the log end offset on the edge cluster, read after `positions`.
-        positions: By partition, the next offset that the mirror will copy.
+        ends: For each partition, the log end offset on the edge cluster, read after `positions`.
+        positions: For each partition, the next offset that the mirror will copy.
 
     Returns:
-        The partitions, sorted.
+        The partitions, sorted. Empty if no position is past the end of its log.
     """
     return sorted(p for p, end in ends.items() if positions.get(p, 0) > end)
 
 
 class MirrorLeader(NamedTuple):
-    """The worker that leads a mirror's Kafka Connect group.
+    """The worker that leads the Kafka Connect group of a mirror.
 
     Attributes:
-        member: Its member id in the group, which changes at each start.
-        address: Host and port of its REST server.
+        member: Its member id in the group, which changes at each start. Empty if there is no
+            leader.
+        address: Host and port of its REST server. Empty if there is no leader.
     """
 
     member: str = ""
@@ -313,7 +335,7 @@ NO_LEADER = MirrorLeader()
 
 
 class MirrorWorkers(NamedTuple):
-    """The workers that currently share a mirror.
+    """The MirrorMaker 2 workers that currently share the tasks of a mirror.
 
     Attributes:
         hosts: The host of each worker, as the target cluster sees it, sorted.
@@ -325,9 +347,11 @@ class MirrorWorkers(NamedTuple):
 
     @property
     def is_split(self) -> bool:
-        """Return whether workers on several hosts have a leader with a loopback REST address.
+        """Return whether the workers cannot reach their leader because of a wrong REST address.
 
-        Each worker then sends requests for the leader to its own host: `mirror.rest_host` is wrong.
+        This is the case if workers run on several hosts and the leader's REST address is a loopback
+        address. Each worker then sends requests for the leader to its own host. The operator must
+        correct the setting `mirror.rest_host`.
         """
         return (
             len(set(self.hosts)) > 1
@@ -336,11 +360,14 @@ class MirrorWorkers(NamedTuple):
 
 
 def read_workers(central: Cluster, edge_alias: str) -> MirrorWorkers:
-    """Return the workers that are in the mirror's group now.
+    """Return the MirrorMaker 2 workers that are currently in the mirror's Kafka Connect group.
 
     Args:
         central: The target cluster.
         edge_alias: MirrorMaker 2's alias of the source cluster.
+
+    Returns:
+        The workers and their leader. `hosts` is empty if no worker is running.
 
     Raises:
         Unavailable: The cluster does not answer, or this user may not describe the group.
@@ -372,7 +399,7 @@ def _untold(group: str, error: KafkaError) -> Unavailable:
 
 
 def parse_leader(assignment: bytes | None) -> MirrorLeader:
-    """Return the leader of a Kafka Connect group from the assignment of one of its members.
+    """Parse the leader of a Kafka Connect group from the assignment of one of its members.
 
     Args:
         assignment: Assignment in Kafka Connect's embedded protocol: version, error code, member id
@@ -380,7 +407,7 @@ def parse_leader(assignment: bytes | None) -> MirrorLeader:
             assignment.
 
     Returns:
-        The leader; `NO_LEADER` if there is no assignment.
+        The leader; `NO_LEADER` if there is no assignment or it is shorter than 6 bytes.
     """
     if not assignment or len(assignment) < 6:
         return NO_LEADER

@@ -35,7 +35,7 @@ _NO_EPOCH: Final = -1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PackedRecords:
-    """Consecutive records of one partition, stored as columns.
+    """Consecutive records of one topic-partition, stored as columns.
 
     Attributes:
         offsets: The offset of each record, ascending.
@@ -58,7 +58,13 @@ class PackedRecords:
         return len(self.offsets)
 
     def first(self, count: int) -> PackedRecords:
-        """Return the first `count` records. The key and value bytes are shared, not copied."""
+        """Return the first records as a new object.
+
+        The bytes of keys and values are shared with this object, not copied.
+
+        Args:
+            count: Number of records, at most the number in this object.
+        """
         ends = 4 * (count + 1)
         return PackedRecords(
             self.offsets[:count],
@@ -73,6 +79,8 @@ class PackedRecords:
 class PackedReader(PartitionsReader[PackedRecords]):
     """A reader of committed records that returns them as `PackedRecords` columns.
 
+    It reads offset ranges of topic-partitions without a consumer group; see `read`.
+
     Args:
         module: The compiled module, which must support this librdkafka (`supports_native_client`).
         cluster: The cluster.
@@ -80,7 +88,7 @@ class PackedReader(PartitionsReader[PackedRecords]):
         batch: Maximum number of records that are fetched at once.
         stall_s: Seconds without any record after which a read fails.
         queue_kb: Size limit of librdkafka's fetch queue, in KiB.
-        overrides: Further librdkafka settings; names have `_` in place of `.`.
+        overrides: Further librdkafka settings. Their names have `_` in place of `.`.
     """
 
     def __init__(

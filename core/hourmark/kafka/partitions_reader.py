@@ -58,12 +58,14 @@ RecordsT = TypeVar("RecordsT")  # records of one partition, in offset order
 
 
 class PartitionError(Unavailable):
-    """A partition that cannot be read now, while others may still be readable. It can be pickled.
+    """A topic-partition that currently cannot be read, while others may still be readable.
+
+    It can be pickled, for example to pass it from a Spark task to the driver.
 
     Attributes:
-        message: What happened, for people.
+        message: Description of the error for users.
         partition: The partition.
-        offset: The next offset to read from it.
+        offset: The next offset to read from the partition.
     """
 
     def __init__(self, message: str, partition: Partition, offset: int) -> None:
@@ -77,22 +79,28 @@ class PartitionError(Unavailable):
 
 
 class OffsetOutOfRange(PartitionError):
-    """A broker refused an offset because the partition's log does not contain it."""
+    """A broker rejected a fetch because the partition's log does not contain the offset.
+
+    The records were usually deleted by retention, or the topic was recreated.
+    """
 
 
 class LogTruncated(PartitionError):
-    """A partition's log lost records before the offset that was to be read next (KIP-320).
+    """A partition's log lost records before the next offset to read (KIP-320).
 
-    Other records may have been written at their offsets since.
+    Other records may have been written at the lost offsets since then.
     """
 
 
 class DamagedBatch(PartitionError):
-    """A record batch in a partition's log whose CRC, length or base offset is wrong."""
+    """A record batch in the log of a topic-partition has a wrong CRC, length or base offset.
+
+    The records before the batch can still be read.
+    """
 
 
 class StartOffset(NamedTuple):
-    """The offset at which to start reading a partition, and the epoch of the record before it.
+    """The offset at which to start reading a partition, with the epoch of the previous record.
 
     Attributes:
         offset: Next offset to read.
@@ -106,7 +114,7 @@ class StartOffset(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RecordRun(Generic[RecordsT]):
-    """Consecutive committed records of one partition, in offset order.
+    """Consecutive committed records of one topic-partition, in offset order.
 
     Attributes:
         partition: The partition.
@@ -128,8 +136,9 @@ class PartitionEvent(NamedTuple):
     """An event that a Kafka client returns instead of a record: a partition's end, or an error.
 
     Attributes:
-        error: The event; its code is `_PARTITION_EOF` for the end of a partition.
-        partition: The partition; topic "" and number -1 if the event concerns the whole client.
+        error: The Kafka error. The code `_PARTITION_EOF` stands for the end of a partition.
+        partition: The topic-partition. If the event concerns the whole client, its topic is "" and
+            its number is -1.
         offset: The offset at which the event occurred.
     """
 
@@ -253,13 +262,20 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
                 self._assign({})
 
     def leave(self, partitions: Iterable[Partition]) -> None:
-        """Stop reading these partitions before the ends of their spans."""
+        """Stop reading partitions of the running `read` before the ends of their offset ranges.
+
+        No further records of these partitions are returned. Partitions that are not being read are
+        ignored.
+
+        Args:
+            partitions: The topic-partitions to stop reading.
+        """
         left = [p for p in partitions if self._behind.pop(p, None) is not None]
         if left and self._behind:
             self._unassign(left)
 
     def close(self) -> None:
-        """Close the consumer. Can be called more than once."""
+        """Close the Kafka consumer, waiting at most 30 s. Can be called more than once."""
         if not self._closed:
             self._closed = True
             close_within(self._close_client, f"a reader of the {self._name} cluster")
@@ -269,7 +285,11 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     @abc.abstractmethod
     def _assign(self, places: Mapping[Partition, StartOffset]) -> None:
-        """Read exactly the given partitions from now on, each from its start offset."""
+        """Assign topic-partitions to the consumer, replacing its previous assignment.
+
+        Args:
+            places: The start offset of each partition to read. Empty to stop reading.
+        """
 
     @abc.abstractmethod
     def _unassign(self, partitions: Iterable[Partition]) -> None: ...
@@ -278,7 +298,7 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
     def _poll(
         self, count: int, wait_s: float
     ) -> tuple[list[tuple[Partition, int | None, RecordsT]], list[PartitionEvent]]:
-        """Return at most `count` records and events, in the order in which they arrived.
+        """Fetch records and events, in the order in which they arrived.
 
         Args:
             count: Maximum number of records and events.
@@ -287,18 +307,20 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
         Returns:
             Non-empty record lists, each with its partition and leader epoch, and the events.
             Adjacent records with equal partition and epoch and ascending offsets form one list.
+            Both lists are empty if nothing arrived in time.
         """
 
     @abc.abstractmethod
     def _records_below(self, records: RecordsT, end: int) -> tuple[RecordsT, int, int]:
-        """Select the records below an offset.
+        """Select the records that are below an offset.
 
         Args:
             records: At least one record, in offset order.
             end: Offset after the last record to select.
 
         Returns:
-            The selected records, and the first and last offset of all `records`.
+            The selected records, which may be empty, and the first and last offset of all
+            `records`.
         """
 
     @abc.abstractmethod
@@ -309,20 +331,32 @@ class PartitionsReader(abc.ABC, Generic[RecordsT]):
 
     @abc.abstractmethod
     def _high_watermark(self, partition: Partition) -> int:
-        """Return the partition's high watermark as of the last fetch, without asking the broker.
+        """Return the high watermark of a partition as of the last fetch.
+
+        No request is sent to the broker.
+
+        Args:
+            partition: An assigned topic-partition.
 
         Returns:
-            The offset after the last record; a negative number if it is unknown.
+            The offset after the last record in the log; a negative number if it is unknown.
         """
 
     def _next_runs(self, count: int) -> Iterator[RecordRun[RecordsT]]:
-        """Yield the records that arrived for assigned partitions, then handle other events.
+        """Fetch once, and yield the records that arrived for partitions that are being read.
 
-        If a partition has an error, only records before the offset of the error are used, because a
-        client may skip a batch that it cannot read and continue after it.
+        If a partition has an error, only records before the offset of the error are yielded,
+        because a client may skip a batch that it cannot read and continue after it.
 
         Args:
             count: Maximum number of records and events to fetch.
+
+        Yields:
+            Runs (consecutive records of one partition).
+
+        Raises:
+            PartitionError: A partition cannot be read, and `read` was called without `on_error`.
+            Unavailable: The cluster failed with an error that a retry does not resolve.
         """
         taken, told = self._poll(count, _POLL_S)
         errors = {t.partition: t for t in told if t.error.code() != KafkaError._PARTITION_EOF}

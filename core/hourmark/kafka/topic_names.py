@@ -20,29 +20,42 @@ CONTROL: Final = (HOSTS, AUDIT)  # in the order in which a cut takes their ends
 
 @functools.lru_cache(maxsize=4096)
 def events_topic(event_type: str) -> str:
-    """Return the name of an event type's topic on the edge cluster."""
+    """Return the name of the Kafka topic of an event type on the edge cluster.
+
+    Args:
+        event_type: Name of the event type, such as `click`.
+
+    Returns:
+        A name such as `events.click`.
+    """
     return EVENTS_PREFIX + event_type
 
 
 def central_topic(topic: str, edge_alias: str | None) -> str:
-    """Return the name on the central cluster of an edge topic.
+    """Return the name under which an edge topic is available on the central cluster.
 
     Args:
         topic: The topic's name on the edge cluster.
         edge_alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
+
+    Returns:
+        The name with the prefix `<alias>.`; the same name if there is no mirror.
     """
     return topic if edge_alias is None else f"{edge_alias}.{topic}"
 
 
 def edge_topic(central: str, edge_alias: str | None) -> str:
-    """Return the name on the edge cluster of a mirrored topic.
+    """Return the name on the edge cluster of a topic of the central cluster.
 
     Args:
         central: The topic's name on the central cluster.
         edge_alias: MirrorMaker 2's alias of the edge cluster; None if there is no mirror.
 
+    Returns:
+        The name without the prefix `<alias>.`; the same name if there is no mirror.
+
     Raises:
-        ValueError: The topic was not mirrored from this edge.
+        ValueError: The name does not have the prefix, so the topic was not mirrored from this edge.
     """
     if edge_alias is None:
         return central
@@ -52,9 +65,12 @@ def edge_topic(central: str, edge_alias: str | None) -> str:
 
 
 def event_type_of_topic(edge_name: str) -> str | None:
-    """Return the event type of a topic, or None for a control topic.
+    """Return the event type whose events a Kafka topic contains.
 
     Args:
-        edge_name: The topic's name on the edge cluster.
+        edge_name: The topic's name on the edge cluster, such as `events.click`.
+
+    Returns:
+        The event type, such as `click`. None if the topic is not an event topic.
     """
     return edge_name.removeprefix(EVENTS_PREFIX) if edge_name.startswith(EVENTS_PREFIX) else None

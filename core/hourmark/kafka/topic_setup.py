@@ -22,11 +22,11 @@ from hourmark.kafka.clients import TIMEOUT_S, Cluster, Partition
 
 @dataclasses.dataclass(frozen=True)
 class TopicSpec:
-    """The required partitions and settings of a topic.
+    """The required number of partitions and settings of a Kafka topic.
 
     Attributes:
         name: The topic's name.
-        partitions: Minimum number of partitions; a new topic gets exactly this number.
+        partitions: Minimum number of partitions. A new topic gets exactly this number.
         settings: Topic settings by Kafka's names.
     """
 
@@ -36,7 +36,7 @@ class TopicSpec:
 
 
 def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
-    """Create the topics that do not exist and check the settings of the others.
+    """Create the topics that do not exist, and check the settings of existing ones.
 
     Existing topics are not changed.
 
@@ -45,10 +45,10 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
         wanted: The required topics.
 
     Returns:
-        Names of the created topics.
+        Names of the created topics. Empty if all topics existed.
 
     Raises:
-        Finding: Existing topics have too few partitions or different settings; the message lists
+        Finding: Existing topics have too few partitions or different settings. The message lists
             them.
         Unavailable: The cluster does not answer or did not create a topic.
     """
@@ -73,9 +73,13 @@ def ensure_topics(cluster: Cluster, wanted: Sequence[TopicSpec]) -> list[str]:
 
 
 def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
-    """Create topics and wait until all their partitions have leaders.
+    """Create Kafka topics, and wait until all their partitions have leaders.
 
-    A topic that already exists is left as it is.
+    Topics that already exist are not changed.
+
+    Args:
+        cluster: The cluster, whose settings contain the replication factor.
+        missing: The topics to create.
 
     Raises:
         Unavailable: The cluster did not create a topic within 15 s.
@@ -104,9 +108,14 @@ def create_topics(cluster: Cluster, missing: Sequence[TopicSpec]) -> None:
 
 
 def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
-    """Increase a topic's number of partitions to `count` and wait until all have leaders.
+    """Increase the number of partitions of a Kafka topic, and wait until all have leaders.
 
-    A topic that already has as many partitions is left as it is.
+    A topic that already has at least this number of partitions is not changed.
+
+    Args:
+        cluster: The cluster.
+        topic: Name of an existing topic.
+        count: Number of partitions that the topic must have.
 
     Raises:
         Unavailable: The cluster did not add the partitions.
@@ -127,10 +136,15 @@ def add_partitions(cluster: Cluster, topic: str, count: int) -> None:
 
 
 def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> None:
-    """Change the given settings of a topic and leave its other settings as they are.
+    """Change settings of a Kafka topic. Its other settings keep their values.
+
+    Args:
+        cluster: The cluster.
+        topic: Name of an existing topic.
+        settings: New values by Kafka's setting names, such as `retention.ms`.
 
     Raises:
-        Unavailable: The cluster did not change the settings.
+        Unavailable: The cluster rejected the change or did not answer.
     """
     changes = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -149,11 +163,6 @@ def alter_topic(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> No
 
 
 def _wait_for_leaders(cluster: Cluster, partitions: Sequence[Partition]) -> None:
-    """Wait until all partitions have leaders, which takes a moment after a topic is created.
-
-    Raises:
-        Unavailable: A partition has no leader after 15 s.
-    """
     give_up_s = time.monotonic() + TIMEOUT_S
     while True:
         try:

@@ -18,7 +18,10 @@ RUNBOOKS: Final = "docs/runbooks"
 
 
 class AlarmName(StrEnum):
-    """The names of all alarms."""
+    """The kinds of conditions for which an operator is alarmed.
+
+    The value of each name is also the file name of its runbook page in `docs/runbooks`.
+    """
 
     RETENTION_NEAR = "mirror-retention-near"
     OVERTAKEN = "mirror-overtaken"
@@ -89,16 +92,24 @@ class Alarm:
 
     @property
     def to_do(self) -> str:
-        """Return what the operator should do now."""
+        """Return what the operator must do to resolve the alarm, as text for a message."""
         return _TO_DO[self.name]
 
     @property
     def runbook(self) -> str:
-        """Return the path of the alarm's runbook page."""
+        """Return the path of the alarm's runbook page in the repository.
+
+        Returns:
+            A path such as `docs/runbooks/no-traffic.md`.
+        """
         return f"{RUNBOOKS}/{self.name}.md"
 
     def as_object(self) -> dict[str, str]:
-        """Return the alarm as JSON: `name`, `subject`, `seen`, `to_do` and `runbook`."""
+        """Return the alarm as a dict that can be serialized as JSON.
+
+        Returns:
+            Strings with the keys `name`, `subject`, `seen`, `to_do` and `runbook`.
+        """
         return {
             "name": self.name,
             "subject": self.subject,
@@ -125,10 +136,13 @@ class AlarmLog:
         self.alarms: list[Alarm] = []
 
     def update(self, alarms: Sequence[Alarm]) -> None:
-        """Replace the raised alarms, and log those that are new and those that are resolved.
+        """Replace the set of raised alarms, and log the difference.
+
+        An alarm with a new name and subject is logged as an error. An alarm that is no longer
+        raised is logged as a warning. Repeated alarms are not logged again.
 
         Args:
-            alarms: All alarms that are raised now.
+            alarms: All alarms that are currently raised; empty if there are none.
         """
         now, before = ({(a.name, a.subject): a for a in some} for some in (alarms, self.alarms))
         for key, alarm in now.items():

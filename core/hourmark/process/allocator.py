@@ -20,10 +20,13 @@ _SPARE_BYTES: Final = 8 * 1024 * 1024
 
 
 def use_one_arena() -> bool:
-    """Make all threads allocate from one arena. Call it before any thread is started.
+    """Make all threads of the process allocate memory from one glibc arena (M_ARENA_MAX).
+
+    Call it before any thread is started. It reduces memory use and increases contention between
+    threads.
 
     Returns:
-        Whether the C library supports the option.
+        True if the option was set. False if the C library does not support it.
     """
     return _set(_M_ARENA_MAX, 1)
 
@@ -32,12 +35,11 @@ def release_large_blocks() -> bool:
     """Make the allocator return freed blocks of 2 MiB and more to the operating system.
 
     By default, glibc does so only until the first such block is freed. It then allocates blocks of
-    that size from the heap, where small blocks between them keep their memory resident. Each large
-    block costs its page faults. Blocks that are needed all the time, such as a range's compressed
-    body, are smaller.
+    this size from the heap, where small blocks between them keep their memory resident. In return,
+    each large block costs page faults when it is allocated.
 
     Returns:
-        Whether the C library supports the options.
+        True if the options were set. False if the C library does not support them.
     """
     return _set(_M_MMAP_THRESHOLD, _LARGE_BYTES) and _set(_M_TRIM_THRESHOLD, _SPARE_BYTES)
 
@@ -48,9 +50,10 @@ def _set(option: int, value: int) -> bool:
 
 
 def trim_heap() -> None:
-    """Return free pages of the heap to the operating system, if the C library supports it.
+    """Return free pages of the heap to the operating system (`malloc_trim`).
 
-    Called after startup, it releases a few MiB that large blocks would not fit into.
+    Call it after startup, which leaves a few MiB of free memory. It has no effect if the C library
+    does not support the function.
     """
     if hasattr(library := ctypes.CDLL(None), "malloc_trim"):
         library.malloc_trim(ctypes.c_size_t(0))

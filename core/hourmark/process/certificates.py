@@ -51,10 +51,13 @@ def load_ca_certificates(context: ssl.SSLContext, setting: str, file: Path) -> N
 
 
 class WatchedFiles:
-    """A set of files that can be checked for changes.
+    """A set of files that can be polled for changes, such as TLS certificates.
 
-    A file has changed if it appeared or disappeared, or if its modification time, inode or size is
-    different.
+    A file counts as changed if it appeared or disappeared, or if its modification time, inode or
+    size is different.
+
+    Args:
+        files: Paths of the files. None is ignored.
     """
 
     def __init__(self, files: Iterable[Path | None]) -> None:
@@ -62,7 +65,11 @@ class WatchedFiles:
         self._seen = self._look()
 
     def changed(self) -> bool:
-        """Return whether a file has changed since the previous call, or since construction."""
+        """Check whether any of the files has changed since the previous call.
+
+        The first call compares the files with their state at construction. A change is reported
+        only once. A file that cannot be accessed counts as missing.
+        """
         before, self._seen = self._seen, self._look()
         return before != self._seen
 

@@ -13,15 +13,17 @@ from pathlib import Path
 def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Replace a file's content atomically and durably.
 
-    Missing parent folders are created.
+    The content is written to a temporary file in the same folder, synced and renamed. When the
+    function returns, the content survives a power failure. Missing parent folders are created.
 
     Args:
         path: The file.
         content: Its new content.
-        mode: Permissions of the file.
+        mode: Permissions of the file. The default is 0o600.
 
     Raises:
-        OSError: The file cannot be written. The old content is unchanged.
+        OSError: The file cannot be written. The old content is unchanged unless syncing the folder
+            failed.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -39,7 +41,16 @@ def write_durably(path: Path, content: bytes, *, mode: int = 0o600) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable (fsync); the contents of its files are not synced."""
+    """Make the entries of a folder durable (fsync), after files were created or renamed in it.
+
+    The contents of the files are not synced.
+
+    Args:
+        folder: Path of the folder.
+
+    Raises:
+        OSError: The folder does not exist or cannot be synced.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

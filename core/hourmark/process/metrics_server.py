@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 def serve_metrics(
     registry: CollectorRegistry, group: str, host: str, port: int
 ) -> Callable[[], None]:
-    """Serve metrics at `/metrics` from a background thread.
+    """Serve Prometheus metrics over HTTP at `/metrics` from a background thread.
 
     If the port cannot be opened, a warning is logged and nothing is served.
 
@@ -24,7 +24,7 @@ def serve_metrics(
         port: Port to listen on; 0 disables the server.
 
     Returns:
-        A function that stops the server.
+        A function that stops the server. It has no effect if nothing is served.
     """
     if port == 0:
         return lambda: None

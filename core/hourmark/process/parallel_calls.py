@@ -11,16 +11,17 @@ Result = TypeVar("Result")
 
 
 def call_all(functions: Mapping[str, Callable[[], Result]], seconds: float) -> dict[str, Result]:
-    """Call functions in parallel threads and return the results that arrive in time.
+    """Call functions in parallel threads, and return the results that are available in time.
 
-    A function must not raise. One that exceeds the limit continues in a daemon thread.
+    A function that exceeds the time limit continues in a daemon thread. Functions should not raise:
+    the result of a function that does is omitted.
 
     Args:
         functions: Functions by name.
-        seconds: Time limit for all of them.
+        seconds: Time limit for all functions together.
 
     Returns:
-        Results by name, in the order of `functions`. Late ones are omitted.
+        Results by name, in the order of `functions`. Functions without a result are omitted.
     """
     results: dict[str, Result] = {}
 

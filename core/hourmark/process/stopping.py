@@ -18,27 +18,32 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 def hold_reloads() -> None:
-    """Block SIGHUP until `release_reloads` is called.
+    """Block the signal SIGHUP in the calling thread until `release_reloads` is called.
 
-    Call it first in a program that reloads on SIGHUP, because a signal that arrives before the
-    handler is installed would end the process.
+    Call it first in a program that reloads its configuration on SIGHUP, because a signal that
+    arrives before the handler is installed would end the process. Threads started afterwards
+    inherit the block.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
 
 def release_reloads() -> None:
-    """Unblock SIGHUP, and deliver a SIGHUP that arrived while it was blocked.
+    """Unblock the signal SIGHUP in the calling thread.
 
-    Install a handler first. Without one, SIGHUP ends the process.
+    A SIGHUP that arrived while it was blocked is delivered now. Install a handler first, because
+    without one the signal ends the process.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})
 
 
 def stop_on_signals(stop: Callable[[int], object]) -> Callable[[], bool]:
-    """Install handlers for SIGTERM and SIGINT that call a function in another thread.
+    """Install handlers for SIGTERM and SIGINT that call a function in a new thread.
+
+    Call it from the main thread.
 
     Args:
-        stop: Called with the signal number, once for each signal.
+        stop: Function that begins an orderly shutdown. It is called with the signal number, once
+            for each signal that arrives.
 
     Returns:
         A function that returns whether a signal has arrived.

@@ -36,10 +36,10 @@ _DATUM_BEFORE_BLANKS: Final = Datum(SCHEMA_BEFORE_BLANKS)
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Promise:
-    """Count and checksums of the events in one byte range, for one event type and hour.
+    """The number of events that one byte range contains for one event type and hour.
 
-    A delivery service writes promises before it acknowledges the range. The ETL compares them with
-    the events that it has read.
+    A delivery service writes such promises to Kafka, in the range's audit record, before it
+    acknowledges the range. The ETL compares them with the events that it has read to detect losses.
 
     Attributes:
         event_type: Name of the event type.
@@ -65,10 +65,11 @@ class Promise:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """The numbers of events that one byte range or API batch contains, by event type and hour.
+    """The number of events in one byte range or API batch, by event type and hour.
 
     A delivery service writes the audit record to Kafka after the events of the range, and
-    acknowledges the range afterwards.
+    acknowledges the range afterwards. Before the ETL closes an hour, it compares the audit records
+    with the events that it has read.
 
     Attributes:
         range_id: Id of the byte range or batch.
@@ -103,11 +104,14 @@ class AuditRecord:
     blanks: int | None = None  # None: its parser made dead letters of blank lines
 
     def encode(self, *, with_checksums: bool = True) -> bytes:
-        """Return the record as an Avro datum without framing.
+        """Return the audit record as an Avro datum without framing.
+
+        The datum has an older schema if the promises have no checksums or blank lines were not
+        counted.
 
         Args:
-            with_checksums: Whether to include the checksums of the promises. Without them, the
-                datum has the schema of version 0.3.0.
+            with_checksums: Whether to include the checksums of the promises. Pass False if readers
+                of version 0.3.0 must be able to decode the datum.
         """
         promised = [
             {
@@ -131,7 +135,10 @@ class AuditRecord:
 
     @classmethod
     def decode(cls, datum: bytes) -> AuditRecord:
-        """Decode an Avro datum without framing that this version or an older one has written.
+        """Decode an audit record that this version or an older one has written.
+
+        Args:
+            datum: The Avro datum without framing.
 
         Raises:
             ValueError: The datum is not an audit record.
@@ -166,7 +173,9 @@ class AuditRecord:
 
 
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
-    """Return the promises (counts and checksums of events) of the records of one byte range.
+    """Count the events of one byte range by event type and hour, with checksums.
+
+    The results are the promises of the range's audit record.
 
     Args:
         events: Event type, start of the hour in Unix seconds, event id and value hash of each
@@ -174,7 +183,7 @@ def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, 
             hash count once in the checksum.
 
     Returns:
-        One promise for each type and hour, sorted. Empty if there are no records.
+        One `Promise` for each type and hour, sorted. Empty if there are no records.
     """
     hashes: dict[tuple[str, int], dict[EventId, set[int]]] = {}
     for event_type, hour_start_s, event_id, value_hash in events:
@@ -194,10 +203,27 @@ def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, 
 
 
 def digest_ids(ids: Iterable[bytes | bytearray]) -> bytes:
-    """Return the 8-byte BLAKE2b digest of event ids in the order of their records."""
+    """Return a digest of a sequence of event ids.
+
+    The digest depends on the order of the ids.
+
+    Args:
+        ids: The ids of a byte range's events, in the order of their records.
+
+    Returns:
+        The 8-byte BLAKE2b digest of the concatenated ids.
+    """
     return hashlib.blake2b(b"".join(ids), digest_size=8).digest()
 
 
 def sum_low64(ids: Iterable[EventId]) -> int:
-    """Return the sum of the last 8 bytes of the ids as big-endian integers, modulo 2^64."""
+    """Return an order-independent checksum of event ids.
+
+    Args:
+        ids: The ids. The caller must remove duplicates if each id is to count once.
+
+    Returns:
+        The sum of the last 8 bytes of each id as a big-endian integer, modulo 2^64. 0 if there are
+        no ids.
+    """
     return sum(int.from_bytes(event_id[8:], "big") for event_id in ids) % _MODULUS

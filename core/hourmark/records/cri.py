@@ -26,11 +26,14 @@ _LINES: Final = re.compile(rb"^" + _FORM + rb"$", re.MULTILINE)
 
 
 class CriRecord(NamedTuple):
-    """One line of a container's output, joined from the log lines that contain its parts.
+    """One record of a container log, joined from the log lines that contain its parts.
+
+    Container runtimes write log lines in the CRI format and split long output lines into parts.
 
     Attributes:
-        at: Byte position of the first of these log lines in the body.
-        time: Timestamp of the first of these log lines.
+        at: Byte position of the record's first log line in the parsed bytes.
+        time: Timestamp of the record's first log line, as written; empty if the line is not in CRI
+            format.
         stream: b"stdout" or b"stderr"; empty if the log line is not in CRI format.
         text: The joined text; the whole log line if it is not in CRI format.
     """
@@ -42,15 +45,15 @@ class CriRecord(NamedTuple):
 
 
 def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
-    """Yield the end position of each log line, and the record that the log line completes.
+    """Split a container log in CRI format into records.
 
     Args:
-        body: Whole log lines of a container log, each with its line feed.
+        body: Whole log lines, each with its line feed.
 
     Yields:
-        The position after the log line, and the completed record. The record is None if the log
-        line is only a part of one. Records that are still incomplete at the end of `body` come
-        last, with the text so far.
+        For each log line, the position after it and the record that it completes. The record is
+        None if the line is only a part of a record. Records that are still incomplete at the end of
+        `body` come last, with the text so far.
     """
     unended: dict[bytes, tuple[int, bytes, list[bytes]]] = {}
     at = 0
@@ -75,7 +78,7 @@ def split_records(body: bytes) -> Iterator[tuple[int, CriRecord | None]]:
 
 
 def last_clean_end(body: bytes) -> int:
-    """Return the last line end at which no record of a container log is incomplete.
+    """Return the last position at which a container log can be cut without splitting a record.
 
     A record is incomplete after a log line tagged P, until a log line of the same stream is tagged
     F.
@@ -84,7 +87,7 @@ def last_clean_end(body: bytes) -> int:
         body: Whole log lines, each with its line feed.
 
     Returns:
-        Position in `body` after the line. 0 if a record is incomplete at every line end.
+        The position in `body` after a line feed. 0 if a record is incomplete at every line end.
     """
     if not any(tag in body for tag in (b" P ", b" P:", b" P\n")):
         return len(body)
@@ -94,7 +97,7 @@ def last_clean_end(body: bytes) -> int:
 
 
 def first_clean_end(body: bytes) -> int:
-    """Return the first line end at which no record of a container log is incomplete.
+    """Return the first position at which a container log can be cut without splitting a record.
 
     A record is incomplete after a log line tagged P, until a log line of the same stream is tagged
     F.
@@ -103,7 +106,7 @@ def first_clean_end(body: bytes) -> int:
         body: Whole log lines, each with its line feed.
 
     Returns:
-        Position in `body` after the line. 0 if a record is incomplete at every line end.
+        The position in `body` after a line feed. 0 if a record is incomplete at every line end.
     """
     end = body.find(b"\n") + 1
     for since, until in _partial(body):
@@ -115,7 +118,16 @@ def first_clean_end(body: bytes) -> int:
 
 
 def first_full_end(body: bytes) -> int:
-    """Return the position after the first log line that ends a record (tag F), or 0 if none."""
+    """Return the end of the first log line that completes a record of a container log.
+
+    Such a line has the tag F. A record of the other stream may still be incomplete there.
+
+    Args:
+        body: Whole log lines, each with its line feed.
+
+    Returns:
+        The position in `body` after the line. 0 if no line has the tag F.
+    """
     return next((match.end() + 1 for match in _LINES.finditer(body) if match[3] == b"F"), 0)
 
 

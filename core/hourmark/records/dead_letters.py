@@ -13,9 +13,10 @@ TYPE: Final = "dead-letters"
 
 
 class DeadLetterReason(enum.Enum):
-    """The reason why an input line was stored as a dead letter instead of an event.
+    """The reason why an input line could not become an event.
 
-    The values are part of stored data, so they never change.
+    Such a line is stored as a dead letter, together with its reason. The values are part of stored
+    data and never change.
     """
 
     UNKNOWN_TYPE = "unknown_type"  # MSGID names no type, or one that the source does not declare

@@ -51,12 +51,15 @@ class EventId(bytes):
 
     @property
     def time_ms(self) -> int:
-        """Return the event time in Unix milliseconds."""
+        """Return the event time that the id contains, in Unix milliseconds."""
         return int.from_bytes(self[:6], "big")
 
     @property
     def low64(self) -> int:
-        """Return the last 8 bytes as an unsigned big-endian integer, as summed in audit records."""
+        """Return the last 8 bytes of the id as an unsigned big-endian integer.
+
+        Audit records contain sums of these integers; see `sum_low64`.
+        """
         return int.from_bytes(self[8:], "big")
 
     def __str__(self) -> str:
@@ -64,7 +67,10 @@ class EventId(bytes):
 
 
 class LineIds:
-    """Generator of the event ids of the lines of one file.
+    """Generator of event ids for the lines of one file.
+
+    The same line at the same offset of the same file always gets the same id, so a line that is
+    sent twice produces no duplicate.
 
     Args:
         host_id: Id of the host: 32 hex digits.
@@ -79,12 +85,15 @@ class LineIds:
         self._prefix = hashlib.blake2b(self.prefix, digest_size=_DIGEST_SIZE)
 
     def make(self, time_ms: int, offset: int, line: bytes) -> EventId:
-        """Return the event id of a line.
+        """Compute the event id of a line from its time, position and content.
 
         Args:
             time_ms: Event time in Unix milliseconds.
             offset: Byte offset of the line in the file, counted from the last truncation.
             line: The line without its line feed.
+
+        Returns:
+            The 16-byte id. The same arguments always give the same id.
 
         Raises:
             ValueError: The time is negative or does not fit in 48 bits.
@@ -98,7 +107,7 @@ class LineIds:
 
 
 def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
-    """Return the event id of an API event for which the client supplied an id.
+    """Compute the id of an event that was sent to the HTTP API with an id of the client.
 
     Equal type, time and client id give the same event id. The client's name is not included, so a
     retry under another client name produces no duplicate.
@@ -115,7 +124,9 @@ def client_event_id(time_ms: int, event_type: str, client_id: str) -> EventId:
 
 
 def batch_event_id(time_ms: int, event_type: str, batch_key: str, index: int) -> EventId:
-    """Return the event id of an API event for which the client supplied no id.
+    """Compute the id of an event that was sent to the HTTP API without an id of the client.
+
+    A batch that is sent again with the same idempotency key gets the same ids.
 
     Args:
         time_ms: Event time in Unix milliseconds.

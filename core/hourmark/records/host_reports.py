@@ -91,7 +91,8 @@ class HostReport:
         """Return the report as an Avro datum without framing.
 
         Args:
-            with_unknown_losses: Whether to include the fields added after version 0.2.0.
+            with_unknown_losses: Whether to include the fields added after version 0.2.0. Pass False
+                if readers of version 0.2.0 must be able to decode the datum.
         """
         sources = [
             dataclasses.asdict(s) | {"caught_up_at": s.caught_up_at_ms} for s in self.sources
@@ -108,7 +109,13 @@ class HostReport:
 
     @classmethod
     def decode(cls, datum: bytes) -> HostReport:
-        """Decode an Avro datum without framing that this version or an older one has written.
+        """Decode a host report that this version or an older one has written.
+
+        Args:
+            datum: The Avro datum without framing.
+
+        Returns:
+            The report. Fields that the older version did not write have their defaults.
 
         Raises:
             ValueError: The datum is not a host report.
@@ -135,7 +142,7 @@ class HostReport:
 
         Args:
             clock_ms: Current time on the service's clock, in Unix milliseconds. A `caught_up_at_ms`
-                after this time is replaced by it.
+                in the future is replaced with this time.
         """
         sources = tuple(
             dataclasses.replace(

@@ -18,10 +18,10 @@ _LABEL = re.compile(r"(\d{4}-\d{2}-\d{2})T(\d{2})(?::(\d{2}))?")
 
 @dataclasses.dataclass(frozen=True, slots=True, order=True)
 class Hour:
-    """The span of UTC event time that one bucket covers: an hour, or in tests a few minutes.
+    """The span of UTC event time that one bucket covers.
 
-    Raises ValueError if the start is not aligned to the length, or the length does not divide an
-    hour into whole minutes.
+    The span is an hour; tests may use shorter spans. Hours sort by start. Raises ValueError if the
+    start is not aligned to the length, or the length does not divide an hour into whole minutes.
 
     Attributes:
         start_s: Unix seconds at the start.
@@ -41,20 +41,29 @@ class Hour:
 
     @classmethod
     def containing(cls, time_ms: int, length_s: int = 3600) -> Hour:
-        """Return the hour that contains a time.
+        """Return the hour that contains a point in time.
 
         Args:
-            time_ms: Unix milliseconds.
-            length_s: Length of the hour, in seconds.
+            time_ms: The time in Unix milliseconds.
+            length_s: Length of the hour in seconds.
+
+        Raises:
+            ValueError: The time is before 1970, or the length is not allowed.
         """
         return cls(hour_start_s(time_ms, length_s), length_s)
 
     @classmethod
     def parse(cls, label: str, length_s: int = 3600) -> Hour:
-        """Parse the text form of an hour: `2026-11-21T05`, or `2026-11-21T05:07` if it is shorter.
+        """Parse the text form of an hour, as written by `str`.
+
+        Args:
+            label: Text such as `2026-11-21T05`, or `2026-11-21T05:07` for spans shorter than an
+                hour. The time is in UTC.
+            length_s: Length of the hour in seconds.
 
         Raises:
-            ValueError: The text has another form, or the time is not the start of such a span.
+            ValueError: The text has another form, or the time is not the start of a span of this
+                length.
         """
         match = _LABEL.fullmatch(label)
         if match is None:
@@ -68,31 +77,34 @@ class Hour:
 
     @property
     def end_s(self) -> int:
-        """Return the Unix seconds at the end of the hour (exclusive)."""
+        """Return the end of the hour (exclusive) in Unix seconds."""
         return self.start_s + self.length_s
 
     @property
     def end_ms(self) -> int:
-        """Return the Unix milliseconds at the end of the hour (exclusive)."""
+        """Return the end of the hour (exclusive) in Unix milliseconds."""
         return self.end_s * 1000
 
     def next(self) -> Hour:
-        """Return the following hour."""
+        """Return the hour that follows this one without a gap. It has the same length."""
         return Hour(self.end_s, self.length_s)
 
     def previous(self) -> Hour:
-        """Return the preceding hour.
+        """Return the hour that precedes this one without a gap. It has the same length.
 
         Raises:
-            ValueError: The hour would be before 1970.
+            ValueError: The hour would start before 1970.
         """
         return Hour(self.start_s - self.length_s, self.length_s)
 
     def earliest_chain_start(self) -> Hour:
-        """Return the earliest hour at which the buckets of a type may begin, if this hour is now.
+        """Return the earliest hour that is allowed for the first bucket of an event type.
 
-        The result lies 300 buckets in the past. The limit exists because every bucket since the
-        first one is closed in turn, even if it is empty.
+        This hour is taken as the current one. The limit of 300 hours before it exists because every
+        hour since the first bucket is closed in turn, even if it has no events.
+
+        Returns:
+            The hour 300 spans earlier, but not before 1970.
         """
         return Hour(max(0, self.start_s - BEHIND_MAX * self.length_s), self.length_s)
 
@@ -115,11 +127,14 @@ class Hour:
 
 
 def hour_start_s(time_ms: int, length_s: int) -> int:
-    """Return the start of the hour that contains a time, in Unix seconds.
+    """Return the start of the hour that contains a time.
 
     Args:
-        time_ms: Unix milliseconds.
-        length_s: Length of the hour, in seconds.
+        time_ms: The time in Unix milliseconds.
+        length_s: Length of the hour in seconds.
+
+    Returns:
+        Unix seconds, a multiple of `length_s`.
     """
     seconds = time_ms // 1000
     return seconds - seconds % length_s

@@ -27,11 +27,11 @@ _BLANK: Final = b"0" * 32  # replaces the digest while it is computed
 
 
 class Grade(enum.Enum):
-    """The strength of the evidence that a bucket is complete.
+    """The strength of the evidence that a closed bucket is complete.
 
-    `PROVED`: all events that delivery services promised are present. `TIMED_OUT`: the bucket was
-    closed after a deadline. `FORCED`: an operator closed the bucket. For the last two, the manifest
-    lists the missing evidence.
+    `PROVED`: all events that delivery services recorded in audit records are present. `TIMED_OUT`:
+    the bucket was closed after a deadline. `FORCED`: an operator closed the bucket. For the last
+    two, the manifest lists the missing evidence.
     """
 
     PROVED = "proved"  # all promises up to the cut are met
@@ -40,7 +40,7 @@ class Grade(enum.Enum):
 
 
 class BucketFile(FrozenModel):
-    """An Avro container file of a bucket.
+    """An Avro container file in the folder of a closed bucket.
 
     Attributes:
         name: File name within the bucket's folder.
@@ -50,7 +50,7 @@ class BucketFile(FrozenModel):
         schema_id: Id of the writer schema in the registry.
         schema_fingerprint: Fingerprint of the writer schema.
         origin_hour: For a file of late events, the hour of their event times. Null for other files,
-            and if the file contains events of several such hours.
+            and if the file contains events of several hours.
     """
 
     name: str
@@ -77,17 +77,19 @@ class PreviousMarker(FrozenModel):
 
     @classmethod
     def from_marker(cls, hour: str, marker: bytes) -> PreviousMarker:
-        """Return a reference to a marker file.
+        """Create a reference to the marker file of a bucket.
 
         Args:
-            hour: Hour of the marker's bucket, such as `2026-11-21T05`.
-            marker: Content of the `_SUCCESS` file.
+            hour: Hour of the bucket, such as `2026-11-21T05`.
+            marker: Content of the bucket's `_SUCCESS` file.
         """
         return cls(hour=hour, blake2b=_digest(marker))
 
 
 class BucketOffset(FrozenModel):
-    """The offset in a partition up to which records are in a bucket or an earlier one.
+    """The Kafka offset in a topic-partition at which the events of the next bucket begin.
+
+    All records below the offset are in this bucket or an earlier one, or were set aside.
 
     Attributes:
         topic: Name of the topic on the central cluster.
@@ -103,18 +105,21 @@ class BucketOffset(FrozenModel):
 
 
 class BucketEvidence(FrozenModel):
-    """The evidence that a bucket contains all events that delivery services have promised.
+    """The evidence that a bucket contains all events that delivery services recorded for it.
 
-    An audit record promises a number of events for one byte range, by event type and hour.
+    For each byte range, delivery services write an audit record, which promises a number of events
+    by event type and hour. Closing a bucket compares these promises with the events.
 
     Attributes:
         method: How the events were compared with the promises. `sums`: by counts and sums of ids.
             `join`: by the distinct ids of each byte range. `empty`: nothing was promised.
         cut_at_ms: Time of the cut (the offsets up to which records count), in Unix milliseconds on
             the closer's clock.
-        audit_records: Number of audit records that this bucket settles.
-        promised: Number of distinct ids that these audit records promise, for hours up to this one.
-        audit_next: For each partition, the central offset up to which audit records were read.
+        audit_records: Number of audit records that were compared.
+        promised: Number of distinct ids that these audit records promise, for hours up to the
+            bucket's hour.
+        audit_next: For each partition of the audit topic on the central cluster, the offset
+            (exclusive) up to which audit records were read.
         waived: Descriptions of the missing evidence that was waived.
     """
 
@@ -127,15 +132,17 @@ class BucketEvidence(FrozenModel):
 
 
 class HourTotals(FrozenModel):
-    """The record counts of one origin hour (the hour of the event times) in a bucket.
+    """The record counts of one origin hour in a bucket.
 
-    A bucket also contains late events of earlier hours. The number of events promised for an hour
-    is the sum of `events` over all buckets, minus the sum of `unaudited`.
+    The origin hour of an event is the hour of its event time. A bucket also contains late events of
+    earlier hours. The number of events promised for an hour is the sum of `events` over all
+    buckets, minus the sum of `unaudited`.
 
     Attributes:
         rows: Number of staged rows, including duplicates.
         events: Number of records in this bucket.
-        promised: Number of distinct ids promised by the audit records that this bucket settles.
+        promised: Number of distinct ids promised by the audit records that were compared with this
+            bucket.
         unaudited: Number of records that no audit record had promised when the bucket was sealed.
     """
 
@@ -146,7 +153,7 @@ class HourTotals(FrozenModel):
 
 
 class SetAsideRecords(FrozenModel):
-    """Records of one partition that were excluded from a bucket for the same reason.
+    """A group of records of one partition that were excluded from a bucket for the same reason.
 
     Attributes:
         topic: Name of the topic.
@@ -166,9 +173,9 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """Byte ranges whose events a bucket may lack or may contain in two versions.
+    """The byte ranges of input whose events may be missing from a bucket.
 
-    The events may belong to this bucket or to an earlier one.
+    Their events may also be present in two versions, and may belong to an earlier bucket.
 
     Attributes:
         ranges: Range ids in hex, as named in `BucketEvidence.waived`.
@@ -269,9 +276,10 @@ class Manifest(FrozenModel):
     software: str
 
     def with_own_digest(self) -> Manifest:
-        """Return a copy whose field `software` ends with a digest of the whole manifest.
+        """Return a copy of the manifest that contains a digest of itself.
 
-        `decode` verifies the digest.
+        Call it once, after all other fields are set. The digest is appended to the field
+        `software`, and `decode` verifies it.
         """
         blank = self.model_copy(update={"software": f"{self.software} blake2b={_BLANK.decode()}"})
         return self.model_copy(
@@ -279,10 +287,10 @@ class Manifest(FrozenModel):
         )
 
     def encode(self) -> bytes:
-        """Return the manifest as indented JSON.
+        """Return the manifest as indented JSON, the content of a bucket's `_SUCCESS` file.
 
-        Fields added after 0.2.0 are omitted if they are empty, because older readers reject unknown
-        fields.
+        Fields added after version 0.2.0 are omitted if they are empty, because older readers reject
+        unknown fields.
         """
         return self.model_dump_json(
             indent=1, exclude={name for name in _LATER if not getattr(self, name)}
@@ -290,11 +298,14 @@ class Manifest(FrozenModel):
 
     @classmethod
     def decode(cls, content: bytes) -> Manifest:
-        """Parse the content of a `_SUCCESS` file.
+        """Parse the content of a bucket's `_SUCCESS` file, and verify the digest that it contains.
+
+        Args:
+            content: The bytes of the file. Manifests of older versions have no digest.
 
         Raises:
-            ValueError: The content is not a manifest, or does not match the digest that it
-                contains.
+            ValueError: The content is not a manifest, or does not match its digest. In the second
+                case, the file was changed; restore it from a copy.
         """
         try:
             decoded = cls.model_validate_json(content)

@@ -26,13 +26,14 @@ _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}", re.ASCII)  # as in eve
 
 
 def encode_range_fields(fields: Mapping[str, str]) -> str:
-    """Return the canonical text of a range's constant fields.
+    """Return the canonical JSON text of fields that are added to every event of a byte range.
 
     Args:
-        fields: Values by field name.
+        fields: Values by field name. A name has up to 100 letters, digits and underscores, and does
+            not begin with a digit.
 
     Returns:
-        A JSON object sorted by name; an empty string if there are no fields.
+        A JSON object sorted by name. Empty if there are no fields.
 
     Raises:
         ValueError: There are more than 32 fields or 4,000 bytes, or a name or value is invalid.
@@ -61,16 +62,16 @@ def encode_range_fields(fields: Mapping[str, str]) -> str:
 
 
 def decode_range_fields(text: str) -> dict[str, str]:
-    """Parse the canonical text of a range's constant fields.
+    """Parse the canonical JSON text of fields that are added to every event of a byte range.
 
     Args:
-        text: Output of `encode_range_fields`.
+        text: The output of `encode_range_fields`.
 
     Returns:
-        Values by field name; empty for an empty string.
+        Values by field name. Empty for an empty text.
 
     Raises:
-        ValueError: The text is not in canonical form, or too long.
+        ValueError: The text is not in canonical form, or has more than 4,000 bytes.
     """
     if len(text.encode()) > FIELDS_BYTES_MAX:
         raise ValueError(f"the fields of a range must have at most {FIELDS_BYTES_MAX} bytes")
@@ -96,9 +97,9 @@ HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
 
 class Part(enum.Enum):
-    """Whether a byte range contains whole lines or a piece of a line over the size limit.
+    """Whether a byte range contains whole lines or one piece of a line that exceeds the size limit.
 
-    Each piece of an over-long line becomes a dead letter.
+    Each piece of such a line is stored as a dead letter instead of an event.
     """
 
     # whole lines, each with its LF; with multi-line records, whole records
@@ -197,14 +198,19 @@ class ByteRange:
 
     @property
     def extras(self) -> dict[str, str]:
-        """Return the non-empty fields among those added after version 0.2.0, by name.
+        """Return the non-empty fields of the range that were added after version 0.2.0.
 
-        A range for which this is empty has the same id and headers as in version 0.2.0.
+        A range without such fields has the same id and HTTP headers as in version 0.2.0.
+
+        Returns:
+            Values by field name: `record_start`, `fields` and `format`. Empty if none is set.
         """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 
     def range_id(self, body: bytes) -> RangeId:
-        """Return the id of this range, a digest of its fields and its bytes.
+        """Compute the id of this range from its fields and its bytes.
+
+        A range that is sent again unchanged has the same id.
 
         Args:
             body: The range's bytes, uncompressed.
@@ -229,35 +235,44 @@ _FIELDS: Final = 11  # before `part`
 def batch_range_id(
     event_type: str, batch_key: str, client: str, observed_at_ms: int, rules: str, body: bytes
 ) -> RangeId:
-    """Return the range id of a batch of events sent to the API.
+    """Compute the id of a batch of events sent to the HTTP API.
+
+    The id is a digest of all arguments, so a batch that is sent again unchanged has the same id.
 
     Args:
-        event_type: The type's name.
+        event_type: Name of the event type.
         batch_key: Idempotency key of the batch.
         client: The client's name.
-        observed_at_ms: Unix milliseconds on the service's clock.
-        rules: Id of the rules revision.
+        observed_at_ms: Time of the batch, in Unix milliseconds on the service's clock.
+        rules: Id of the rules revision under which the batch is parsed.
         body: The batch's bytes, uncompressed.
     """
     return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)
 
 
 def file_id(device: int, inode: int, birth_ns: int) -> str:
-    """Return a file's id: 32 hex digits of a BLAKE2b digest.
+    """Compute the id of a file from the properties that identify it on its host.
 
-    The id is computed when the file is first found, and stored in the checkpoint from then on.
+    Compute the id when the file is first found, and store it: a later file may have the same inode.
 
     Args:
         device: Device number of the file system.
         inode: Inode number.
         birth_ns: Creation time in nanoseconds; 0 if unknown.
+
+    Returns:
+        32 hex digits of a BLAKE2b digest.
     """
     parts = b"".join(value.to_bytes(8, "big") for value in (device, inode, birth_ns))
     return hashlib.blake2b(parts, digest_size=16).hexdigest()
 
 
 def new_host_id() -> str:
-    """Return a new random host id of 32 hex digits."""
+    """Generate a random id for a new installation on a host.
+
+    Returns:
+        32 hex digits, different at each call.
+    """
     return uuid.uuid4().hex
 
 

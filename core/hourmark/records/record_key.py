@@ -15,18 +15,26 @@ KEY_SIZE: Final = EVENT_ID_SIZE + 8
 
 
 class RecordKey(NamedTuple):
-    """The Kafka key of an event: its event id, and the id of the byte range that contained it."""
+    """The Kafka key of an event: its event id and the id of the byte range that contained it.
+
+    Attributes:
+        event_id: The 16-byte event id.
+        range_id: The 8-byte id of the byte range or API batch.
+    """
 
     event_id: EventId
     range_id: RangeId
 
     def encode(self) -> bytes:
-        """Return the key's 24 bytes."""
+        """Return the 24 bytes of the Kafka key: the event id, then the range id."""
         return bytes(self.event_id) + bytes(self.range_id)
 
     @classmethod
     def decode(cls, key: bytes) -> RecordKey:
-        """Parse the key of an event.
+        """Parse the Kafka key of an event.
+
+        Args:
+            key: The 24 bytes that `encode` returns.
 
         Raises:
             ValueError: The key does not have 24 bytes.

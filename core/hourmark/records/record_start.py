@@ -75,6 +75,8 @@ class RecordStart:
     def steps(self, body: bytes, at: int, end: int) -> Iterator[int | None]:
         """Yield the offset of each line that begins a record, with a pause after each block.
 
+        Use it instead of `starts` in code that must not block for long.
+
         Args:
             body: Lines with their line feeds.
             at: Offset in `body` at which to start, the beginning of a line.
@@ -102,22 +104,28 @@ class RecordStart:
             yield None
 
     def starts(self, body: bytes, at: int, end: int) -> Iterator[int]:
-        """Yield the offsets of the lines in `body[at:end]` that begin a record, in ascending order.
+        """Yield the offset of each line in `body[at:end]` that begins a record.
 
         Args:
             body: Lines with their line feeds.
             at: Offset in `body` at which to start, the beginning of a line.
             end: Offset in `body` at which to stop, the beginning of a line or the end of `body`.
+
+        Yields:
+            Offsets in `body`, in ascending order.
         """
         return (found for found in self.steps(body, at, end) if found is not None)
 
 
 @functools.lru_cache(maxsize=64)
 def compile_record_start(pattern: str) -> RecordStart:
-    """Return a `RecordStart` for a pattern. The last 64 results are cached.
+    """Compile the pattern of a multi-line format. The last 64 results are cached.
 
     Args:
         pattern: RE2 pattern that matches the first line of each record.
+
+    Returns:
+        A recognizer of the first lines of records.
 
     Raises:
         ValueError: The pattern cannot be used; see `RecordStart`.

@@ -74,8 +74,7 @@ def range_headers(byte_range: ByteRange) -> dict[str, str]:
     Values are percent-encoded. Bytes that are not UTF-8, such as in file paths, are preserved.
 
     Args:
-        byte_range: The range. Bytes that are not UTF-8 are represented as surrogate escapes in its
-            texts.
+        byte_range: The range. Its texts may contain surrogate escapes for bytes that are not UTF-8.
 
     Returns:
         Header values by header name.
@@ -92,10 +91,14 @@ def range_headers(byte_range: ByteRange) -> dict[str, str]:
 
 
 def parse_range_headers(headers: Mapping[str, str]) -> ByteRange:
-    """Return the byte range that the headers of `POST /v1/ranges` describe.
+    """Parse the HTTP headers of `POST /v1/ranges` that describe a byte range.
 
     Args:
-        headers: Header values by name, in a case-insensitive mapping.
+        headers: Header values by name, in a case-insensitive mapping. Headers that do not begin
+            with `Hourmark-` are ignored.
+
+    Returns:
+        The byte range, without its bytes.
 
     Raises:
         ValueError: A header is missing, invalid or unknown. The message names the header.
@@ -176,13 +179,14 @@ class RangeResponse:
 
 
 def report_to_json(report: HostReport, *, with_unknown_losses: bool = True) -> bytes:
-    """Return a host report as the JSON body of `POST /v1/reports`.
+    """Serialize a host report as the JSON body of `POST /v1/reports`.
 
     Older services reject unknown fields, so fields added later are omitted if they are empty.
 
     Args:
         report: The report.
-        with_unknown_losses: Whether to include the fields added after version 0.2.0.
+        with_unknown_losses: Whether to include the fields added after version 0.2.0. Pass False for
+            a service of version 0.2.0.
     """
     row = dataclasses.asdict(report)
     for source in row["sources"]:
@@ -195,8 +199,12 @@ def report_to_json(report: HostReport, *, with_unknown_losses: bool = True) -> b
 def report_from_json(body: bytes) -> HostReport:
     """Parse the JSON body of `POST /v1/reports`.
 
+    Args:
+        body: The request body.
+
     Raises:
-        ValueError: The body is not a host report, or has a source twice.
+        ValueError: The body is not a host report, contains an unknown field, or reports a source
+            twice.
     """
     report = _REPORT.validate_json(body)
     if len({s.source for s in report.sources}) < len(report.sources):

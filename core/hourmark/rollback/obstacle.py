@@ -9,11 +9,11 @@ from hourmark.errors import HourmarkError
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A reason why an older version cannot run with what this version has written.
+    """A condition that prevents an older version from running with the data of this version.
 
     Attributes:
         where: The file, topic or table concerned.
-        seen: What was found there.
+        seen: Description of what was found there.
         to_do: How to remove the obstacle, or that it cannot be removed.
     """
 

@@ -29,13 +29,13 @@ ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RollbackReport:
-    """The result of the rollback check of one component.
+    """The result of checking one component before a return to an older version.
 
     Attributes:
         obstacles: Conditions that prevent the rollback; empty if there are none.
         not_asked: Reason why the check could not be completed; None if it was completed. If it is
             set, a rollback must not be assumed to be possible.
-        absent: Reason why the component has no data to check on this machine; None if it has.
+        absent: Reason why the component has no data to check on this machine; None if it has data.
     """
 
     obstacles: tuple[Obstacle, ...] = ()
@@ -50,7 +50,9 @@ def find_obstacles(
     table: Mapping[str, str] = ROOMS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, RollbackReport]:
-    """Run the rollback checks of several components in parallel.
+    """Check in parallel whether components can return to an older version of Hourmark.
+
+    Nothing is changed. The function does not raise an error if the check of a component fails.
 
     Args:
         config: The configuration.
@@ -60,8 +62,8 @@ def find_obstacles(
         seconds: Time limit for all checks.
 
     Returns:
-        Reports by component name, in the order of `table`. The report of a component that exceeds
-        the time limit or whose check fails has the reason in `not_asked`.
+        Reports by component name, in the order of `table`. If a check fails or exceeds the time
+        limit, `not_asked` of its report contains the reason.
     """
     kinds = {name: place for name, place in table.items() if not only or name in only}
     found = call_all(

@@ -16,6 +16,8 @@ from typing import Final
 class OlderVersion:
     """A released version of Hourmark, described by the data that it can and cannot read.
 
+    Rollback checks compare the present data with this description.
+
     Attributes:
         name: Version number.
         ledger: Newest schema revision of the ledger (the database of the ETL) that the version

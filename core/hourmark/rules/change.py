@@ -55,15 +55,21 @@ def next_rules(
 ) -> Rules:
     """Return the rules revision that results from new declarations.
 
+    A rules revision is one numbered version of everything that parsing depends on. Nothing is
+    stored or published.
+
     Args:
         book: All revisions so far.
         declared: The new declarations.
-        schema_ids: Registry's schema id of each declared type, by type name.
+        schema_ids: The registry's schema id of each declared type, by type name.
         bucket_seconds: Length of a bucket.
 
     Returns:
         A new revision with the next sequence number, or the latest revision if the declarations
         change nothing.
+
+    Raises:
+        KeyError: `schema_ids` lacks a declared type.
     """
     latest, sequence = book.latest, book.next_sequence
     versions = {t.name: TypeVersion(t, schema_ids[t.name]) for t in declared.types}
@@ -81,14 +87,15 @@ def next_rules(
 def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     """Check that each record of a rules revision is small enough for Kafka.
 
-    Otherwise the revision would be in force in the ledger but could never be published.
+    Call it before a revision is stored. Otherwise it could be in force in the ledger (the database
+    of the ETL) but could never be published.
 
     Args:
         rules: The revision.
-        bytes_max: Maximum size of a record batch (`kafka.max_message_bytes`).
+        bytes_max: Maximum size of a record batch in bytes (`kafka.max_message_bytes`).
 
     Raises:
-        UsageError: A record is too large.
+        UsageError: A record is too large. Declare fewer fields or types, or raise the limit.
     """
     for key, value in rules.records():
         if (size := len(key.encode()) + len(value.encode()) + RECORD_OVERHEAD) > bytes_max:
@@ -100,11 +107,15 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
 
 
 def describe_changes(before: Rules | None, after: Rules) -> str:
-    """Return a human-readable description of the changes between two revisions.
+    """Describe the differences between two rules revisions for the user.
 
     Args:
         before: The earlier revision; None if there was none.
         after: The later revision.
+
+    Returns:
+        A comma-separated list of added, removed and changed types and sources. `no change of
+        declarations` if there are none.
     """
     told = []
     for kind in ("types", "sources"):

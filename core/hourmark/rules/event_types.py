@@ -41,14 +41,14 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 class EventType(FrozenModel):
-    """The declaration of an event type.
+    """The declaration of an event type: its fields, parsing rule and Kafka topic.
 
     Attributes:
         name: Name of the type.
         doc: Documentation of the type, included in its schema.
         fields: Avro declarations of the type's own fields, which follow the fields common to all
             events.
-        line: How lines of the type are parsed.
+        line: Rule for parsing lines of the type.
         partitions: Number of partitions of the type's topic.
         retention_hours: Retention of the type's topic; None means `kafka.retention_hours`.
         shard: Name of the ETL shard that processes the type.
@@ -76,10 +76,7 @@ class EventType(FrozenModel):
     @field_validator("fields")
     @classmethod
     def _usable(cls, fields: list[dict[str, Any]], info: ValidationInfo) -> list[dict[str, Any]]:
-        """Check the field declarations, and add `"default": null` to unions that begin with null.
-
-        Declarations are written in TOML, which cannot express a null default.
-        """
+        # Declarations are written in TOML, which cannot express a null default.
         fields = [
             {**field, "default": None}
             if "default" not in field
@@ -115,7 +112,14 @@ class EventType(FrozenModel):
 
     # pydantic's deprecated classmethod of the same name
     def schema(self) -> Schema:  # type: ignore[override]
-        """Return the Avro schema of the type's events, including the envelope."""
+        """Build the Avro schema of the type's events.
+
+        The fields common to all events (the envelope) come first, then the type's own fields. The
+        schema has the form that schema registries return (`plain_spelling`).
+
+        Returns:
+            The record schema as parsed JSON.
+        """
         schema: Schema = plain_spelling(event_schema(self.name, self.fields, self.doc))
         return schema
 
@@ -142,7 +146,7 @@ class Source(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `host` if it has its default value, so that older digests stay valid."""
+        # `host` is omitted if it has its default, so that digests of older revisions stay valid.
         settings: dict[str, Any] = serialize(self)
         return {
             name: value for name, value in settings.items() if (name, value) != ("host", "line")
@@ -193,12 +197,12 @@ SYSLOG = EventType(
 
 
 class Declarations(NamedTuple):
-    """The declarations in a folder.
+    """The declarations of event types and log sources in a folder.
 
     Attributes:
-        types: Event types including `dead-letters`, sorted by name.
+        types: Event types including the built-in `dead-letters`, sorted by name.
         sources: Sources, sorted by name.
-        limits: Limits of event times.
+        limits: Limits on how far an event's time may lie from the time at which it was observed.
     """
 
     types: list[EventType]
@@ -207,14 +211,17 @@ class Declarations(NamedTuple):
 
 
 def read_declarations(folder: Path) -> Declarations:
-    """Read and check all declarations in a folder.
+    """Read and check all declarations of event types and log sources in a folder.
 
     Args:
-        folder: Folder with a TOML file for each type, and `sources.toml`.
+        folder: Folder with a TOML file for each type, and `sources.toml`, which may be absent.
+
+    Returns:
+        The declared types and sources, and the built-in types.
 
     Raises:
-        TypeFileError: A file cannot be read or a declaration is invalid; the message has the file
-            and the field.
+        TypeFileError: The folder does not exist, a file cannot be read, or a declaration is
+            invalid. The message contains the file and the field.
     """
     if not folder.is_dir():
         raise TypeFileError(
@@ -272,7 +279,7 @@ def check_declarations(types: list[EventType], sources: list[Source]) -> None:
 
 
 def _check_source(source: Source, types: list[EventType]) -> None:
-    """Check that lines of a source can have each of the types that the source names.
+    """Check that lines of a source can have each of the event types that the source names.
 
     Args:
         source: The source.

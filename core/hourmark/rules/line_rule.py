@@ -112,7 +112,7 @@ class LineRule(FrozenModel):
 
     @model_serializer(mode="wrap")
     def _as_before(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit default values of settings added after 0.2.0, so that older digests stay valid."""
+        # Defaults of settings added after 0.2.0 are omitted, so that older digests stay valid.
         settings: dict[str, Any] = serialize(self)
         fields = type(self).model_fields
         return {
@@ -123,7 +123,11 @@ class LineRule(FrozenModel):
 
     @property
     def is_plain(self) -> bool:
-        """Return whether fields are filled by name only, without any option that changes this."""
+        """Return whether the rule maps the content of a line to fields by name only.
+
+        This is not the case if the payload is `logfmt` or `tsv`, or if any option changes how
+        fields, times or hosts are found, converted or redacted.
+        """
         return not (
             self.payload in ("logfmt", "tsv")
             or self.time_field
@@ -138,12 +142,20 @@ class LineRule(FrozenModel):
 
     @property
     def groups(self) -> frozenset[str]:
-        """Return the names of the pattern's groups; empty without a pattern."""
+        """Return the names of the named groups in the regular expression `pattern`.
+
+        Returns:
+            The names. Empty if the rule has no pattern.
+        """
         return frozenset(_GROUP_NAME.findall(_LITERAL.sub("", self.pattern or "")))
 
     @property
     def time_group(self) -> str:
-        """Return the name of the pattern's group that contains the time; `time` by default."""
+        """Return the name of the group in `pattern` that contains the time of the event.
+
+        Returns:
+            The value of `time_field`; `time` if it is not set.
+        """
         return self.time_field or "time"
 
     @model_validator(mode="after")
@@ -194,10 +206,11 @@ class LineRule(FrozenModel):
         """Check that all fields named by this rule exist and have a suitable type.
 
         Args:
-            fields: The type's Avro field declarations.
+            fields: The Avro field declarations of the event type.
 
         Raises:
-            ValueError: The rule names a field that does not exist or has an unsuitable type.
+            ValueError: The rule names a field that does not exist or has an unsuitable type. The
+                message contains the setting and the field.
         """
         types = {str(field.get("name")): field.get("type") for field in fields}
         named = {

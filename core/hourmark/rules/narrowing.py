@@ -20,15 +20,17 @@ from hourmark.rules.revision import Rules
 def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
     """Check that new declarations do not reject lines that the rules in force accept.
 
-    Only rejections that follow from the declarations themselves are found, such as a removed field.
+    Rejected lines would become dead letters instead of events. Only rejections that follow from the
+    declarations themselves are found, such as a removed field.
 
     Args:
-        latest: The revision in force; None if there is none.
+        latest: The rules revision in force; None if there is none, which permits every declaration.
         declared: The new declarations.
         may_refuse: Whether such a change is allowed. If true, nothing is checked.
 
     Raises:
-        UsageError: Lines would become dead letters. The message names types, sources and fields.
+        UsageError: Lines would become dead letters. The message contains the types, sources and
+            fields.
     """
     refused = [] if latest is None or may_refuse else [*_refused(latest, declared)]
     if refused:
@@ -84,8 +86,6 @@ def _of_source(old: Source, new: Source) -> Iterator[str]:
 
 @dataclasses.dataclass
 class _Comparison:
-    """A comparison of two Avro schemas that finds values which only the older schema accepts."""
-
     old_named: dict[str, Any] = dataclasses.field(default_factory=dict)  # named types found so far
     new_named: dict[str, Any] = dataclasses.field(default_factory=dict)
     seen: set[tuple[str, str]] = dataclasses.field(

@@ -35,11 +35,13 @@ Record = tuple[str, str]  # key and value in the topic and in the ledger
 
 
 class ParserVersion(NamedTuple):
-    """The parser that a rules revision requires.
+    """The version of the parser that a rules revision requires.
+
+    A rules revision is one published version of everything that parsing depends on.
 
     Attributes:
-        parser: Number of the parser, increased whenever its results may differ.
-        zones: Version of the IANA time zone data.
+        parser: Number of the parser, which increases whenever its results may differ.
+        zones: Version of the IANA time zone data, such as `2026.6`.
     """
 
     parser: int
@@ -49,13 +51,13 @@ class ParserVersion(NamedTuple):
     def counts_blanks(self) -> bool:
         """Return whether the parser counts blank lines and creates no record for them.
 
-        Parser 1 creates a dead letter for each blank line.
+        Parser 1 creates a dead letter for each blank line instead.
         """
         return self.parser >= 2
 
     @property
     def reads_json_bodies(self) -> bool:
-        """Return whether a batch may be one JSON value over several lines.
+        """Return whether a batch sent to the API may be one JSON value that spans several lines.
 
         Parser 1 parses each line of a batch separately.
         """
@@ -63,9 +65,10 @@ class ParserVersion(NamedTuple):
 
     @property
     def reads_syslog_forms(self) -> bool:
-        """Return whether `format = "syslog"` accepts the forms that network devices send.
+        """Return whether the parser accepts the syslog variants that network devices send.
 
-        Parsers 1 and 2 accept RFC 3164 only.
+        They are accepted for sources with `format = "syslog"`. Parsers 1 and 2 accept only RFC
+        3164.
         """
         return self.parser >= 3
 
@@ -76,11 +79,11 @@ PARSER: Final = ParserVersion(
 
 
 class SchemaMeaning(NamedTuple):
-    """The event type and schema that a schema id identifies.
+    """The event type and the Avro schema that a schema id of the registry identifies.
 
     Attributes:
-        event_type: The type's name, or the name of a control topic.
-        fingerprint: Fingerprint of the schema.
+        event_type: Name of the event type, or of a control topic.
+        fingerprint: Fingerprint of the schema: 16 hex digits.
     """
 
     event_type: str
@@ -92,17 +95,16 @@ class SchemaMeaning(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TypeVersion:
-    """One version of an event type: its declaration and the id of its schema.
+    """One published version of an event type: its declaration and the id of its Avro schema.
 
-    The digest that identifies a published version is computed from the published text. Later
-    versions of this software therefore compute the same digest, even if they would write another
-    text.
+    The digest that identifies a version is computed from its published text. Later versions of this
+    software therefore compute the same digest, even if they would write another text.
 
     Attributes:
         declaration: Declaration of the type.
         schema_id: The registry's id of the type's schema.
-        published: JSON text as read from the topic `hourmark.types`; None if it was not read from
-            there.
+        published: JSON text as read from the Kafka topic `hourmark.types`; None if it was not read
+            from there.
     """
 
     declaration: EventType
@@ -111,7 +113,11 @@ class TypeVersion:
 
     @functools.cached_property
     def text(self) -> str:
-        """Return the JSON text of this version, the value of its record in `hourmark.types`."""
+        """Return the JSON text of this version, which is the value of its record in Kafka.
+
+        A version that was read from the topic `hourmark.types` returns its published text
+        unchanged.
+        """
         if self.published is not None:
             return self.published
         return canonical_json(
@@ -123,7 +129,7 @@ class TypeVersion:
 
     @functools.cached_property
     def schema(self) -> Schema:
-        """Return the Avro schema of the type's events."""
+        """Return the Avro schema of the type's events as parsed JSON."""
         schema: Schema = (
             self.declaration.schema()
             if self.published is None
@@ -133,17 +139,21 @@ class TypeVersion:
 
     @functools.cached_property
     def meaning(self) -> SchemaMeaning:
-        """Return the type and schema that the schema id identifies."""
+        """Return the event type and the fingerprint of the schema to which the schema id refers."""
         return SchemaMeaning(self.declaration.name, fingerprint(self.schema))
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the digest of the JSON text, which identifies this version."""
+        """Return the digest that identifies this version: 16 hex digits computed from its text."""
         return digest(self.text)
 
     @functools.cached_property
     def key(self) -> str:
-        """Return the key of this version's record in `hourmark.types`: `type/<name>/<digest>`."""
+        """Return the key of this version's record in the Kafka topic `hourmark.types`.
+
+        Returns:
+            Text of the form `type/<name>/<digest>`.
+        """
         return f"type/{self.declaration.name}/{self.digest}"
 
 
@@ -154,11 +164,11 @@ class Rules:
     Attributes:
         sequence: Number of the revision.
         types: Versions of event types by type name, always including `dead-letters`.
-        sources: Declarations of sources by name.
+        sources: Declarations of log sources by name.
         parsing: Bucket length and limits of event times.
         parser: The parser that the revision requires.
-        published: JSON text as read from the topic `hourmark.types`; None if it was not read from
-            there.
+        published: JSON text as read from the Kafka topic `hourmark.types`; None if it was not read
+            from there.
     """
 
     sequence: int
@@ -172,7 +182,11 @@ class Rules:
 
     @functools.cached_property
     def text(self) -> str:
-        """Return the JSON text of the revision, the value of its record in `hourmark.types`."""
+        """Return the JSON text of the revision, which is the value of its record in Kafka.
+
+        A revision that was read from the topic `hourmark.types` returns its published text
+        unchanged.
+        """
         return (
             self.published
             if self.published is not None
@@ -181,7 +195,11 @@ class Rules:
 
     @functools.cached_property
     def id(self) -> str:
-        """Return the id `<sequence>-<digest>`, which byte ranges and audit records contain."""
+        """Return the id of the revision, which byte ranges and audit records contain.
+
+        Returns:
+            Text of the form `<sequence>-<digest>`, where the digest has 16 hex digits.
+        """
         return f"{self.sequence}-{digest(self.text)}"
 
     def _content(self) -> dict[str, Any]:
@@ -196,25 +214,32 @@ class Rules:
         }
 
     def same_content(self, other: Rules) -> bool:
-        """Return whether both revisions are equal except for their sequence numbers."""
+        """Return whether two revisions are equal except for their sequence numbers.
+
+        Args:
+            other: The revision to compare with. Published texts are not compared.
+        """
         return self._content() == other._content()
 
     def records(self) -> list[Record]:
-        """Return the records to publish, as pairs of key and value.
+        """Return the Kafka records that publish this revision in the topic `hourmark.types`.
 
         Returns:
-            One record for each type, then the record of the revision.
+            Pairs of key and value: one for each event type, then the record of the revision.
         """
         return [*((t.key, t.text) for t in self.types.values()), (f"rules/{self.id}", self.text)]
 
 
 class KnownSchema(NamedTuple):
-    """A schema that the ledger stores for a schema id, and the event type that uses it.
+    """The Avro schema that a schema id identifies according to the ledger, and its event type.
+
+    The ledger is the database of the ETL.
 
     Attributes:
         event_type: Name of the event type, or of a control topic.
-        fingerprint: Fingerprint of the schema.
-        text: The schema as JSON. Empty if the schema is known only from the marker of a bucket.
+        fingerprint: Fingerprint of the schema: 16 hex digits.
+        text: The schema as JSON text. Empty if only its fingerprint is known, from the marker of a
+            bucket.
     """
 
     event_type: str
@@ -223,7 +248,7 @@ class KnownSchema(NamedTuple):
 
     @classmethod
     def from_schema(cls, owner: str, schema: Schema) -> KnownSchema:
-        """Return the entry for a schema.
+        """Create an entry from a parsed schema.
 
         Args:
             owner: Name of the event type or control topic whose values have the schema.
@@ -234,22 +259,22 @@ class KnownSchema(NamedTuple):
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """Return the type and schema that the schema id identifies."""
+        """Return the event type and the schema fingerprint, to compare with a rules revision."""
         return SchemaMeaning(self.event_type, self.fingerprint)
 
     @property
     def schema(self) -> Schema:
-        """Return the parsed schema.
+        """Return the Avro schema as parsed JSON.
 
         Raises:
-            ValueError: The text is empty.
+            ValueError: Only the fingerprint of the schema is known.
         """
         schema: Schema = json.loads(self.text)
         return schema
 
     @property
     def topic(self) -> str:
-        """Return the name on the edge cluster of the topic whose values have this schema."""
+        """Return the name of the Kafka topic whose values have this schema, on the edge cluster."""
         return (
             self.event_type if self.event_type in (AUDIT, HOSTS) else events_topic(self.event_type)
         )
@@ -275,9 +300,10 @@ class _RevisionContent(FrozenModel):
 
 
 class RulesBook:
-    """Collection of all rules revisions, assembled from records that are added in any order.
+    """Collection of all rules revisions, assembled from Kafka records in any order.
 
-    A revision is complete when the records of all its types have been added.
+    A rules revision is one numbered version of everything that parsing depends on. It is complete
+    when the records of all its event types have been added.
 
     Args:
         records: Records to add initially, as pairs of key and value.
@@ -303,11 +329,13 @@ class RulesBook:
             self.add(key, value)
 
     def add(self, key: str, value: str) -> None:
-        """Add one record of the topic `hourmark.types`. A record whose key is known is ignored.
+        """Add one record of the Kafka topic `hourmark.types`.
+
+        A record whose key has already been added is ignored.
 
         Args:
             key: Key of the record: `type/<name>/<digest>` or `rules/<id>`.
-            value: Value of the record, as JSON.
+            value: Value of the record, as JSON text.
 
         Raises:
             ValueError: The record is invalid and was not added. The message contains its key.
@@ -350,50 +378,70 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """Return the revision with this id, or None if it is unknown or incomplete."""
+        """Return the revision with an id.
+
+        Args:
+            revision: Id of the revision: `<sequence>-<digest>`.
+
+        Returns:
+            The revision. None if it is unknown, or if records of its event types are missing.
+        """
         return self._revisions.get(revision)
 
     @property
     def ids(self) -> set[str]:
-        """Return the ids of all complete and incomplete revisions."""
+        """Return the ids of all revisions, including those whose event types are still missing.
+
+        Revisions that this software cannot read are not included; see `unusable`.
+        """
         return {*self._revisions, *self._missing}
 
     @property
     def missing(self) -> dict[str, list[str]]:
-        """Return the keys of the type records that incomplete revisions still need.
+        """Return the keys of the event type records that incomplete revisions still need.
 
         Returns:
-            Sorted keys by revision id. Empty if all revisions are complete.
+            Sorted record keys by revision id. Empty if all revisions are complete.
         """
         return {revision: sorted(keys) for revision, keys in self._missing.items()}
 
     @property
     def latest(self) -> Rules | None:
-        """Return the complete revision with the highest sequence number, or None if there is none.
+        """Return the complete revision with the highest sequence number.
 
-        New byte ranges must name this revision.
+        New byte ranges must be parsed under this revision.
+
+        Returns:
+            The revision. None if no revision is complete.
         """
         return max(self._revisions.values(), key=lambda r: revision_order(r.id), default=None)
 
     @property
     def revisions(self) -> list[Rules]:
-        """Return all complete revisions, in ascending order."""
+        """Return all complete revisions in the order of their sequence numbers.
+
+        Returns:
+            The revisions, oldest first. Empty if no revision is complete.
+        """
         return sorted(self._revisions.values(), key=lambda r: revision_order(r.id))
 
     @property
     def next_sequence(self) -> int:
-        """Return the sequence number of the next revision.
+        """Return the sequence number for the next revision.
 
-        It is one more than the highest number so far, which may be that of an unusable revision, or
-        1.
+        Returns:
+            One more than the highest number of all revisions, including incomplete and unusable
+            ones. 1 if there are no revisions.
         """
         return 1 + max((revision_order(r)[0] for r in self.ids | self.unusable.keys()), default=0)
 
     def schemas(self) -> dict[int, TypeVersion]:
-        """Return the type version that each schema id identifies, over all complete revisions.
+        """Map each schema id to the version of an event type that it identifies.
+
+        All complete revisions are taken into account.
 
         Returns:
-            Type versions by schema id.
+            Type versions by schema id of the registry. Empty if there are no revisions.
 
         Raises:
             ValueError: One schema id identifies two different schemas.
@@ -404,7 +452,10 @@ class RulesBook:
         return known
 
     def check_schema_ids(self, rules: Rules, among: Collection[str]) -> None:
-        """Check that each schema id of a revision means the same schema as in earlier revisions.
+        """Check that the schema ids of a revision have the same meaning as in earlier revisions.
+
+        A schema registry that was recreated or restored from an older copy may assign an id a
+        second time.
 
         Args:
             rules: The revision to check.
@@ -447,11 +498,14 @@ def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
 
 
 def key_matches_content(key: str, value: str) -> bool:
-    """Return whether a rules record's key is well-formed and contains the value's digest.
+    """Return whether the digest in a rules record's key is the digest of its value.
 
     Args:
         key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
         value: The record's value.
+
+    Returns:
+        True if it is. False also for a key of another form.
     """
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")
@@ -461,17 +515,26 @@ def key_matches_content(key: str, value: str) -> bool:
 
 
 def revision_order(revision: str) -> tuple[int, str]:
-    """Return a sort key that orders revision ids by sequence, then by id."""
+    """Return a key for sorting revision ids by sequence number, then by id.
+
+    Args:
+        revision: Id of the revision: `<sequence>-<digest>`.
+
+    Raises:
+        ValueError: The id does not begin with a number.
+    """
     return int(revision.partition("-")[0]), revision
 
 
 def check_same_meaning(schema_id: int, known: SchemaMeaning, other: SchemaMeaning) -> None:
-    """Check that two statements about a schema id name the same event type and schema.
+    """Check that a schema id refers to the same event type and schema in two places.
+
+    The two differ if the schema registry was recreated or restored from an older copy.
 
     Args:
         schema_id: The schema id.
-        known: The type and schema that the id is known to identify.
-        other: The type and schema that the id identifies elsewhere.
+        known: The type and schema to which the id is known to refer.
+        other: The type and schema to which the id refers elsewhere.
 
     Raises:
         ValueError: The two differ. The message contains the schema id.

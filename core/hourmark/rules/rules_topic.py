@@ -15,12 +15,16 @@ _LOG = logging.getLogger(__name__)
 
 
 def read_rules(cluster: KafkaCluster) -> RulesBook:
-    """Return all rules revisions that have been published.
+    """Read all rules revisions that have been published in the Kafka topic `hourmark.types`.
 
-    Unusable records are skipped with a warning; the ledger has the authoritative revisions.
+    Invalid records are skipped, and a warning is logged. The ledger (the database of the ETL) has
+    the authoritative revisions.
 
     Args:
         cluster: The edge cluster.
+
+    Returns:
+        The revisions. Empty if none has been published.
 
     Raises:
         Unavailable: The cluster does not answer.
@@ -42,16 +46,18 @@ def publish_rules(
     *,
     timeout_s: float = APPEND_S,
 ) -> None:
-    """Append records of rules revisions and return when all in-sync replicas have them.
+    """Append records of rules revisions to Kafka, and return when all in-sync replicas have them.
+
+    The operation is idempotent, because readers ignore a record whose key is known.
 
     Args:
         cluster: The edge cluster.
-        records: Key and value of each record.
+        records: Key and value of each record; see `Rules.records`.
         bytes_max: Maximum size of a record, in bytes.
         timeout_s: Time in which a record must be acknowledged, in seconds.
 
     Raises:
-        Unavailable: Not all records were acknowledged.
+        Unavailable: Not all records were acknowledged. Run `hourmark types apply` again.
     """
     try:
         append_all(cluster, TYPES, records, bytes_max, timeout_s=timeout_s)

@@ -70,10 +70,11 @@ def stack(
 
 
 class StackContainer(DockerContainer):
-    """The container of a test stack.
+    """The container of a test stack: Kafka, the schema registry and all components of Hourmark.
 
     Attributes:
-        published: Port of each server, the same inside and outside, on the loopback address only.
+        published: Port of each server, by server name. The port is the same inside and outside, and
+            is open on the loopback address only.
     """
 
     def __init__(self, image: str, types: Path | None, clusters: int) -> None:
@@ -94,12 +95,13 @@ class StackContainer(DockerContainer):
                 self.with_copy_into_container(text, f"{_TYPES}/{name}", 0o644)
 
     def start(self) -> StackContainer:
-        """Start the container from a local image.
+        """Start the container from a local image, and return it.
 
-        The image is never pulled: on a public index, anyone could own its name.
+        The image is never pulled, because anyone could own its name on a public registry.
 
         Raises:
-            Unavailable: The image does not exist on this machine.
+            Unavailable: The image does not exist on this machine. The message contains the command
+                that builds it.
         """
         try:
             self.get_docker_client().client.images.get(self.image)
@@ -112,10 +114,14 @@ class StackContainer(DockerContainer):
         return self
 
     def run(self, *command: str) -> str:
-        """Run a command in the container and return its standard output.
+        """Run a command in the container, and return its standard output.
+
+        Args:
+            command: The program and its arguments. No shell is involved.
 
         Raises:
-            Unavailable: The command failed; the message has its output.
+            Unavailable: The exit code of the command is not 0. The message contains the end of its
+                output.
         """
         code, (stdout, stderr) = self.get_wrapped_container().exec_run(list(command), demux=True)
         if code != 0:
@@ -126,14 +132,15 @@ class StackContainer(DockerContainer):
         return (stdout or b"").decode()
 
     def wait_ready(self, url: str, seconds: float) -> None:
-        """Wait until a URL of the stack returns HTTP status 200.
+        """Wait until a URL of the stack returns the HTTP status 200.
 
         Args:
             url: URL that returns 200 when the service accepts events.
             seconds: Time limit in seconds.
 
         Raises:
-            Unavailable: The container ended or was not ready in time.
+            Unavailable: The container ended or was not ready in time. The message contains the end
+                of its log.
         """
         clock = SystemClock()
         until = clock.monotonic_s() + seconds
@@ -177,7 +184,9 @@ def read_type_files(types: Path) -> dict[str, bytes]:
 
 
 def free_ports() -> dict[str, int]:
-    """Return a random port for each server that tests use, currently free on the loopback address.
+    """Choose a random free port on the loopback address for each server of a test stack.
+
+    The ports are not reserved: another process may take one before it is used.
 
     Returns:
         Port by server name.

@@ -33,15 +33,21 @@ _PAUSE_S: Final = 0.1
 
 
 class NoEngine(Unavailable):
-    """No container engine is installed on this machine, or none responds."""
+    """No container engine (Docker or Podman) is installed on this machine, or none responds.
+
+    Install or start one. The fixture `hourmark_stack` skips its tests in this case.
+    """
 
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """Find a container engine, and set $DOCKER_HOST to its address for the duration of the block.
+    """Find a container engine, and set `$DOCKER_HOST` to its address for the duration of the block.
+
+    `$DOCKER_HOST` is tried first if it is set; otherwise the sockets of Docker and Podman. If none
+    responds, `podman system service` is started for the duration of the block.
 
     Raises:
-        NoEngine: No engine answers.
+        NoEngine: No engine responds.
     """
     with ExitStack() as on_exit:
         address, name = _find_engine(on_exit)
@@ -60,10 +66,15 @@ def engine() -> Iterator[None]:
 
 
 def candidate_sockets(environment: Mapping[str, str]) -> list[Path]:
-    """Return the paths of sockets on which container engines may listen, docker's first.
+    """Return the paths of Unix sockets on which container engines may listen.
+
+    The sockets need not exist.
 
     Args:
-        environment: Environment variables, of which `XDG_RUNTIME_DIR` is used if set.
+        environment: Environment variables, of which `XDG_RUNTIME_DIR` is used if it is set.
+
+    Returns:
+        Paths in the order in which they are tried: Docker's first, then Podman's.
     """
     runtime = environment.get("XDG_RUNTIME_DIR")
     of_user = [Path(runtime) / "podman" / "podman.sock"] if runtime else []
@@ -93,13 +104,13 @@ def _find_engine(on_exit: ExitStack) -> tuple[str, str]:
 
 
 def probe_engine(address: str) -> str:
-    """Ask the container engine at an address for its name.
+    """Return the name of the container engine that listens at an address.
 
     Args:
-        address: Address as in $DOCKER_HOST, such as `unix:///var/run/docker.sock`.
+        address: Address as in `$DOCKER_HOST`, such as `unix:///var/run/docker.sock`.
 
     Returns:
-        Lower-case name, which contains "podman" for podman; empty if no engine responds.
+        The name in lower case, which contains "podman" for Podman. Empty if no engine responds.
     """
     if not _listens(address):
         return ""
@@ -131,10 +142,13 @@ def _listens(address: str) -> bool:
 
 @contextmanager
 def _podman_service(podman: str) -> Iterator[str]:
-    """Run `podman system service` during the block, and yield its address.
+    """Run `podman system service` for the duration of the block.
 
     Args:
         podman: Path of the podman executable.
+
+    Yields:
+        The address of the service for `$DOCKER_HOST`.
 
     Raises:
         NoEngine: The service does not respond within 30 s.

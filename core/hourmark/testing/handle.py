@@ -28,12 +28,12 @@ _APPEND: Final = 'printf "%s\\n" "$@" >> "$0"'
 
 
 class Posted(NamedTuple):
-    """Events of one type that the service has acknowledged.
+    """Events of one type that were posted by a test and acknowledged by the delivery service.
 
     Attributes:
-        event_type: The type's name.
-        ids: Their ids, as in the field `event_id` of buckets, in the order in which they were
-            posted.
+        event_type: Name of the event type.
+        ids: Ids of the events, as in the field `event_id` of buckets, in the order in which the
+            events were posted.
     """
 
     event_type: str
@@ -41,10 +41,10 @@ class Posted(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """An event in a closed bucket.
+    """An event, and the closed bucket that contains it.
 
     Attributes:
-        bucket: The bucket's hour, such as 2026-11-21T05:07.
+        bucket: The hour of the bucket, such as 2026-11-21T05:07.
         event: The event as printed by `hourmark bucket cat --json`.
     """
 
@@ -75,13 +75,17 @@ class Stack:
     )  # closed buckets never change
 
     def post(self, event_type: str, *events: Event) -> Posted:
-        """Post events to the delivery service, and wait until they are acknowledged.
+        """Post events to the delivery service, and wait until it has acknowledged them.
 
-        Posting is retried for 60 s.
+        The request is retried for 60 s. Retries create no duplicates.
 
         Args:
-            event_type: The type's name.
-            events: The events. `event_time` (now) and `event_id` are added where they are missing.
+            event_type: Name of the event type.
+            events: The events, with values by field name. A missing `event_time` is set to the
+                current time, and a missing `event_id` to a random id.
+
+        Returns:
+            The ids of the events, for `wait_for`.
 
         Raises:
             Finding: An event became a dead letter, or the service rejects the request.
@@ -105,22 +109,30 @@ class Stack:
         return Posted(event_type, tuple(map(str, ids)))
 
     def write(self, *lines: str, source: str = "app") -> None:
-        """Append lines to the log file that the File Tailer follows for a source.
+        """Append lines to the log file of a source, which the File Tailer of the stack follows.
+
+        The function returns before the lines are sent. Use `wait_until` to wait for their events.
 
         Args:
             lines: Lines without line feeds.
-            source: Name of a source that the stack's types declare.
+            source: Name of a log source that the stack's types declare.
+
+        Raises:
+            Unavailable: The lines could not be written.
         """
         self.run("sh", "-c", _APPEND, f"/var/log/app/{source}.log", *lines)
 
     def closed(self, event_type: str) -> list[str]:
-        """Return the hours of a type's closed buckets that contain events, oldest first.
+        """Return the hours of an event type's closed buckets that contain events.
 
         Args:
-            event_type: The type's name.
+            event_type: Name of the event type.
 
         Returns:
-            Hours such as 2026-11-21T05:07; empty if no bucket with events is closed.
+            Hours such as 2026-11-21T05:07, oldest first. Empty if no bucket with events is closed.
+
+        Raises:
+            Unavailable: The command `hourmark bucket ls` failed in the container.
         """
         rows = self.hourmark("bucket", "ls", event_type)
         return sorted(row["hour"] for row in rows if row["state"] == "closed" and row["events"])
@@ -128,9 +140,17 @@ class Stack:
     def read(self, event_type: str, bucket: str) -> list[Event]:
         """Return all events of a closed bucket.
 
+        The events of a bucket are read once and then cached, because closed buckets do not change.
+
         Args:
-            event_type: The type's name.
-            bucket: The bucket's hour, such as 2026-11-21T05:07.
+            event_type: Name of the event type.
+            bucket: The hour of the bucket, such as 2026-11-21T05:07.
+
+        Returns:
+            Events as printed by `hourmark bucket cat --json`.
+
+        Raises:
+            Unavailable: The bucket does not exist or cannot be read.
         """
         key = event_type, bucket
         if key not in self._read:
@@ -141,7 +161,9 @@ class Stack:
         return self._read[key]
 
     def wait_for(self, posted: Posted, seconds: float = CLOSED_S) -> list[Placed]:
-        """Wait until all posted events are in closed buckets.
+        """Wait until all events of a `post` are in closed buckets.
+
+        Each bucket covers one minute of event time and is closed after this minute.
 
         Args:
             posted: The result of `post`.
@@ -151,7 +173,8 @@ class Stack:
             The events with their buckets, in the order in which they were posted.
 
         Raises:
-            Unavailable: Some events are not in closed buckets in time.
+            Unavailable: Some events are not in closed buckets in time. The message states what the
+                open buckets wait for.
         """
         ids = set(posted.ids)
         placed = self.wait_until(
@@ -201,13 +224,16 @@ class Stack:
             self.clock.sleep(_POLL_S)
 
     def hourmark(self, *arguments: str) -> Any:
-        """Run a Hourmark command with --json in the container, and return its parsed output.
+        """Run a Hourmark command with the option `--json` in the container.
 
         Args:
             arguments: Words of the command, such as "dead-letters", "ls".
 
+        Returns:
+            The output of the command as parsed JSON.
+
         Raises:
-            Unavailable: The command failed.
+            Unavailable: The command failed. The message contains the end of its output.
         """
         return json.loads(self.run(_HOURMARK, *arguments, "--json", "--config", _CONFIG))
 

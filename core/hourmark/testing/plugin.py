@@ -16,21 +16,28 @@ from hourmark.testing import NoEngine, Stack, stack
 
 @pytest.fixture(scope="session")
 def hourmark_types() -> Path | None:
-    """Return the folder of type declarations for `hourmark_stack`; override it to use your own.
+    """Return the folder of type declarations that the fixture `hourmark_stack` uses.
 
-    None selects the example types.
+    Override this fixture in your `conftest.py` to use your own declarations.
+
+    Returns:
+        None, which selects the example types.
     """
     return None
 
 
 @pytest.fixture(scope="session")
 def hourmark_stack(hourmark_types: Path | None) -> Iterator[Stack]:
-    """Yield a complete Hourmark stack that all tests of the session share.
+    """Provide a complete Hourmark stack in a container, shared by all tests of the session.
 
+    The stack starts when the first test requests it, and is removed at the end of the session.
     Tests are skipped if there is no container engine.
 
     Args:
         hourmark_types: Folder of type declarations; None for the example types.
+
+    Yields:
+        The running stack.
     """
     with ExitStack() as ended:
         try:
