@@ -93,12 +93,8 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "automatically"
     ),
 }
-_BY_NO_DEADLINE: Final = (
-    ClosingPhase.CONFLICT,
-    ClosingPhase.STAGED,
-    ClosingPhase.UNWRITABLE,
-    ClosingPhase.LEDGER,
-)
+# In any other phase an hour waits longer than `etl.deadline_seconds`.
+_ENDED_BY_DEADLINE: Final = (ClosingPhase.REPORTS, ClosingPhase.PROOF)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +237,8 @@ def _times_out_at_ms(facts: HourFacts, f: Frontier) -> int | None:
     at_ms = f.hour.end_ms + round(facts.deadline_seconds * 1000)
     if f.state is not HourState.OPEN or not f.hour.end_ms <= facts.now_ms < at_ms:
         return None
-    by_none = facts.blocker is not None and facts.blocker.phase in _BY_NO_DEADLINE
-    if by_none or facts.override is not None or facts.missing_driver:
+    waits = facts.blocker is not None and facts.blocker.phase not in _ENDED_BY_DEADLINE
+    if waits or facts.override is not None or facts.missing_driver:
         return None
     return (
         None if describe_clock_difference(LatestReports(facts.reporters), facts.now_ms) else at_ms

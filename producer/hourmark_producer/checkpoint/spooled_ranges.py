@@ -40,12 +40,16 @@ class BodyDamaged(Exception):
 
 
 class Extent(NamedTuple):
-    """The location of a range body in the file of large bodies.
+    """The location of the compressed content of one byte range in the spool file.
+
+    The tailer keeps the content of a byte range until a delivery service acknowledges it. Large
+    content is stored in the spool file (`BodyFile`), the rest in the checkpoint database.
 
     Attributes:
-        at: Offset of its first byte.
+        at: Offset of the first byte in the spool file.
         size: Size in bytes.
-        ending: Its last bytes, which are compared when the body is read.
+        ending: The last bytes of the content. They are compared with the file when the content is
+            read, to detect that the file was replaced or damaged.
     """
 
     at: int

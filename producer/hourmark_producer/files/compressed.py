@@ -63,10 +63,10 @@ class DecompressedReader:
 
         Args:
             descriptor: File descriptor, open for reading. `close` closes it.
-            name: File name or path. The suffixes `.gz`, `.bz2` and `.zst` select a format; any
-                other name is read as xz.
+            name: File name or path. Its suffix selects the format: `.gz`, `.bz2`, `.xz` or `.zst`.
 
         Raises:
+            ValueError: The name has another suffix. The descriptor is closed.
             OSError: The file cannot be accessed.
         """
         self._file = os.fdopen(descriptor, "rb")

@@ -199,13 +199,15 @@ def plan_row_items(
     because a later audit record may promise them.
 
     Args:
-        groups: By index in the round, the hour and the groups of staged rows that belong to it.
-        earlier_unaudited: By index in the round, paths of files of unaudited rows. The files of
-            hours without groups are combined in one further task.
-        unit_bytes_max: Maximum size of a task, in bytes of encoded events.
+        groups: The hours to prove, keyed by a number that identifies each hour in this call. The
+            value is the oldest open hour of an event type and the groups of its staged rows.
+        earlier_unaudited: Paths of files with unaudited rows, with the same keys. The files of all
+            hours without staged rows are combined in one further task.
+        unit_bytes_max: Maximum size of a task, in bytes of encoded events. An hour that is larger is
+            split by event id.
 
     Returns:
-        The tasks; empty if there is nothing to read.
+        The tasks, which together read each row once; empty if there is nothing to read.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
     units = plan_units(

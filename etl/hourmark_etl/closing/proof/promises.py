@@ -100,19 +100,23 @@ class UnmetPromise(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RangeCounts:
-    """The result of comparing audit records with staged rows, for some byte ranges.
+    """The result of comparing audit records with staged rows, for some byte ranges of log files.
 
-    `merge_counts` adds up the results of disjoint ranges. The mappings are keyed by frontier index
-    (position of the hour in the round) and promised hour, `unnamed` by frontier index only.
+    An audit record promises the events that a delivery service acknowledged from a byte range. A
+    promise is met if all of these events are staged. Several hourly buckets are compared at once;
+    each has an index, which starts at 0. `merge_counts` adds up the results of disjoint ranges.
 
     Attributes:
-        records: Number of byte ranges with a promise.
-        promised: Number of promised events.
-        checked: Number of promised events whose values a checksum verified.
-        unaudited: Byte ranges with rows but no promise: columns `frontier_index`, `hour`,
-            `range_id` and `rows`, the number of distinct ids without those of earlier buckets.
-        unmet: All unmet promises of earlier hours, and the first ones of each frontier's own hour.
-        unnamed: Number of unmet promises that are not in `unmet`.
+        records: Number of byte ranges with a promise, by bucket index and promised hour (Unix
+            seconds).
+        promised: Number of promised events, with the same keys.
+        checked: Number of promised events whose values a checksum verified, with the same keys.
+        unaudited: Byte ranges that have rows but no promise, with the columns `frontier_index`
+            (bucket index), `hour`, `range_id` and `rows`. `rows` is the number of distinct event
+            ids that no earlier bucket contains.
+        unmet: Promises that are not met: all of earlier hours, and the first ones of each bucket's
+            own hour.
+        unnamed: Number of unmet promises that `unmet` omits, by bucket index.
     """
 
     records: Mapping[tuple[int, int], int]

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.support.documents import ROOT
 from tests.support.records import END, HOUR, blocker, evidence, frontier, manifest, seal, tailer
 
 from hourmark.records.hours import Hour
@@ -259,9 +261,25 @@ def test_records_that_were_set_aside_are_named_after_what_holds_the_hour() -> No
     assert "`hourmark etl set-aside ls click`" in last.do
 
 
-@pytest.mark.parametrize("phase", [ClosingPhase.CONFLICT, ClosingPhase.STAGED, ClosingPhase.LEDGER])
-def test_what_no_deadline_waives_has_none(phase: ClosingPhase) -> None:
-    assert explain_hour(facts(blocker=blocker(phase, "…"))).times_out_at_ms is None
+def phases_that_wait() -> set[ClosingPhase]:
+    """Those of which the table in docs/closing.md says that they wait after the deadline."""
+    rows = [
+        line.split("|")
+        for line in (ROOT / "docs" / "closing.md").read_text().splitlines()
+        if line.startswith("| `")
+    ]
+    return {
+        ClosingPhase(phase)
+        for _, phases, _, after, *_ in rows
+        for phase in re.findall(r"`(\w+)`", phases)
+        if after.strip().startswith("wait")
+    }
+
+
+@pytest.mark.parametrize("phase", ClosingPhase)
+def test_a_phase_that_waits_after_the_deadline_has_none(phase: ClosingPhase) -> None:
+    deadline = explain_hour(facts(blocker=blocker(phase, "…"))).times_out_at_ms
+    assert (deadline is None) == (phase in phases_that_wait())
 
 
 def test_an_hour_that_an_override_closes_and_one_under_a_wrong_clock_have_no_deadline() -> None:
