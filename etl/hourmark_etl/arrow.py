@@ -36,7 +36,8 @@ class KeyColumns(NamedTuple):
         matrix: The raw keys, rows x 24 bytes.
         head: First word: 48 bits of event time in Unix milliseconds, then 16 other bits.
         low64: Second word: the last 8 bytes of the event id.
-        ranges: Third word: the range id.
+        ranges: Third word: the range id, which identifies the byte range of a log file, or the API
+            batch, that contains the event.
     """
 
     matrix: UInt8s  # rows x 24

@@ -299,7 +299,9 @@ class StagedGroup:
         hour_s: Unix seconds at the start of the hour.
         rows: Number of rows.
         datum_bytes: Total size of the rows' Avro datums in bytes.
-        low64_sum: A digest of the event ids and range ids of all rows, including duplicates. It is
+        low64_sum: A digest of the event ids and range ids of all rows, including duplicates. A
+            range id identifies the byte range of a log file, or the API batch, that contains the
+            event. The digest is
             the sum modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT * range id).
         schema_ids: Distinct schema ids, ascending.
         first_row: Index of the first row in the file.
@@ -326,9 +328,10 @@ class StagedGroup:
 class AuditOffsets:
     """A limit on audit records: for each site, an offset in the site's audit topic.
 
-    An audit record is below the limit if its offset is smaller than the offset of its site. No
-    record of a site that is not named is below the limit. Two limits can be incomparable: each of
-    them may have the larger offset for one site.
+    A site is an edge cluster. The first site, named "0", is the cluster in the setting
+    `kafka.edge`. An audit record is below the limit if its offset is smaller than the offset of its
+    site. No record of a site that is not named is below the limit. Two limits can be incomparable:
+    each of them may have the larger offset for one site.
 
     Attributes:
         by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
@@ -370,7 +373,7 @@ class AuditOffsets:
 
     @property
     def further_sites(self) -> dict[str, int]:
-        """Return the offsets of all sites except the first.
+        """Return the offsets of all sites except the first, which is the cluster `kafka.edge`.
 
         Returns:
             Offsets by site name; empty if no other site is named.
@@ -611,12 +614,15 @@ class OriginHourTotals:
     """Numbers of events in a bucket whose own timestamps lie in one particular hour.
 
     A bucket also contains late events, which belong to earlier hours. Audit records state
-    ("promise") how many events were sent.
+    ("promise") how many events were sent. When a bucket is closed, its events are compared with
+    them.
 
     Attributes:
         hour_s: Unix seconds at the start of the hour.
-        promised: Number of distinct event ids that the settled audit records promise.
-        unaudited: Number of event ids in the bucket that no audit record promises yet.
+        promised: Number of distinct event ids of this hour that the audit records compared with the
+            bucket promise.
+        unaudited: Number of event ids of this hour in the bucket that no audit record promised at
+            the time of the comparison.
     """
 
     hour_s: int
@@ -653,19 +659,22 @@ class IncompleteRanges:
 class Seal:
     """The evidence of a bucket's completeness, fixed before the bucket is written.
 
-    It is copied into the manifest of the bucket.
+    It is copied into the manifest of the bucket. The evidence is a comparison of the staged events
+    with audit records, which state ("promise") how many events were sent.
 
     Attributes:
         grade: `proved`, `timed_out` or `forced`.
-        method: How completeness was proved.
-        cut_at_ms: Time at which the offsets of the proof were determined, Unix milliseconds.
-        audit_next: The proof covers the audit records below these offsets.
-        audit_records: Number of audit records.
-        promised: Number of events that the audit records promise.
-        unaudited: Number of events that no audit record promises.
-        waived: Readable texts about everything without which the bucket was closed.
-        offsets: Staging positions at the freeze.
-        books: Counts by the hour of the events' own timestamps.
+        method: How events and audit records were compared: `sums` (counts and sums of ids), `join`
+            (the distinct ids of each byte range) or `empty` (nothing was promised).
+        cut_at_ms: Time at which the offsets in `audit_next` were determined, Unix milliseconds.
+        audit_next: The comparison covers the audit records below these offsets.
+        audit_records: Number of audit records that were compared.
+        promised: Number of events that these audit records promise.
+        unaudited: Number of events in the bucket that no audit record promises.
+        waived: Readable descriptions of missing evidence, such as a source that had not caught up,
+            despite which the bucket is closed.
+        offsets: Staging positions (next offsets to stage) when the set of rows was fixed.
+        books: For each hour that contains timestamps of the events, the numbers of events.
         listed: Totals of the staged rows, including duplicates, that the bucket is written from.
         lost: Number of bytes that hosts reported as lost, by source.
         unknown: Number of losses of unknown size that hosts reported, by source.
@@ -673,9 +682,9 @@ class Seal:
         checked: Number of promised events whose values were verified; None in seals of version
             0.3.0.
         leaves_out: Whether an override permits leaving out rows that cannot be written.
-        gives_up: Whether an override gives up checks that need an unreadable closed bucket.
-        lacks: Byte ranges whose events the bucket lacks; None in seals of grade `proved` and of
-            version 0.3.0.
+        gives_up: Whether an override permits skipping checks against an unreadable closed bucket.
+        lacks: Byte ranges of log files whose events are missing from the bucket; None in seals of
+            grade `proved` and of version 0.3.0.
     """
 
     grade: str
@@ -738,9 +747,10 @@ class Frontier:
         hour: The oldest hour that is not closed.
         state: State of this hour.
         sources: Names of the log sources that may deliver the type.
-        settled_next: For each site, the audit offset (exclusive) up to which closed buckets have
-            accounted for all audit records of earlier hours.
-        seal: The fixed evidence for this hour; None unless it is sealed.
+        settled_next: For each site (edge cluster), the offset (exclusive) in its audit topic up to
+            which the audit records of earlier hours were compared with closed buckets.
+        seal: The evidence that this hour's bucket is complete, fixed before the bucket is written;
+            None unless the hour is sealed.
         alarm: Readable findings of the last failed proof, or the error of a damaged row; empty if
             there is none.
         shard: Name of the shard that stages the type.
@@ -762,13 +772,14 @@ class Frontier:
 
     @property
     def sealed_hours(self) -> tuple[Frontier, ...]:
-        """Return one frontier for each sealed hour of the event type.
+        """Return one `Frontier` for each sealed hour of the event type.
 
-        A sealed hour is one whose bucket content is fixed but not yet closed in the ledger.
+        An hour is sealed if the content of its bucket is fixed, but the bucket is not yet closed in
+        the ledger.
 
         Returns:
-            Frontiers in ascending order of hours, beginning with this one; empty if no hour is
-            sealed.
+            Copies of this object, each with one sealed hour as `hour`, in ascending order; empty if
+            no hour is sealed.
         """
         seals = () if self.seal is None else (self.seal, *self.later_seals)
         return tuple(

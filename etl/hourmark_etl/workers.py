@@ -27,7 +27,8 @@ def main(arguments: list[str]) -> None:
     """Preload modules for tasks and run PySpark's worker daemon until Spark stops it.
 
     Args:
-        arguments: The command line that Spark passes; the first argument is the workers' module.
+        arguments: Command-line arguments that Spark passes. The first one is the name of the module
+            that each worker runs. Modules are preloaded only if it is `pyspark.worker`.
     """
     if arguments[:1] == [_TASKS]:
         try:

@@ -187,9 +187,10 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state with lower "copied up to" offsets.
+    """Return a copy of the watch state in which the offsets `covered` are lowered.
 
-    Call this function before a reset, because the mirror then copies some offsets again. With the
+    `PartitionState.covered` is the edge offset up to which all records were copied. Call this
+    function before a reset, because the mirror then copies some offsets again. With the
     lower offsets, `mirror watch` still detects records that are lost after the reset.
 
     Args:

@@ -88,10 +88,12 @@ def read_bucket_runs(
     Args:
         storage: The storage with the index.
         path: Path of the index file.
-        buckets: Buckets that the index's publishing attempt published. Other buckets are ignored.
+        buckets: Pairs of event type and hour (Unix seconds at its start) to look for. Other buckets
+            in the file are ignored.
 
     Returns:
-        Event type, hour (Unix seconds) and rows of each bucket found.
+        A triple for each bucket found, in the order of the file: event type, hour (Unix seconds at
+        its start), and the rows of the file that contain the bucket's ids.
 
     Raises:
         StorageError: Storage is unavailable, so the index may be intact.

@@ -89,8 +89,8 @@ def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Boo
 
     Returns:
         One result per query: an array with one boolean per id, which is true if at least one of the
-        buckets contains the id. If a required bucket cannot be read, the result is a `Finding` with
-        the reason.
+        buckets contains the id. If a bucket that must be searched cannot be read, the result is a
+        `Finding` with the reason, which is returned and not raised.
 
     Raises:
         StorageError: Storage is unavailable.
@@ -105,10 +105,14 @@ def find_contained_ids(storage: Storage, queries: Sequence[IdQuery]) -> list[Boo
 class IndexWriter:
     """Writes an index file with the event ids of the buckets that one task has written.
 
+    The file consists of blocks, each with ids of one bucket, and a table of the blocks at the end.
+    Call `write` for each bucket, then `finish`.
+
     Args:
         file: A binary file, positioned at its start. The caller closes it.
         path: Path of the file.
-        rows_in_block: Maximum number of ids in a block. Readers take it from the table of blocks.
+        rows_in_block: Maximum number of ids in a block. Readers need not know it, because the table
+            contains the size of each block.
 
     Attributes:
         path: Path of the file.

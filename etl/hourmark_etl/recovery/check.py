@@ -119,14 +119,15 @@ def check_chains(
 ) -> Iterator[LedgerFinding]:
     """Check that each event type's closed hours have no gap up to its oldest open hour.
 
-    A type must have a seal if and only if its oldest open hour is sealed (its content is fixed).
+    A type must have a seal (the stored result of the proof of completeness) if and only if its
+    oldest open hour is sealed, which means that its content is fixed.
 
     Args:
         database: The ledger (the ETL's state database).
         known_frontiers: The oldest open hour of each type.
 
     Yields:
-        One finding per inconsistency; nothing if all chains are consistent.
+        One finding per inconsistency; nothing if the closed hours of all types are complete.
     """
     with database.reading() as connection:
         closed = {

@@ -67,7 +67,8 @@ def rebuild(
 ) -> RebuildResult:
     """Rebuild a lost ledger into an empty one, from storage and Kafka topics, in one transaction.
 
-    A ledger on which only `types apply` has run counts as empty.
+    The ledger is the ETL's state database. A target on which only `hourmark types apply` has run
+    counts as empty.
 
     Args:
         sources: The sources to read.
@@ -333,8 +334,8 @@ def check_ledger_is_empty(connection: Connection, rules: RulesBook) -> None:
 
     Args:
         connection: Connection to the ledger.
-        rules: Rules revisions of the rules topic. A ledger that contains any other revision is not
-            empty.
+        rules: Rules revisions (numbered versions of the parsing rules) that the Kafka topic of
+            rules contains. A ledger that contains any other revision is not empty.
 
     Raises:
         UsageError: The ledger contains data; rebuild into another database.

@@ -18,7 +18,8 @@ class RebuildSources:
         storage: The storage with buckets and staged files.
         kafka: The Kafka settings.
         central: The central cluster.
-        rules: All rules revisions in the rules topic.
+        rules: All rules revisions (numbered versions of the parsing rules) in the Kafka topic of
+            rules.
         bucket_seconds: Length of a bucket in seconds.
         now_ms: Current time, Unix milliseconds.
     """

@@ -75,7 +75,7 @@ class StagedFileRecovery:
         storage: The storage with staged files.
         ledger: Id of the ledger; files of other ledgers are ignored.
         added_paths: Paths of the files that were added.
-        spans: Needed offset ranges that the added files contain.
+        spans: Offset ranges in the added files that satisfied `is_needed` in `add_needed_files`.
         ends: Highest end offset (exclusive) in any file.
         epochs: For each leader epoch, the offset after its last record in any file.
         unreadable: Errors of files that cannot be read, by path.
@@ -151,7 +151,8 @@ class OffsetRebuilder:
     """Rebuilds the staging positions, staged files, edge checks and offset gaps of a lost ledger.
 
     A staging position is the next offset of a partition to copy to storage. An edge check states
-    that an edge partition lost no records. An offset gap is a range of missing records.
+    that an edge partition lost no records. An offset gap is a range of missing records. A site is
+    an edge cluster.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
@@ -159,8 +160,10 @@ class OffsetRebuilder:
         result: Result of the rebuild, to which notes, gaps and counts are added.
         topics: Names of the topics on the central cluster.
         chains: Closed buckets by event type.
-        shards: Name of the shard by event type.
-        first_audit_offsets: For each site, the first audit offset that may count for an open hour.
+        shards: By event type, the name of the shard (the set of event types that one streaming
+            query stages).
+        first_audit_offsets: For each site, the offset of the first audit record that the proof of
+            an open hour may need. An audit record counts the events of a byte range of a log file.
         truncated_topics: Edge names of topics whose logs are known to have lost records at their
             end.
     """

@@ -38,9 +38,9 @@ class BucketChain:
         last: Manifest of the last bucket.
         frontier: The hour after the last bucket.
         closed_next: By topic id and partition, the offset below which every event is in one of the
-            buckets. It comes from the last bucket that was closed at least `EARLIEST_MS` before the
-            hour `frontier`, because events staged by then cannot belong to a later hour. Empty if
-            there is no such bucket.
+            buckets. It comes from the last bucket that was closed at least one hour
+            (`EARLIEST_MS`) before the start of the hour `frontier`, because no event copied by
+            then belongs to `frontier` or a later hour. Empty if there is no such bucket.
     """
 
     first: Hour
@@ -67,18 +67,30 @@ class BucketChain:
 
     @property
     def settled_next(self) -> AuditOffsets:
-        """Return the audit offsets below which closed buckets account for all audit records."""
+        """Return the offsets up to which audit records were compared with the closed buckets.
+
+        An audit record states how many events of each type and hour a byte range of a log file
+        contains.
+
+        Returns:
+            For each site (edge cluster), the offset (exclusive) in its audit topic on the central
+            cluster, from the manifest of the last bucket.
+        """
         return audit_next(self.last)
 
 
 def audit_next(manifest: Manifest) -> AuditOffsets:
-    """Return the audit offsets up to which the proof of a closed bucket has counted audit records.
+    """Return the offsets up to which audit records were compared with the events of a bucket.
+
+    An audit record states how many events of each type and hour a byte range of a log file
+    contains.
 
     Args:
-        manifest: Manifest of the bucket.
+        manifest: Manifest of the closed bucket.
 
     Returns:
-        For each site, the offset (exclusive) in its audit topic on the central cluster.
+        For each site (edge cluster), the offset (exclusive) in its audit topic on the central
+        cluster.
     """
     return AuditOffsets.from_offsets(manifest.evidence.audit_next)
 
@@ -87,6 +99,9 @@ def read_chain(
     storage: Storage, event_type: str, bucket_seconds: int
 ) -> list[tuple[Hour, Manifest]]:
     """Return all buckets of an event type on storage, and verify the links between their markers.
+
+    A marker is the `_SUCCESS` file of a closed bucket. It contains the bucket's manifest, which
+    includes a digest of the marker of the hour before.
 
     Args:
         storage: The storage with the buckets.
@@ -166,7 +181,10 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
 
 
 def make_single_file_batch(note: StagedNote) -> StagedBatch:
-    """Create a batch that consists of one staged file and does not advance any staging position.
+    """Create a batch that adds one existing staged file to the ledger, and nothing else.
+
+    The batch contains no staging positions (next offsets to stage), so none of them changes when it
+    is committed.
 
     Args:
         note: Description of the file.
@@ -195,8 +213,9 @@ def _note(storage: Storage, path: str) -> StagedNote | Unreadable:
 def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
     """Return all lease epochs that occur in the names of folders and files on storage.
 
-    A rebuilt ledger must use higher epochs. Epochs occur in the names of batch folders and of files
-    with unaudited events.
+    A lease epoch is a number that increases each time a process takes over a lease. A rebuilt
+    ledger must use higher epochs than these. Epochs occur in the names of folders with staged files
+    and of files with unaudited events (events that no audit record covered).
 
     Args:
         storage: The storage.
@@ -217,12 +236,14 @@ def find_used_epochs(storage: Storage, bucket_seconds: int) -> set[int]:
 class ScannedUnauditedFile:
     """A file on storage with the events of one bucket that no audit record covered.
 
-    Failed proofs of completeness also leave such files, so an hour may have several of them.
+    An audit record states how many events a byte range of a log file contains. Failed proofs of
+    completeness also leave such files, so an hour may have several of them.
 
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        epoch: Epoch of the closer's lease under which the file was written.
+        epoch: Lease epoch of the process that wrote the file. It increases each time another
+            process takes over the closing of hours.
         path: Path relative to the storage root.
     """
 
@@ -241,6 +262,10 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
     Args:
         storage: The storage.
         bucket_seconds: Length of a bucket in seconds.
+
+    Yields:
+        Event type, hour, lease epoch and path of each file, all taken from its path; nothing if
+        there are no such files.
     """
     for folder in list_if_exists(storage, UNAUDITED_FOLDER):
         for entry in list_if_exists(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):

@@ -32,11 +32,13 @@ class StagePlan:
         folder: Folder of the batch, relative to the storage root.
         bucket_seconds: Length of a bucket in seconds.
         types: Event type of each event topic on the central cluster.
-        audits: Site id of each central audit topic.
+        audits: By name of the central audit topic, the id of the site (edge cluster) whose
+            audit records it contains.
         hosts: Names of the central topics of host reports.
         ledger: UUID of the ledger.
         schema_types: Event type of each schema id.
-        programs: Compiled check of encoded events, by schema id.
+        programs: By schema id, the compiled check of encoded events
+            (`hourmark.avro.datum_check`).
     """
 
     storage: StorageSettings

@@ -325,8 +325,9 @@ class Planner:
     def next_batch(self) -> PlannedBatch | None:
         """Plan the next micro-batch.
 
-        Partitions with a recent read error are omitted until their next retry. If a log now ends
-        before its staging position, the position is changed as in `restart_truncated_logs`.
+        Partitions with a recent read error are omitted until their next retry. A log that now ends
+        before its staging position (next offset to stage) has lost records. Topics of events and
+        host reports are then staged again from the log start. Audit topics keep their position.
 
         Returns:
             The offset ranges that each task reads; None if there are no new records.

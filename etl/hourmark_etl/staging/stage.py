@@ -256,10 +256,12 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 
 
 def compute_promises_digest(record: AuditRecord) -> bytes:
-    """Compute a digest of what an audit record promises: event ids and counts.
+    """Compute a digest of the event ids and counts that an audit record states.
 
-    Two audit records of the same byte range with different digests contradict each other. The
-    algorithm must never change, because digests are compared with those in old staged files.
+    An audit record states which events a delivery service wrote for one byte range of a log file,
+    with a count for each event type and hour. Two audit records of the same byte range with
+    different digests contradict each other. The algorithm must never change, because new digests
+    are compared with digests in old staged files.
 
     Args:
         record: The audit record.
@@ -282,7 +284,8 @@ def compute_promises_digest(record: AuditRecord) -> bytes:
 def compute_checksums_digest(record: AuditRecord) -> bytes | None:
     """Compute a digest of the event checksums in an audit record.
 
-    Audit records of the same events have equal digests.
+    An audit record may contain a checksum of the events' values for each event type and hour. Audit
+    records of the same events have equal digests.
 
     Args:
         record: The audit record.

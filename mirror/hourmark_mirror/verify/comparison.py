@@ -37,8 +37,8 @@ class FaultSpan:
             the content differs.
         edge_first: Edge offset of the first record. For foreign records, the offset of the edge
             record that was expected instead; None at the end of the edge's log.
-        edge_last: Edge offset of the last record. For foreign records, the same as for `edge_first`
-            applies.
+        edge_last: Edge offset of the last record. For foreign records, the offset of the edge
+            record that was expected instead of the last one; None at the end of the edge's log.
         central_first: Target offset of the first record; None for missing records.
         central_last: Target offset of the last record; None for missing records.
         count: Number of records.
@@ -58,8 +58,10 @@ class FaultSpan:
 
         Args:
             kind: Kind of fault of the record.
-            edge: Edge offset of the record. It is used only for missing records.
-            central: Target offset of the record; None for missing records.
+            edge: Edge offset of the record. It must follow the span's last offset if the kind is
+                `missing`, and is ignored for other kinds.
+            central: Target offset of the record, which must follow the span's last offset; None for
+                missing records.
 
         Returns:
             True if the caller can extend this span by the record.
