@@ -301,8 +301,8 @@ class StagedGroup:
         datum_bytes: Total size of the rows' Avro datums in bytes.
         low64_sum: A digest of the event ids and range ids of all rows, including duplicates. A
             range id identifies the byte range of a log file, or the API batch, that contains the
-            event. The digest is
-            the sum modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT * range id).
+            event. The digest is the sum modulo 2^64 of (last 8 bytes of the event id + RANGE_WEIGHT
+            * range id), where RANGE_WEIGHT is a constant.
         schema_ids: Distinct schema ids, ascending.
         first_row: Index of the first row in the file.
         first_id: Smallest event id.
@@ -443,7 +443,7 @@ class AuditGroup:
     """The audit records of one event type and hour in one staged file of audit records.
 
     An audit record states which events a delivery service wrote for one byte range of a log file:
-    it promises them. All records of a file come from one site.
+    it promises them. All records of a file come from one site (edge cluster).
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -453,7 +453,8 @@ class AuditGroup:
         first_offset: Smallest offset in the central audit topic.
         last_offset: Largest offset in the central audit topic, inclusive.
         promised: Sum of the promised event counts; a duplicate audit record counts twice.
-        low64_sum: The `StagedGroup.low64_sum` that the promised events must have.
+        low64_sum: Digest of the ids of the promised events, to be compared with the
+            `StagedGroup.low64_sum` of the staged events. A duplicate audit record counts twice.
         site: Name of the site whose audit topic contains the records.
         value_sum: Sum modulo 2^64 of the promises' value checksums; None in groups that version
             0.3.0 staged.
@@ -572,8 +573,9 @@ class StagedBatch:
 class EventTotals:
     """Number and checksums of staged rows, or of events that audit records promise.
 
-    Audit records state how many events were sent. An hour is proved complete if the totals of both
-    sides match. Instances support `+` and `-`.
+    Audit records state ("promise") how many events were sent. An hour is proved complete if the
+    totals of its staged rows equal the totals of the events promised for it. Instances support `+`
+    and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -638,8 +640,8 @@ class IncompleteRanges:
     `hourmark.records.manifest.MissingRanges`.
 
     Attributes:
-        ranges: Range ids in hex.
-        more: Whether further ranges are affected whose ids are not known.
+        ranges: Ids of the byte ranges, 16 hex digits each.
+        more: Whether further byte ranges are affected whose ids are not known.
     """
 
     ranges: tuple[str, ...] = ()  # range ids, hex

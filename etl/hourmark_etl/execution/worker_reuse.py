@@ -15,11 +15,12 @@ import zipimport
 
 
 def freeze_loaded_modules() -> None:
-    """Make the modules that a Spark worker has loaded cheap to keep for its next tasks.
+    """Reduce the cost of starting tasks in a Spark worker process that is reused.
 
-    All loaded modules are excluded from garbage collection, and their zip archives from the
-    invalidation of import caches. Every Spark task calls this function first. Later imports still
-    work, and further calls are cheap.
+    The first call excludes all existing objects, such as loaded modules, from garbage collection.
+    Every call removes the import system's cached readers of zip archives, which Python would
+    otherwise read again before each task. Every Spark task calls this function first. Later imports
+    still work.
     """
     if not gc.get_freeze_count():  # only once: objects of earlier tasks must be collected
         gc.freeze()

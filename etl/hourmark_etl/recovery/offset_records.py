@@ -48,6 +48,8 @@ _LOG = logging.getLogger(__name__)
 class StagedAuditOffset:
     """The offset up to which one partition of a central audit topic was staged.
 
+    Staging copies records from Kafka to files on storage.
+
     Attributes:
         topic: Topic name on the central cluster.
         partition: Partition number.
@@ -273,8 +275,8 @@ def record_lost_ends(
     """Write a backup file with the lost log ends that a rebuild found, before the rebuild commits.
 
     A log that has lost its end looks intact again once it has grown. From then on, only this file
-    shows another rebuild that records were lost. Existing files are replaced, unless one of them
-    cannot be used.
+    shows another rebuild that records were lost. The new file contains the gaps of the existing
+    files as well and replaces them. If `known_offsets` is incomplete, the existing files are kept.
 
     Args:
         storage: The storage.

@@ -91,8 +91,8 @@ class RecordChunk(NamedTuple):
         table: All committed records in `spans`, with the columns key, value, topic, partition and
             offset.
         spans: Offset ranges of the chunk, one per partition.
-        single_epoch_partitions: Partitions whose records in the table were all written under one
-            leader epoch, the epoch of their span.
+        single_epoch_partitions: Partitions whose records in the table all have the same leader
+            epoch, which is the `leader_epoch` of the partition's span.
     """
 
     table: pa.Table

@@ -364,10 +364,11 @@ def drop_repeated_reports(
 ) -> tuple[ReportRecord, ...]:
     """Drop host reports that contain no new information for the ledger.
 
-    Hosts report every two seconds, and the ledger keeps only the last report of a host and the
-    increase of losses. Therefore, if consecutive reports of one process have the same losses, only
-    the first and the last of them are returned. If a host reports through services with different
-    clocks, the recorded time of a loss may be off by that difference.
+    A host report states how far a host's log sources are delivered, and how much data was lost.
+    Hosts report every two seconds, but the ledger keeps only the last report of a host and the
+    increase of its losses. Therefore, if consecutive reports of one process state the same losses,
+    only the first and the last of these reports are returned. If a host reports through delivery
+    services whose clocks differ, the recorded time of a loss may be off by that difference.
 
     Args:
         reports: Records with their decoded reports, in partition order. All reports of a host are

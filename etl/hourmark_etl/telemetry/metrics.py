@@ -96,7 +96,8 @@ class GaugeValues:
         partitions_unreadable: Number of topic-partitions that cannot be read.
         buckets_in_conflict: Number of open buckets with contradictory audit records.
         overrides: Number of pending orders to force a bucket closed.
-        reporters: Number of reporting sources by state: "live", "waived" or "gone".
+        reporters: Number of log sources by state: "gone" if the source has signed off, "waived" if
+            a bucket was closed without waiting for it, otherwise "live".
         pending_bytes: Bytes that hosts have not delivered yet.
         lost_bytes: Bytes that were lost on hosts before they were read.
         unknown_losses: Number of losses on hosts whose size is unknown.

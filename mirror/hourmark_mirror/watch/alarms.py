@@ -70,7 +70,7 @@ class TopicVerification(NamedTuple):
         through_ms: Time up to which the topic is verified, Unix milliseconds. Records written
             before this time were copied.
         compared: Number of records that were compared.
-        passed: Number of offsets in all ranges from which the compared records were chosen.
+        passed: Number of offsets from which the compared records were chosen at random.
     """
 
     through_ms: int
@@ -120,8 +120,9 @@ def evaluate_alarms(
         observation: Current state of both clusters.
         before: Watch state after the previous observation; an empty `WatchState` for the first one.
         limits: Thresholds of the alarms.
-        accept: Whether to discard losses from earlier observations. Losses whose cause persists,
-            and losses since the previous observation, are still reported.
+        accept: Whether to discard the alarms about lost records that earlier observations raised.
+            Losses whose cause persists, and losses since the previous observation, are still
+            reported.
 
     Returns:
         Alarms sorted by name and subject, the new state, and the verified and unverified topics.

@@ -183,10 +183,10 @@ class StuckWatchMonitor:
         ).start()
 
     def check(self) -> None:
-        """Check once whether the current observation hangs.
+        """Check once how long ago the watcher's last observation began.
 
-        After 45 seconds, the alarm `mirror-unwatched` is reported. After 600 seconds, a critical
-        error is logged and the process is ended.
+        After 45 seconds, the alarm `mirror-unwatched` is reported if no observation has succeeded
+        within this time. After 600 seconds, a critical error is logged and the process is ended.
         """
         observing_s = self._watch.observing_s
         if observing_s >= STUCK_S:
