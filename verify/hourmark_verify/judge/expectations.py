@@ -159,9 +159,10 @@ class TypeExpectation(_ExpectationModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether only content, fields, pattern, time and time format are set.
+        """Whether the declaration uses only the basic keys.
 
-        It is False if the content is `logfmt` or `tsv`.
+        The basic keys are `content`, `field`, `fields`, `pattern`, `time` and `time_format`. The
+        result is False if any other key is set, or if the content is `logfmt` or `tsv`.
         """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 

@@ -30,7 +30,8 @@ class RecordStartMatcher:
 
     Args:
         record_start: Regular expression that is searched in the line.
-        flushed: Byte offsets at which a record starts whatever the line contains.
+        flushed: Byte offsets at which a record starts even if the line does not match, because the
+            tailer had already sent the lines before the offset.
     """
 
     def __init__(self, record_start: str, flushed: list[int]) -> None:

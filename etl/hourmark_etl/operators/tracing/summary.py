@@ -422,7 +422,7 @@ def _frontier(results: TraceResults) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape all non-printable characters of a text, so that it is safe to print on a terminal.
+    r"""Escape all non-printable characters of a text, so that it is safe to print on a terminal.
 
     Args:
         text: Any text, for example a log line from an untrusted host.
