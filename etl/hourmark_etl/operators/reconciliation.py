@@ -37,7 +37,16 @@ _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 class ReconciliationStage(enum.StrEnum):
     """Pipeline stage at which two counts of the same events differ.
 
-    The value of each member is the name that `hourmark audit` prints, such as `staging`.
+    The value of each member is the name that `hourmark audit` prints, such as `staging`. A group
+    contains the rows of one event type and hour in one staged file. Audit records promise a number
+    of events for each byte range of a log file.
+
+    Attributes:
+        STAGING: The row count of a staged file differs from the total of its groups.
+        LISTING: The groups that are assigned to a bucket differ from the rows that it received.
+        PROOF: The promised events differ from the events in closed buckets.
+        WRITING: The counts in the manifest of a bucket contradict each other.
+        ARRIVAL: Promised events had not arrived at the last check.
     """
 
     STAGING = "staging"  # staged files and the ledger's groups

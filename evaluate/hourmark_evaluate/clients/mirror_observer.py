@@ -34,8 +34,10 @@ class _Sample:
 class PositionChecker:
     """A check that a mirror copied every record whose position it committed, from repeated samples.
 
-    A mirror may commit a position shortly before all records of the same transaction are readable.
-    Each sample is therefore evaluated only after the transactions open at its time have completed.
+    The position is the offset in a source partition up to which the mirror has copied, according to
+    its own commits. A mirror may commit a position shortly before all records of the same
+    transaction are readable. Each sample is therefore evaluated only after the transactions open at
+    its time have completed.
 
     Attributes:
         claims: The result of all samples evaluated so far.

@@ -112,8 +112,8 @@ class SourceFile:
             file.
         id: File id, 32 hexadecimal digits.
         starts: Byte offset of each line.
-        found_in: For each line, 1 plus the index of the bucket file that contains the line's event;
-            0 if no event was found.
+        found_in: For each line, the number (from 1) that the caller assigned to the bucket file
+            with the line's event; 0 if no event was found.
         required_lines: Number of lines, from the first, that must be in HDFS.
     """
 
