@@ -57,7 +57,7 @@ def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
     Args:
         storage: Storage of the bucket. It is used only to format the URL of the bucket's folder.
         hour: Hour of the bucket.
-        manifest: Manifest of the bucket.
+        manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.
 
     Returns:
         Text of several lines: a headline with type, hour, grade and number of events, then one line

@@ -101,7 +101,8 @@ _ENDED_BY_DEADLINE: Final = (ClosingPhase.REPORTS, ClosingPhase.PROOF)
 class HourFacts:
     """Ledger contents that `explain_hour` needs to explain the state of one hourly bucket.
 
-    The ledger is the state database of the ETL.
+    The ledger is the state database of the ETL. The driver is the process that closes buckets
+    (`hourmark etl run`).
 
     Attributes:
         event_type: Event type to explain.
@@ -111,14 +112,15 @@ class HourFacts:
             sources are missing.
         frontier: The oldest open hour of the type; None if the ledger does not have the type.
         known_types: All event types in the ledger.
-        reporters: Latest report of each log source.
-        blocker: Condition that prevents the type's oldest open hour from closing, as last reported
-            by the closer; None if there is none.
+        reporters: Latest report of each log source about how far its events have been delivered.
+        blocker: Condition that prevents the type's oldest open hour from closing, as last recorded
+            by the driver; None if there is none.
         override: Pending order of an operator to force an hour of the type closed; None if there is
             none.
         set_aside: Number of the type's records that cannot be stored in a bucket and have not been
             reviewed by an operator.
-        manifest: Manifest of the hour's closed bucket; None if the hour is not closed.
+        manifest: Manifest (content of the `_SUCCESS` file) of the hour's closed bucket; None if the
+            hour is not closed.
         driver_heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there
             is none.
     """
@@ -138,10 +140,10 @@ class HourFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no ETL driver is running.
+        """Return a readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
-            The message; None if the driver's last heartbeat is recent.
+            The message; None if the driver's last heartbeat is at most 60 seconds old.
         """
         return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
 
@@ -168,9 +170,10 @@ class Explanation:
     Attributes:
         event_type: The event type.
         hour: The hour, as text.
-        state: `closed`; `open`, `frozen` or `sealed` for the type's oldest open hour; `later` for
-            an hour after it; `before-first` for an hour before the type's first bucket; `damaged`
-            if the type's ledger row is damaged; or `unknown-type`.
+        state: `closed`; for the type's oldest open hour, `open` (waiting for records), `frozen`
+            (being compared with the audit records) or `sealed` (being written); `later` for an hour
+            after it; `before-first` for an hour before the type's first bucket; `damaged` if the
+            type's ledger row is damaged; or `unknown-type`.
         summary: One readable sentence.
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
             hour, a damaged type and an unknown type.

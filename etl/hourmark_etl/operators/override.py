@@ -176,15 +176,17 @@ def force(
 def next_bucket_rows(config: Config, event_type: str | None) -> list[dict[str, Any]]:
     """Return table rows about the next hour to close of each event type, read from the ledger.
 
-    If the ledger cannot be opened, a message is printed to stderr and no error is raised.
+    The ledger is the state database of the ETL. If it cannot be opened, a message is printed to
+    stderr and no error is raised.
 
     Args:
         config: Configuration that contains the ledger URL (`etl.ledger`).
         event_type: The only event type to list; None lists all.
 
     Returns:
-        One row per event type, with the keys `type`, `hour`, `state`, `waits_for` and `overdue_s`
-        (seconds since the end of the hour, at least 0). Empty if the ledger cannot be opened.
+        One row per event type, with the keys `type`, `hour`, `state` (such as `open`),
+        `waits_for` (readable text) and `overdue_s` (seconds since the end of the hour, at least 0).
+        Empty if the ledger cannot be opened.
     """
     try:
         database = open_existing_ledger(config)

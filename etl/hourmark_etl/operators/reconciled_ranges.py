@@ -47,9 +47,10 @@ def unmet_ranges(
         database: Ledger, which is the state database of the ETL.
         event_type: The event type.
         hour_s: Unix seconds at the start of the hour to which the events belong.
-        below_offsets: Exclusive end offsets of the central audit topics. Only promises below them
-            are compared; None compares all.
-        staged_rows: Total number of rows that were ever staged for the hour.
+        below_offsets: Exclusive end offsets of the audit topics on the central cluster. Only audit
+            records below them are compared; None compares all.
+        staged_rows: Total number of rows that were ever staged for the hour. If the existing staged
+            files have fewer rows, no comparison is possible.
         unit_bytes_max: Maximum size in bytes of the rows that are in memory at once.
 
     Returns:

@@ -63,9 +63,10 @@ def read_type_facts(
         window: Event types and hours to read.
 
     Returns:
-        A pair of lists. The first has the counts of each event type, sorted by name. The second has
-        the staged files, of all types, in which the row counts of the parts do not add up to the
-        row count of the file. Both lists may be empty.
+        A pair of lists, each of which may be empty. The first has the counts of each event type,
+        sorted by name. The second has the staged files, of all types, whose row count differs from
+        the total of their groups in the ledger. A group contains the rows of one event type and
+        hour in one file.
 
     Raises:
         DamagedRow: The ledger row of a bucket is damaged.
@@ -252,7 +253,7 @@ def bucket_counts(manifest: Manifest, hour_s: int) -> BucketCounts:
     """Extract the counts that are compared with the ledger from the manifest of a closed bucket.
 
     Args:
-        manifest: Manifest of the bucket.
+        manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.
         hour_s: Unix seconds at the start of the bucket's hour.
 
     Returns:

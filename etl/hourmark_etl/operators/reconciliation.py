@@ -37,7 +37,16 @@ _NOTHING: Final = HourTotals(rows=0, events=0, promised=0, unaudited=0)
 class ReconciliationStage(enum.StrEnum):
     """Pipeline stage at which two counts of the same events differ.
 
-    The value of each member is the name that `hourmark audit` prints, such as `staging`.
+    The value of each member is the name that `hourmark audit` prints, such as `staging`. A group
+    contains the rows of one event type and hour in one staged file. Audit records promise a number
+    of events for each byte range of a log file.
+
+    Attributes:
+        STAGING: The row count of a staged file differs from the total of its groups.
+        LISTING: The groups that are assigned to a bucket differ from the rows that it received.
+        PROOF: The promised events differ from the events in closed buckets.
+        WRITING: The counts in the manifest of a bucket contradict each other.
+        ARRIVAL: Promised events had not arrived at the last check.
     """
 
     STAGING = "staging"  # staged files and the ledger's groups
@@ -84,12 +93,12 @@ class BucketCounts:
         late: Number of late events, by the hour of their own time in Unix seconds. A late event
             belongs to an earlier hour than the bucket.
         duplicates_removed: Number of duplicate rows that were dropped.
-        promised: Number of events, of all hours, in the audit records that this bucket accounts
-            for. If the bucket was proved by sums, a byte range that was retried counts once per
-            retry.
-        unaudited: Number of events that are not listed in any audit record.
-        entries: Totals of rows, events and promises, by the hour of the events' own time in Unix
-            seconds.
+        promised: Number of events, of all hours, that the audit records promise against which this
+            bucket was compared. An audit record promises the events of one byte range of a log
+            file. A byte range that was retried may count once per retry.
+        unaudited: Number of events that no audit record promises.
+        entries: Numbers of staged rows and of closed, promised and unaudited events, by the hour of
+            the events' own time in Unix seconds.
         set_aside: Number of records counted by this bucket that could not be stored in any bucket.
         left_out: Number of staged rows that could not be written to the bucket.
     """
@@ -131,8 +140,8 @@ class PromisedCounts:
     events. A range that was retried may be counted once per retry.
 
     Attributes:
-        settled: Promised events for which a closed bucket accounts.
-        unsettled: All other promised events.
+        settled: Promised events whose audit records were compared with a closed bucket.
+        unsettled: Promised events whose audit records were not compared with any closed bucket yet.
     """
 
     settled: int
@@ -143,14 +152,16 @@ class PromisedCounts:
 class TypeFacts:
     """Input of a reconciliation: all counts about one event type from the ledger.
 
-    Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time.
+    Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time. A
+    staged row is an event that was read from Kafka. A promised event is one that the audit record
+    of an acknowledged byte range counts.
 
     Attributes:
         event_type: Name of the event type.
         bucket_seconds: Length of a bucket in seconds.
         oldest_open_s: Oldest hour whose bucket is not closed.
-        settled_below: Exclusive end offsets of the audit topics. Closed buckets account for the
-            promised events of their hours below these offsets.
+        settled_below: Exclusive end offsets of the audit topics, by site. Audit records below these
+            offsets were compared with the closed buckets of their hours.
         proof_errors: Readable errors of the last check that all promised events are present; empty
             if it succeeded.
         staged_rows: Number of rows in staged files, by pair of bucket and origin hour. The bucket
@@ -190,8 +201,9 @@ class HourAccount:
         open: Staged rows that are not in a closed bucket yet.
         duplicates_removed: Rows that were dropped as duplicates.
         unaudited: Events in closed buckets that are not listed in any audit record.
-        waived: Minimum number of promised events without which a bucket was closed.
-        on_its_way: Minimum number of promised events that are not staged yet.
+        waived: Minimum number of promised events that were missing when a bucket was closed.
+        on_its_way: Minimum number of promised events that have not been staged yet but may still
+            arrive.
         set_aside: Records of any time that could not be stored in a bucket and are counted by this
             hour's bucket. The oldest open hour has the records that no bucket counts yet.
     """

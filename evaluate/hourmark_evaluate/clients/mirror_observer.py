@@ -34,8 +34,10 @@ class _Sample:
 class PositionChecker:
     """A check that a mirror copied every record whose position it committed, from repeated samples.
 
-    A mirror may commit a position shortly before all records of the same transaction are readable.
-    Each sample is therefore evaluated only after the transactions open at its time have completed.
+    The position is the offset in a source partition up to which the mirror has copied, according to
+    its own commits. A mirror may commit a position shortly before all records of the same
+    transaction are readable. Each sample is therefore evaluated only after the transactions open at
+    its time have completed.
 
     Attributes:
         claims: The result of all samples evaluated so far.
@@ -55,14 +57,13 @@ class PositionChecker:
     ) -> None:
         """Store one sample, to be evaluated by `evaluate_completed` or `evaluate_remaining`.
 
-        All mappings are by partition of the target cluster. Each record occupies one offset of the
-        source.
+        All mappings are by partition of the target cluster, to which the mirror copies.
 
         Args:
             now_s: Time of the sample, in seconds.
             claimed: Number of records that the mirror has committed as copied.
-            ends: High watermarks that were read immediately after the mirror's positions.
-            readable: Number of records that consumers could read by then.
+            ends: High watermarks of the target, read immediately after `claimed`.
+            readable: Number of records that consumers of the target could read at that time.
             waiting: Number of records that were sent but not copied yet.
         """
         early = count_missing(claimed, readable)
@@ -225,6 +226,9 @@ def merge_sample(
     waiting: int,
 ) -> MirrorPositionResult:
     """Return the results of a mirror's position checks, updated with one more sample.
+
+    The count of samples and the maxima of missing and waiting records are updated; the results
+    about early records are copied from `before`.
 
     Args:
         before: The results so far.

@@ -159,9 +159,10 @@ class TypeExpectation(_ExpectationModel):
 
     @property
     def is_plain(self) -> bool:
-        """Whether only content, fields, pattern, time and time format are set.
+        """Whether the declaration uses only the basic keys.
 
-        It is False if the content is `logfmt` or `tsv`.
+        The basic keys are `content`, `field`, `fields`, `pattern`, `time` and `time_format`. The
+        result is False if any other key is set, or if the content is `logfmt` or `tsv`.
         """
         return self.content not in ("logfmt", "tsv") and not (self.model_fields_set - _PLAIN)
 
@@ -217,10 +218,11 @@ class ApiEvent(_ExpectationModel):
 
 
 class DestroyedEvent(_ExpectationModel):
-    """An event that Kafka lost after the delivery service wrote it and before it was copied.
+    """An event that the delivery service wrote to Kafka and that was destroyed there.
 
-    A test destroys such events on purpose, and records them beforehand. The judge then checks that
-    the bucket of the event does not claim to be complete.
+    A test destroys such events on purpose before they are copied from there, and records them
+    beforehand. The judge then checks that the bucket of the event does not have the grade `proved`
+    (verified to be complete).
 
     Attributes:
         type: Event type.
@@ -229,9 +231,7 @@ class DestroyedEvent(_ExpectationModel):
         file_id: Id of the source file; None for an event of the HTTP API.
         generation: Generation of the source file (how often it was truncated).
         position: Byte offset of the event's line in the source file.
-        written_ms: Time at which the service wrote the event to Kafka, in Unix milliseconds. If the
-            cut of a bucket (when it was decided which records count) is later, the bucket must not
-            have the grade `proved`.
+        written_ms: Time at which the service wrote the event to Kafka, in Unix milliseconds.
     """
 
     type: str

@@ -104,10 +104,15 @@ def range_id(fields: Iterable[object], content: bytes) -> bytes:
     """Return the 8-byte id of a byte range of a source file.
 
     Args:
-        fields: In this order: host id, file id, generation, start, end, observation time in
-            milliseconds, rules revision, time zone, source, path, host and part, then the names and
+        fields: In this order: host id; file id; generation (how often the file was truncated);
+            start and end of the range, as byte offsets; observation time in Unix milliseconds; id
+            of the revision of the type declarations; time zone; source; path; host; part ("lines"
+            for whole lines, "chunk" or "last-chunk" for a piece of a long line); then the names and
             values of optional settings, as `FileExpectation.range_settings` yields them.
         content: The bytes of the range.
+
+    Returns:
+        BLAKE2b-64 digest of all fields, as text, and the content.
     """
     parts = (b"range", *(str(field).encode(errors="surrogateescape") for field in fields), content)
     return _digest(parts, 8)

@@ -60,7 +60,8 @@ class LineInterpreter:
     """An independent parser of source lines for one revision of the event type declarations.
 
     Args:
-        expectations: Limits for event times, and the version of the parser.
+        expectations: Input of the judge, which contains the limits for event times and the version
+            of the parser to imitate.
         types: Type declarations of the revision, by type name.
 
     Attributes:

@@ -28,7 +28,7 @@ class MarkerFile(_MarkerModel):
         blake2b: BLAKE2b-128 digest of the file, in hexadecimal.
         schema_id: Id of the Avro schema in the schema registry.
         schema_fingerprint: BLAKE2b-64 digest of the schema, 16 hexadecimal digits.
-        origin_hour: Always null.
+        origin_hour: Must be null; any other value makes the marker invalid.
     """
 
     name: str
@@ -141,8 +141,8 @@ class Marker(_MarkerModel):
         offsets: Offsets in the Kafka partitions of the type, up to which records are in this bucket
             or an earlier one.
         ledger: Id of the ledger (the database of the ETL).
-        ledger_commit: Number of the ledger's commit.
-        attempt: Id of the attempt that wrote the bucket.
+        ledger_commit: Value of the ledger's commit counter, which never decreases in a ledger.
+        attempt: Id of the successful attempt to write the bucket.
         closed_at_ms: Time of closing in Unix milliseconds.
         software: Version of the software, followed by a digest of this marker.
     """

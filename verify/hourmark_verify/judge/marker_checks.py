@@ -164,9 +164,10 @@ def find_chain_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, st
 def find_offset_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, str]]:
     """Yield the inconsistent Kafka offsets in the markers of a type.
 
-    Offsets are inconsistent if their topic is not a topic of the type, if they decrease, or if
-    their topic was created again although the marker waives no condition. Offsets of the audit
-    topic may decrease only if a condition is waived.
+    Offsets are inconsistent if their topic does not contain events of the type, or if they are
+    lower than in the preceding bucket. A topic that was deleted and created again, and lower
+    offsets of the audit topic, are accepted only if the marker states that the bucket was closed
+    without complete evidence (`evidence.waived` is not empty).
 
     Args:
         buckets: All closed buckets of one type, sorted by time.
@@ -217,8 +218,12 @@ def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, 
     """Yield the buckets of a type at which the counts in the markers do not add up.
 
     The number of events must not exceed the number of Kafka records below the markers' offsets. If
-    all buckets have the grade `proved`, each hour must have at most as many events as were promised
-    or unaudited (not promised by any audit record), and at most as many promised events as records.
+    all buckets have the grade `proved`, two more conditions apply to the sums of each hour over all
+    buckets. Audit records promise a number of events for each byte range; the other events are
+    unaudited.
+
+    - `events` is at most `promised` plus `unaudited`.
+    - `promised` is at most `rows`, the number of records read from Kafka.
 
     Args:
         buckets: All closed buckets of one type, sorted by time.

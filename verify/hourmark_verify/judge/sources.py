@@ -30,7 +30,8 @@ class RecordStartMatcher:
 
     Args:
         record_start: Regular expression that is searched in the line.
-        flushed: Byte offsets at which a record starts whatever the line contains.
+        flushed: Byte offsets at which a record starts even if the line does not match, because the
+            tailer had already sent the lines before the offset.
     """
 
     def __init__(self, record_start: str, flushed: list[int]) -> None:
@@ -111,8 +112,8 @@ class SourceFile:
             file.
         id: File id, 32 hexadecimal digits.
         starts: Byte offset of each line.
-        found_in: For each line, 1 plus the index of the bucket file that contains the line's event;
-            0 if no event was found.
+        found_in: For each line, the number (from 1) that the caller assigned to the bucket file
+            with the line's event; 0 if no event was found.
         required_lines: Number of lines, from the first, that must be in HDFS.
     """
 

@@ -46,8 +46,8 @@ class ParsedHeader(NamedTuple):
             omitted.
         data: RFC 5424 structured data: values by "SD-ID PARAM-NAME".
         message: Text after the header.
-        when: Time split into its parts, if only version 3 of the parser can read it; otherwise
-            None.
+        when: Time split into its parts, if it is in one of the formats that only version 3 of the
+            parser accepts; otherwise None.
     """
 
     time: str | None

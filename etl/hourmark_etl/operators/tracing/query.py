@@ -102,10 +102,11 @@ class HostTrace:
     """Parsed output of `hourmark tail trace`, which an operator ran on the host of a traced line.
 
     Attributes:
-        stage: How far the host has processed the line, such as `not_read` or `spooled`.
+        stage: How far the host has processed the line, such as `not_read`, `spooled` (stored
+            durably on the host but not acknowledged yet) or `acknowledged`.
         path: Path of the file.
         next_step: Readable next step for an operator on the host.
-        losses: Number of data losses recorded for the names of the file.
+        losses: Number of data losses that the tailer recorded under any known path of the file.
     """
 
     stage: str

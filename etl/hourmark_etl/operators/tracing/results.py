@@ -243,7 +243,8 @@ class OldestOpenHour:
 
     Attributes:
         hour: Hour of the bucket.
-        state: Progress of closing the bucket.
+        state: Progress of closing the bucket: open (waiting for records), frozen (being compared
+            with the audit records), sealed (being written) or damaged.
     """
 
     hour: Hour

@@ -31,8 +31,9 @@ from hourmark_etl.operators.tracing.results import (
 class TraceVerdict(enum.StrEnum):
     """Conclusion of a trace: the last pipeline stage that a traced event has reached.
 
-    The members from `ON_HOST` to `IN_BUCKET` name this stage. `UNKNOWN` means that a server did not
-    respond. `LOST` means that the event is missing at a stage that must have it.
+    The stages, in pipeline order, are `ON_HOST`, `ACKNOWLEDGED`, `IN_KAFKA`, `MIRRORED`, `STAGED`
+    and `IN_BUCKET`. `NOT_FOUND` means that no searched stage has the event. `UNKNOWN` means that a
+    server did not respond. `LOST` means that the event is missing at a stage that must have it.
     """
 
     NOT_FOUND = "not_found"
@@ -422,7 +423,7 @@ def _frontier(results: TraceResults) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape all non-printable characters of a text, so that it is safe to print on a terminal.
+    r"""Escape all non-printable characters of a text, so that it is safe to print on a terminal.
 
     Args:
         text: Any text, for example a log line from an untrusted host.
