@@ -124,10 +124,10 @@ def restore_account(
     Args:
         file: The file, which is modified.
         generation: Generation to which the row belongs.
-        settled: Number of times the file shrank that were already accounted for.
+        settled: Number of truncations of the file that are already accounted for.
         doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
-        high: Largest content size since the file last shrank, in bytes.
-        shrinks: The recorded shrinks as JSON.
+        high: Largest content size since the latest truncation, in bytes.
+        shrinks: The observed truncations as a JSON array.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest
