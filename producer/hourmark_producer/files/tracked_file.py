@@ -334,10 +334,11 @@ class SenderState:
         window: Maximum number of ranges in flight. It grows with each acknowledgement.
         flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
             next one has not begun; None if no record is waiting.
-        nuls: Generation, offset up to which NUL bytes were found, and time at which they were first
+        nuls: Latest finding of NUL bytes, which the writer may be about to replace: generation of
+            the file, offset up to which NUL bytes were found, and time at which they were first
             found, in monotonic seconds.
-        counted_from: Number of completed scans when a loss was first about to be counted; None if
-            no loss is pending.
+        counted_from: Number of completed scans at the time when lost bytes were first detected.
+            They are counted some scans later, unless a copy is found. None if none are pending.
     """
 
     failures: int = 0

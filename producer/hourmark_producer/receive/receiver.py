@@ -139,8 +139,10 @@ class ReceivingInput(Protocol):
 
     Attributes:
         loses_while_stopped: Whether data that is sent while no receiver runs is lost.
-        has_end: Whether the input has an end, to which a drain reads it.
-        is_resumable: Whether the input can be read again from the last line on disk.
+        has_end: Whether the input has an end, as standard input does. A drain, which delivers
+            everything and then exits, reads such an input to its end.
+        is_resumable: Whether the input can be read again from the last received line, as the
+            journal can, so that no data is lost while no receiver runs.
     """
 
     loses_while_stopped: bool  # data sent while no receiver runs is lost
@@ -149,9 +151,10 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the registered file descriptors give access to all data that has arrived.
+        """Whether all data that has arrived can be read from the registered file descriptors.
 
-        While it is False, the source is not reported as caught up.
+        It is False, for example, while connections cannot be accepted. The source is then not
+        reported as caught up.
         """
         ...
 
