@@ -196,6 +196,9 @@ def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
     Args:
         source: Name of the source.
         count: Number of bytes that are not sent because of a setting, or because they are a copy.
+
+    Returns:
+        The statement and its parameters.
     """
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 

@@ -165,6 +165,9 @@ def save_location(file: TrackedFile, place: FileLocation) -> Change:
     Args:
         file: The file, whose current device, inode and birth time are saved too.
         place: Its source and paths.
+
+    Returns:
+        The statement and its parameters.
     """
     row = (*identity_columns(file), *location_columns(place), file.file_id)
     return (
@@ -351,6 +354,12 @@ def add_loss(loss: Loss) -> list[Change]:
     They take effect when they are passed to `Checkpoint.commit`.
 
     Only the latest `OCCASIONS_MAX` losses are kept individually; the totals include all.
+
+    Args:
+        loss: The bytes that were destroyed before they were read.
+
+    Returns:
+        The statements with their parameters.
     """
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
@@ -568,7 +577,10 @@ class Checkpoint:
         """Return every file in the checkpoint, with its spooled (not yet acknowledged) ranges.
 
         Spooled ranges of a file that was deleted from the checkpoint are returned in a substitute
-        file that is marked as retired.
+        file that is marked as retired, which means that nothing more is read from it.
+
+        Returns:
+            The files; an empty list if the checkpoint is empty.
         """
         with self._database:
             in_flight = dict[str, tuple[SpooledRange, ...]]()

@@ -152,7 +152,9 @@ class Fingerprints(NamedTuple):
 class FileAccount(NamedTuple):
     """Sizes and truncations that scans observed since the file was last examined.
 
-    It is saved in the checkpoint, so that losses are counted correctly after a restart.
+    A sender thread examines a file before it reads from it, to determine whether the file grew or
+    was truncated. The account is saved in the checkpoint, so that losses are counted correctly
+    after a restart.
 
     Attributes:
         high: Largest content size since the latest truncation, in bytes.
@@ -199,9 +201,9 @@ class FileObservation:
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds.
-        account: Changes observed since the examination that ended at `base_s`. It is invalid once a
-            later examination has ended.
-        base_s: Time at which that examination ended, in monotonic seconds.
+        account: Changes observed since a sender thread last examined the file, which it does before
+            it reads from the file. The account is invalid once a later examination has ended.
+        base_s: Time at which the examination before these changes ended, in monotonic seconds.
         allocated: Size of the file in bytes, including trailing NUL bytes.
     """
 
@@ -532,8 +534,8 @@ class TrackedFiles:
     """All tracked files, indexed by id, identity and name. Only the scanning thread modifies it.
 
     Attributes:
-        looks: Number of completed full scans.
-        packed: Compressed files that are being read or examined.
+        looks: Number of completed full scans, each of which checks all files of all sources.
+        packed: Compressed files that are being read, or examined for unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:

@@ -115,11 +115,11 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """Input of `ContentMatcher.match`: a compressed file whose original was never tracked.
+    """Input of `ContentMatcher.match`: a new compressed file whose original is not known.
 
     Attributes:
         file: The compressed file.
-        search: A search whose only candidate is the file itself.
+        search: Search for the unread content. Its only candidate is the compressed file.
     """
 
     file: TrackedFile

@@ -34,7 +34,8 @@ _LOG = logging.getLogger(__name__)
 class ReceivingLosses:
     """Collects the losses of one source until they are recorded in the checkpoint.
 
-    Used only by the thread that receives the source.
+    A loss is data that was sent to the source but could not be stored, such as an oversized
+    message. Used only by the thread that receives the source.
 
     Args:
         source: Name of the source.
