@@ -52,7 +52,8 @@ class FilePosition:
         head: First bytes of the file.
         settled: Number of observed truncations whose effect was already recorded.
         doubted: Whether the tailer logged that all lines of the file are equal.
-        marks: Digests at recent offsets, see `hourmark_producer.checkpoint.marks`.
+        marks: Recent offsets, each with a digest of the bytes just before it, in binary form. They
+            identify a copy that is shorter than the part already read.
     """
 
     generation: int = 0
@@ -337,8 +338,7 @@ class SenderState:
         flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
             next one has not begun; None if no record is waiting.
         nuls: Latest finding of NUL bytes, which the writer may be about to replace: generation of
-            the file, offset up to which NUL bytes were found, and time at which they were first
-            found, in monotonic seconds.
+            the file, content size in bytes at that time, and the time in monotonic seconds.
         counted_from: Number of completed scans at the time when lost bytes were first detected.
             They are counted some scans later, unless a copy is found. None if none are pending.
     """
@@ -418,9 +418,10 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """End offset of the bytes that were read before the latest truncation and are still there.
+        """Offset up to which the file still contains bytes that were read before its truncation.
 
-        0 if there are no such bytes. They do not count as lost if they are truncated again.
+        0 if the latest truncation left no such bytes. They do not count as lost if they are
+        truncated again.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
