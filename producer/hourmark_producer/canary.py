@@ -36,7 +36,7 @@ class CanaryPoster:
 
     Args:
         client: Client for the delivery services.
-        site: Name of the site that each event carries.
+        site: Value of the field `site` of each event. The event ids begin with it, too.
         clock: Clock of this host.
     """
 

@@ -55,7 +55,7 @@ class Counters:
 
     Attributes:
         ranges: Number of acknowledged ranges.
-        bytes: Total size of the acknowledged ranges.
+        bytes: Total size of the acknowledged ranges in bytes.
         events: Number of events that the delivery service parsed from them.
         dead_letters: Number of lines in them that the delivery service could not parse.
         delivered_at_ms: When a range was last acknowledged, in Unix milliseconds; None before the

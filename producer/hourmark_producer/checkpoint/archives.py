@@ -62,6 +62,8 @@ class ArchiveStamp(NamedTuple):
 def migrate_departed_table(db: sqlite3.Connection) -> None:
     """Add the column `high` to the table `departed` of a checkpoint from version 0.3.0 or earlier.
 
+    The table records how far deleted or truncated content was read. `high` is the offset up to
+    which its bytes are accounted for, as read or as lost. Does nothing if the column exists.
     Earlier versions can still use the table.
 
     Raises:
@@ -126,22 +128,23 @@ def save_scan_times(scan_began_ms: Mapping[str, int]) -> list[_Change]:
 def save_departed(
     position: FilePosition, unread: tuple[bytes, int] = (b"", 0), *, high: int = 0
 ) -> list[_Change]:
-    """Return the SQL statements that record how far a file or generation was read before it ended.
+    """Return the SQL statements that record how far deleted or truncated content was read.
 
     They take effect when they are passed to `Checkpoint.commit`.
 
-    A compressed copy of the content that appears later is recognized by this record. Only the
-    latest `DEPARTED_MAX` records are kept.
+    If a compressed copy of the content appears later, the tailer recognizes it by this record. Only
+    the latest `DEPARTED_MAX` records are kept.
 
     Args:
         position: The position up to which the content was read.
-        unread: The first bytes and the size of the content. Used only if nothing was read, because
-            the content is a single line without an end.
+        unread: The first bytes and the size in bytes of the content. Used only if nothing was read,
+            for example because the content is a single unterminated line.
         high: Size of the content in bytes if its unread bytes were counted as lost, so that they
             are not counted again for the compressed copy; otherwise 0.
 
     Returns:
-        An empty list if the first bytes of the content are unknown.
+        The statements with their parameters. An empty list if nothing was read and `unread` is
+        empty, because the content could not be recognized.
     """
     head, size = unread
     if position.offset == 0 and not (head and size):  # without its beginning it could be any
@@ -188,7 +191,7 @@ def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
 
 
 def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
-    """Return how far files and generations were read before they ended.
+    """Return how far content was read that has since been deleted or truncated.
 
     `save_departed` records these positions. The tailer compares a compressed file with these
     positions to recognize content that it has already read.

@@ -104,7 +104,8 @@ class SourceTotals(NamedTuple):
     Attributes:
         acknowledged: Bytes that the service acknowledged.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
-        ended: Bytes of files and generations that no longer exist, plus all lost bytes.
+        ended: Bytes that were read from files before they were deleted, replaced or truncated,
+            plus all lost bytes.
         in_flight: Bytes in spooled ranges, which are stored in the checkpoint until they are
             acknowledged.
         lost: Bytes that are known to be lost.
@@ -164,9 +165,10 @@ class SourceBalance:
 
 
 def create_accounting(db: sqlite3.Connection) -> None:
-    """Create the table and the triggers of the accounting where they do not exist.
+    """Create the table of byte totals by source and the triggers that update it.
 
-    In a checkpoint without them, the totals are computed from its files, losses and ranges.
+    Existing ones are kept. In a checkpoint without them, the totals are computed from its files,
+    losses and ranges.
 
     Raises:
         sqlite3.Error: The database cannot be written. The transaction is rolled back.
@@ -194,6 +196,9 @@ def count_skipped(source: str, count: int) -> tuple[str, tuple[Any, ...]]:
     Args:
         source: Name of the source.
         count: Number of bytes that are not sent because of a setting, or because they are a copy.
+
+    Returns:
+        The statement and its parameters.
     """
     return _add("skipped", "?", "?").rstrip(";"), (source, count)
 

@@ -165,6 +165,9 @@ def save_location(file: TrackedFile, place: FileLocation) -> Change:
     Args:
         file: The file, whose current device, inode and birth time are saved too.
         place: Its source and paths.
+
+    Returns:
+        The statement and its parameters.
     """
     row = (*identity_columns(file), *location_columns(place), file.file_id)
     return (
@@ -216,16 +219,20 @@ def save_account(
 ) -> Change:
     """Return the SQL statement that saves what scans observed of a file since it was last examined.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    It takes effect when it is passed to `Checkpoint.commit`. A sender thread examines a file before
+    it reads from it, to determine whether the file grew or was truncated.
 
-    The scan thread may save a position that it read before the sender thread saved a newer one. The
-    statement therefore does not replace a row with a higher count of settled shrinks (decreases in
-    size that are accounted for), and keeps `doubted` of a row with the same count.
+    The scanning thread may save a position that is older than the one that the sender thread has
+    saved. The statement therefore changes nothing if the existing row has a higher
+    `position.settled`, the number of truncations that are already accounted for.
 
     Args:
         file_id: Id of the file.
         position: Position at the latest examination of the file.
-        account: The observations since then; None if there are none.
+        account: Largest size and truncations observed since then; None if there are none.
+
+    Returns:
+        The statement and its parameters.
     """
     account = account or FileAccount(position.size_seen, (), position.head)
     sql = (
@@ -301,14 +308,18 @@ def save_pre_truncation_position(file_id: str, position: FilePosition) -> Change
 
 
 def save_kept_bytes(file_id: str, generation: int, kept_to: int) -> Change:
-    """Return the SQL statement that saves how much content of a file outlasted a truncation.
+    """Return the SQL statement that saves how many bytes of a file a truncation did not remove.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    It takes effect when it is passed to `Checkpoint.commit`. Each truncation begins a new
+    generation of the file.
 
     Args:
         file_id: Id of the file.
         generation: Its current generation, which began with the truncation.
-        kept_to: Offset up to which its bytes were read in the previous generation.
+        kept_to: Offset up to which the file contains bytes that were read before the truncation.
+
+    Returns:
+        The statement and its parameters.
     """
     return "INSERT OR REPLACE INTO kept VALUES (?,?,?)", (file_id, generation, kept_to)
 
@@ -343,6 +354,12 @@ def add_loss(loss: Loss) -> list[Change]:
     They take effect when they are passed to `Checkpoint.commit`.
 
     Only the latest `OCCASIONS_MAX` losses are kept individually; the totals include all.
+
+    Args:
+        loss: The bytes that were destroyed before they were read.
+
+    Returns:
+        The statements with their parameters.
     """
     known = (
         "INSERT INTO losses VALUES (?,?) ON CONFLICT (source) DO UPDATE SET bytes = bytes + "
@@ -560,7 +577,10 @@ class Checkpoint:
         """Return every file in the checkpoint, with its spooled (not yet acknowledged) ranges.
 
         Spooled ranges of a file that was deleted from the checkpoint are returned in a substitute
-        file that is marked as retired.
+        file that is marked as retired, which means that nothing more is read from it.
+
+        Returns:
+            The files; an empty list if the checkpoint is empty.
         """
         with self._database:
             in_flight = dict[str, tuple[SpooledRange, ...]]()

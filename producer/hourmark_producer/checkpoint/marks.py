@@ -34,13 +34,15 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
-    """Return the marks of a position after one more range was cut.
+    """Return the content digests of a read position after one more byte range was read.
 
-    A mark is an offset with a digest of the bytes just before it. The first range of a file also
-    gets marks at several offsets within it. Only the latest `MARKS_MAX` marks are kept.
+    A mark is an offset with a digest of the bytes just before it. By its marks, a copy of the file
+    is recognized that is shorter than the part already read. A mark at the end of the range is
+    added; for the first range of a file, also marks at several offsets within it. Only the latest
+    `MARKS_MAX` marks are kept.
 
     Args:
-        before: Position before the range, with its marks.
+        before: Position at the start of the range, with its marks.
         body: Bytes of the range.
         anchor: The bytes just before the end of the range.
 
@@ -64,6 +66,8 @@ def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) ->
 
 def matches_last_mark(marks: bytes, size: int, read: Callable[[int, int], bytes]) -> bool:
     """Return whether content has the expected bytes at the last mark that lies within it.
+
+    A mark is an offset with a digest of the bytes just before it.
 
     Args:
         marks: Marks of a position, in the format of `next_marks`.
@@ -104,14 +108,18 @@ def save_marks(file_id: str, position: FilePosition) -> _Change:
 
 
 def delete_old_marks(file_id: str, generation: int) -> _Change:
-    """Return the SQL statement that deletes the oldest marks of a file.
+    """Return the SQL statement that deletes the content digests of a file's oldest generations.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    These digests, the marks, identify copies of the file. Each truncation begins a new generation.
+    The statement takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         file_id: Id of the file.
         generation: Its current generation. The marks of this generation and of the
             `GENERATIONS_MAX` before it are kept.
+
+    Returns:
+        The statement and its parameters.
     """
     return "DELETE FROM marks WHERE file_id=? AND generation<?", (
         file_id,
@@ -146,10 +154,10 @@ def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
 
 
 def restore_marks(file: TrackedFile, marked: dict[int, FilePosition]) -> None:
-    """Add the saved marks to a file that was read from the checkpoint.
+    """Add the saved marks (digests of content at recent offsets) to a file from the checkpoint.
 
-    Completes the current position, the position before the latest truncation, and the positions of
-    older generations.
+    The marks are added to the file's current position and to its position before the latest
+    truncation. Positions from before earlier truncations are added to `file.earlier.older`.
 
     Args:
         file: The file, which is modified.

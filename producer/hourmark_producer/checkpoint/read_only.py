@@ -23,10 +23,10 @@ _WAIT_S = 5.0
 
 
 class UnacknowledgedRange(NamedTuple):
-    """The location of a range that was cut and is not acknowledged yet.
+    """The location in its file of a byte range that no service has acknowledged yet.
 
     Attributes:
-        generation: Generation of its file.
+        generation: Generation of its file. Each truncation begins a new one.
         start: Offset of its first byte.
         end: Offset after its last byte.
     """

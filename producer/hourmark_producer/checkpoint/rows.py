@@ -44,6 +44,9 @@ def identity_columns(file: TrackedFile) -> tuple[int, int, int]:
 def location_columns(place: FileLocation) -> tuple[str, bytes, bytes, int]:
     """Return the columns of the table `files` that describe where a file was found.
 
+    Args:
+        place: Source of the file, its first and latest path, and whether it is missing.
+
     Returns:
         The values of `source`, `path`, `seen_at` and `missing`, in this order. Paths are bytes.
     """
@@ -124,10 +127,10 @@ def restore_account(
     Args:
         file: The file, which is modified.
         generation: Generation to which the row belongs.
-        settled: Number of times the file shrank that were already accounted for.
+        settled: Number of truncations of the file that are already accounted for.
         doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
-        high: Largest content size since the file last shrank, in bytes.
-        shrinks: The recorded shrinks as JSON.
+        high: Largest content size since the latest truncation, in bytes.
+        shrinks: The observed truncations as a JSON array.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest
@@ -151,13 +154,14 @@ def restore_account(
 
 
 def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
-    """Return a substitute file for spooled ranges whose file was deleted from the checkpoint.
+    """Return a substitute file for unacknowledged ranges of a file deleted from the checkpoint.
 
     Args:
-        in_flight: The ranges, at least one, all of the same file.
+        in_flight: The ranges, at least one, all of the same file, in sequence order.
 
     Returns:
-        A file that is marked as retired and is positioned at the end of the last range.
+        A file that is positioned at the end of the last range and marked as retired, so that
+        nothing more is read from it.
     """
     sent = in_flight[-1].range
     return TrackedFile(
@@ -174,10 +178,16 @@ def orphaned_ranges_to_file(in_flight: tuple[SpooledRange, ...]) -> TrackedFile:
 
 
 def range_to_fields(sent: ByteRange) -> dict[str, Any]:
-    """Return the fields of a byte range for JSON, by name.
+    """Return the fields of a byte range by name, as they are stored in the table `ranges`.
 
     Fields that were added after version 0.2.0 are included only if they are set, so that earlier
-    versions can read the spool.
+    versions can read the table.
+
+    Args:
+        sent: The byte range. Its bytes are not part of it.
+
+    Returns:
+        Values that JSON can represent, by field name.
     """
     fields = {name: getattr(sent, name) for name in _FIELDS} | {
         "part": sent.part.value

@@ -58,7 +58,7 @@ class Extent(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Extent:
-        """Parse the text form of an extent, which `str(extent)` returns.
+        """Parse the text form of a location in the spool file, which `str(extent)` returns.
 
         Raises:
             ValueError: The text is malformed.
@@ -73,7 +73,8 @@ class Extent(NamedTuple):
 class BodyFile:
     """A file next to the checkpoint database that stores large bodies of unacknowledged ranges.
 
-    Not thread-safe: the caller must hold the lock of the checkpoint.
+    A body is the compressed content of one byte range of a log file. Not thread-safe: the caller
+    must hold the lock of the checkpoint.
     """
 
     def __init__(self, path: Path, taken: Mapping[int, Extent]) -> None:
@@ -212,23 +213,27 @@ _BESIDE: Final = "SELECT sequence, body FROM ranges WHERE typeof(body)='text'"
 
 
 def add_to_spool(outgoing: SpooledRange, body: bytes) -> Change:
-    """Return the SQL statement that adds a range to the spool.
+    """Return the SQL statement that stores a byte range until a service acknowledges it.
 
-    It takes effect when it is passed to `Checkpoint.commit`.
+    These ranges form the spool, the table `ranges` of the checkpoint. The statement takes effect
+    when it is passed to `Checkpoint.commit`.
 
     Args:
-        outgoing: The range with its sequence number.
-        body: Its compressed body.
+        outgoing: The fields of the range and its sequence number.
+        body: The compressed bytes of the range.
+
+    Returns:
+        The statement and its parameters.
     """
     fields = range_to_fields(outgoing.range)
     return _SPOOL, (outgoing.sequence, outgoing.range.file_id, json.dumps(fields), body)
 
 
 def remove_from_spool(sequence: int) -> Change:
-    """Return the SQL statement that removes an acknowledged byte range from the spool.
+    """Return the SQL statement that removes an acknowledged byte range from the checkpoint.
 
-    It takes effect when it is passed to `Checkpoint.commit`, which also frees the space of a large
-    body.
+    It takes effect when it is passed to `Checkpoint.commit`, which also frees the space of the
+    range's bytes if they are stored in a separate file.
 
     Args:
         sequence: Sequence number of the range.
@@ -240,25 +245,33 @@ def remove_from_spool(sequence: int) -> Change:
 
 
 def mark_several_ranges_per_file() -> Change:
-    """Return the SQL statement that records that a file may have several ranges in the spool.
+    """Return the SQL statement that allows several unacknowledged ranges of one file.
 
     It takes effect when it is passed to `Checkpoint.commit`.
 
-    It raises the format number of the checkpoint, so that versions that support one range per file
-    refuse to open it.
+    It raises the format number of the checkpoint, so that earlier versions, which support only one
+    unacknowledged range per file, refuse to open the checkpoint.
+
+    Returns:
+        The statement and its parameters.
     """
     return _NOTE_FORMAT, (SEVERAL, SEVERAL)
 
 
 def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
-    """Open the file of large bodies and check every body in it.
+    """Open the file of large range bodies next to the checkpoint, and check every body in it.
+
+    A body is the compressed content of a byte range that is not acknowledged yet.
 
     Args:
-        db: Database of the checkpoint.
-        path: Path of the file of bodies, which is created if it does not exist.
+        db: Database of the checkpoint, which holds the location of each body.
+        path: Path of the file, which is created if it does not exist.
+
+    Returns:
+        The open file. The caller must close it.
 
     Raises:
-        BodyDamaged: A body is missing or damaged.
+        BodyDamaged: A body is missing or damaged. The file is closed.
         ValueError: A location in the database is malformed.
         OSError: The file cannot be opened or read.
     """
@@ -276,15 +289,18 @@ def open_bodies(db: sqlite3.Connection, path: Path) -> BodyFile:
 
 
 def store_large_bodies(bodies: BodyFile, changes: Sequence[Change]) -> list[Change]:
-    """Write large range bodies to the file of bodies, and return the changes that refer to them.
+    """Write the large bodies in a transaction to the body file, before the transaction begins.
+
+    A body is the compressed content of a byte range. Bodies of at least `BESIDE_BYTES` are large.
 
     Args:
-        bodies: The file of bodies.
-        changes: Changes of one transaction.
+        bodies: The body file, which is next to the checkpoint database.
+        changes: SQL statements of the transaction, with their parameters.
 
     Returns:
-        The same changes, in which the location replaces each body of at least `BESIDE_BYTES`. If
-        there is one, a change that raises the format number comes first.
+        The statements to execute instead. In their parameters, each large body is replaced by its
+        location in the file. If there is at least one, a statement that raises the format number of
+        the checkpoint comes first.
 
     Raises:
         OSError: No body was stored.
@@ -312,8 +328,8 @@ def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool
     of added ranges stays reserved, because their rows may still be on disk.
 
     Args:
-        bodies: The file of bodies.
-        changes: Changes of the transaction.
+        bodies: The file in which large bodies are stored.
+        changes: SQL statements of the transaction, with their parameters.
         done: True if the transaction is durable, False if it was rolled back.
     """
     if done:
@@ -323,16 +339,18 @@ def update_body_space(bodies: BodyFile, changes: Sequence[Change], *, done: bool
 
 
 def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
-    """Return the compressed body of a spooled range, from the database or from the file of bodies.
+    """Return the compressed content of a byte range that is not acknowledged yet.
+
+    It is stored in the database or, if it is large, in the body file.
 
     Args:
         db: Database of the checkpoint.
-        bodies: The file of bodies.
-        sequence: Sequence number of the range, which must be in the spool.
+        bodies: The body file.
+        sequence: Sequence number of the range, which the checkpoint must contain.
 
     Raises:
-        BodyDamaged: The body is damaged.
-        OSError: The file of bodies cannot be read.
+        BodyDamaged: The content in the body file is damaged.
+        OSError: The body file cannot be read.
         sqlite3.Error: The database cannot be read.
     """
     (body,) = db.execute("SELECT body FROM ranges WHERE sequence=?", (sequence,)).fetchone()
@@ -340,14 +358,18 @@ def read_body(db: sqlite3.Connection, bodies: BodyFile, sequence: int) -> bytes:
 
 
 def move_bodies_into_database(db: sqlite3.Connection, bodies: BodyFile) -> None:
-    """Move all large bodies into the database, so that the file of bodies is no longer needed.
+    """Copy all large range bodies into the database, so that the body file is no longer needed.
 
-    The format number is set to the lowest one that can represent the spool, so that earlier
-    versions can open the checkpoint.
+    The format number of the checkpoint is set to the lowest one that supports its ranges, so that
+    earlier versions can open it. The body file is not changed.
+
+    Args:
+        db: Database of the checkpoint.
+        bodies: The file in which large bodies (compressed contents of byte ranges) are stored.
 
     Raises:
         BodyDamaged: A body is damaged; nothing was changed.
-        OSError: The file of bodies cannot be read; nothing was changed.
+        OSError: The body file cannot be read; nothing was changed.
         sqlite3.Error: The database cannot be written; nothing was changed.
     """
     db.execute("BEGIN IMMEDIATE")

@@ -34,7 +34,8 @@ class ReadableContent(NamedTuple):
         position: Position of the next byte to cut into a range.
         quiet_to: Offset up to which the bytes after the position contain no line end.
         size: Size of the content in bytes.
-        scan: Number of the latest scan that had detected a change when the examination began.
+        scan: Number of the latest scan that had detected a change of the file before the
+            examination.
     """
 
     position: FilePosition

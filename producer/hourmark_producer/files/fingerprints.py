@@ -111,7 +111,7 @@ def assess_truncations(
 def count_unread_bytes(
     high: int, read_to: int, head: bytes, find: FindElsewhere, kept_to: int = 0
 ) -> int:
-    """Return how many bytes of a content were never read, neither from this file nor from a copy.
+    """Return how many bytes of a file's content were not read from it and are in no other file.
 
     Args:
         high: Size of the content in bytes.
@@ -123,7 +123,7 @@ def count_unread_bytes(
             truncation.
 
     Returns:
-        Number of bytes; 0 if all were read.
+        Number of bytes; 0 if all of them were read or are in another file.
     """
     if high <= max(read_to, kept_to):
         return 0

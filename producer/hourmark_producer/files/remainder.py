@@ -64,8 +64,8 @@ class CandidateContent(NamedTuple):
     """Size and completeness of a candidate file whose content matches.
 
     Attributes:
-        readable: Number of bytes that can be read from the candidate; `NOTHING` if it is damaged or
-            could not be compared completely.
+        readable: Number of bytes that can be read from the candidate; `NOTHING` (-1) if it is
+            damaged or could not be compared completely.
         flaw: Why the content is incomplete; empty if it is complete.
         grows: Whether the candidate ends before its compressed content does, so that a program may
             still be writing it.

@@ -52,7 +52,8 @@ class FilePosition:
         head: First bytes of the file.
         settled: Number of observed truncations whose effect was already recorded.
         doubted: Whether the tailer logged that all lines of the file are equal.
-        marks: Digests at recent offsets, see `hourmark_producer.checkpoint.marks`.
+        marks: Recent offsets, each with a digest of the bytes just before it, in binary form. They
+            identify a copy that is shorter than the part already read.
     """
 
     generation: int = 0
@@ -152,7 +153,9 @@ class Fingerprints(NamedTuple):
 class FileAccount(NamedTuple):
     """Sizes and truncations that scans observed since the file was last examined.
 
-    It is saved in the checkpoint, so that losses are counted correctly after a restart.
+    A sender thread examines a file before it reads from it, to determine whether the file grew or
+    was truncated. The account is saved in the checkpoint, so that losses are counted correctly
+    after a restart.
 
     Attributes:
         high: Largest content size since the latest truncation, in bytes.
@@ -199,9 +202,9 @@ class FileObservation:
     Attributes:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds.
-        account: Changes observed since the examination that ended at `base_s`. It is invalid once a
-            later examination has ended.
-        base_s: Time at which that examination ended, in monotonic seconds.
+        account: Changes observed since a sender thread last examined the file, which it does before
+            it reads from the file. The account is invalid once a later examination has ended.
+        base_s: Time at which the examination before these changes ended, in monotonic seconds.
         allocated: Size of the file in bytes, including trailing NUL bytes.
     """
 
@@ -334,10 +337,10 @@ class SenderState:
         window: Maximum number of ranges in flight. It grows with each acknowledgement.
         flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
             next one has not begun; None if no record is waiting.
-        nuls: Generation, offset up to which NUL bytes were found, and time at which they were first
-            found, in monotonic seconds.
-        counted_from: Number of completed scans when a loss was first about to be counted; None if
-            no loss is pending.
+        nuls: Latest finding of NUL bytes, which the writer may be about to replace: generation of
+            the file, content size in bytes at that time, and the time in monotonic seconds.
+        counted_from: Number of completed scans at the time when lost bytes were first detected.
+            They are counted some scans later, unless a copy is found. None if none are pending.
     """
 
     failures: int = 0
@@ -415,9 +418,10 @@ class TrackedFile:
 
     @property
     def kept_to(self) -> int:
-        """End offset of the bytes that were read before the latest truncation and are still there.
+        """Offset up to which the file still contains bytes that were read before its truncation.
 
-        0 if there are no such bytes. They do not count as lost if they are truncated again.
+        0 if the latest truncation left no such bytes. They do not count as lost if they are
+        truncated again.
         """
         generation, kept_to = self.earlier.kept
         return kept_to if generation == self.progress.position.generation else 0
@@ -531,8 +535,8 @@ class TrackedFiles:
     """All tracked files, indexed by id, identity and name. Only the scanning thread modifies it.
 
     Attributes:
-        looks: Number of completed full scans.
-        packed: Compressed files that are being read or examined.
+        looks: Number of completed full scans, each of which checks all files of all sources.
+        packed: Compressed files that are being read, or examined for unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:

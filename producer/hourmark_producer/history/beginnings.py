@@ -94,9 +94,9 @@ class StartPositions:
     def begin_scan(self) -> None:
         """Record that a new scan of all sources begins.
 
-        The setting `read_from` applies only to files that the first scan of a source finds. This
-        method ends the first scan of each source that the previous scan covered. Repeated listings
-        of a source within one scan belong to the same scan.
+        The setting `read_from` applies only to files that the first scan of a source finds. From
+        this call on, it no longer applies to the sources that `record_commit` recorded as scanned.
+        If a source is listed several times between two calls, all listings belong to one scan.
         """
         self._begun |= self._written
 

@@ -169,8 +169,8 @@ class CandidateComparer:
 
         Raises:
             FileNotFoundError: There is no file at this path, or one with another inode.
-            CandidateRejected: The candidate is not a regular file, is older than `file`, is `file`
-                itself, or is reserved for another file.
+            CandidateRejected: The candidate is not a regular file, was created before `file`, is
+                `file` itself, or is reserved for another file.
             OSError: The candidate cannot be opened.
         """
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)

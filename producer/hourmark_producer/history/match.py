@@ -115,11 +115,11 @@ class UnreadFile:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewCompressedFile:
-    """Input of `ContentMatcher.match`: a compressed file whose original was never tracked.
+    """Input of `ContentMatcher.match`: a new compressed file whose original is not known.
 
     Attributes:
         file: The compressed file.
-        search: A search whose only candidate is the file itself.
+        search: Search for the unread content. Its only candidate is the compressed file.
     """
 
     file: TrackedFile
@@ -165,7 +165,8 @@ class ReadUpTo:
     """Decision that a compressed file contains unread bytes after a given offset.
 
     Attributes:
-        past: The content that was read before; `NEVER_READ` if nothing was read.
+        past: First bytes of the content and the offset up to which it was read; `NEVER_READ`
+            (offset 0) if nothing was read.
         holder: The compressed file and the size of its content.
         stamp: Inode, size and modification time of the compressed file when it was compared.
     """
@@ -199,7 +200,8 @@ class Undecidable:
     """Decision that it cannot be determined whether content was read before, or where it is.
 
     Attributes:
-        reason: Explanation for the report of an unknown loss; empty if no loss is to be reported.
+        reason: Why it cannot be determined. The caller reports a loss of unknown size with this
+            explanation. If empty, no loss is to be reported.
     """
 
     reason: str = ""

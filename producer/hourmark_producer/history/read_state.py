@@ -41,13 +41,16 @@ class ReadState(enum.Enum):
 class ContentHistory(NamedTuple):
     """First bytes and read position of content that the tailer has read or will read.
 
+    `determine_read_state` compares compressed files with it.
+
     Attributes:
         head: First bytes of the content.
         offset: Offset up to which the content was read.
         anchor: The bytes just before that offset.
-        awaited: Whether the file will be examined soon, after which more is known.
+        awaited: Whether the file will be examined soon. Until then it is undecided how far the
+            content was read.
         is_over: Whether the bytes after the offset can no longer be read from a tracked file.
-        settles: Whether the file was truncated and a copy of it is being searched for.
+        settles: Whether the file was truncated and the effect is not determined yet.
         counted_to: Offset up to which all bytes were either read or counted as lost.
     """
 

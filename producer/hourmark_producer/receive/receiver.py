@@ -34,7 +34,8 @@ _LOG = logging.getLogger(__name__)
 class ReceivingLosses:
     """Collects the losses of one source until they are recorded in the checkpoint.
 
-    Used only by the thread that receives the source.
+    A loss is data that was sent to the source but could not be stored, such as an oversized
+    message. Used only by the thread that receives the source.
 
     Args:
         source: Name of the source.
@@ -139,8 +140,10 @@ class ReceivingInput(Protocol):
 
     Attributes:
         loses_while_stopped: Whether data that is sent while no receiver runs is lost.
-        has_end: Whether the input has an end, to which a drain reads it.
-        is_resumable: Whether the input can be read again from the last line on disk.
+        has_end: Whether the input has an end, as standard input does. A drain, which delivers
+            everything and then exits, reads such an input to its end.
+        is_resumable: Whether the input can be read again from the last received line, as the
+            journal can, so that no data is lost while no receiver runs.
     """
 
     loses_while_stopped: bool  # data sent while no receiver runs is lost
@@ -149,9 +152,10 @@ class ReceivingInput(Protocol):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the registered file descriptors give access to all data that has arrived.
+        """Whether all data that has arrived can be read from the registered file descriptors.
 
-        While it is False, the source is not reported as caught up.
+        It is False, for example, while connections cannot be accepted. The source is then not
+        reported as caught up.
         """
         ...
 

@@ -308,14 +308,19 @@ def recover_segments(
 
 
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
-    """Return the checkpoint changes that record that a segment is deleted.
+    """Return the SQL statements that record that a segment file is deleted.
+
+    A segment is a file to which a source such as syslog appends received lines. The statements take
+    effect when they are passed to `Checkpoint.commit`.
 
     Args:
         file: The segment as a tracked file.
 
     Returns:
-        The changes, and the position at which a later file with the same inode begins. If the file
-        system has birth times, the file is deleted from the checkpoint and the position is None.
+        The statements with their parameters, and a position. If the file system records birth
+        times, the file is deleted from the checkpoint and the position is None. Otherwise the file
+        is marked as missing, and the position is that at which reading of a later file with the
+        same inode begins.
     """
     if file.identity.birth_ns:
         return changes.delete_file(file.file_id), None

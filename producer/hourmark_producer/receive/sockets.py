@@ -96,7 +96,7 @@ class SyslogStreamInput:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the listener accepts connections, which an error suspends for some time."""
+        """Whether connections are accepted. False for some time after accept(2) has failed."""
         return self._accepts_from_s is None
 
     def tick(self, now_s: float) -> None:

@@ -38,10 +38,17 @@ _LOG = logging.getLogger(__name__)
 
 
 def sources_as_files(config: TailerConfig) -> list[TailedSource]:
-    """Return the settings of all sources in a form in which each source is read from files.
+    """Return the settings of all sources, with receiving sources turned into file sources.
 
-    A receiving source (syslog, journal, standard input) gets the path pattern of its segment files
-    as `paths`. Other sources are unchanged.
+    A receiving source (syslog, journal, standard input) first writes its lines to segment files. In
+    the result, its `paths` is the pattern of these files and its `read_from` is `start`. Other
+    sources are unchanged.
+
+    Args:
+        config: Settings of the tailer.
+
+    Returns:
+        One entry per configured source, in the same order.
     """
     return [
         source
@@ -122,10 +129,11 @@ class ReceiverGroup:
         }
 
     def start(self, *, to_end: bool = False) -> None:
-        """Start receiving.
+        """Open the inputs of all receiving sources and start one thread for each.
 
         Args:
-            to_end: Whether to receive only from inputs that have an end, as a drain does.
+            to_end: Whether to receive only from inputs that have an end, such as standard input,
+                and to stop there. Set it if the tailer delivers everything and then exits (drain).
 
         Raises:
             ConfigError: An input is not available, for example because its address is in use.

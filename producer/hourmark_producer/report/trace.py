@@ -291,6 +291,12 @@ def determine_stage(
         offset: Offset at which the line begins; None if there is no such line.
         size: Current size of the content in bytes.
         skipped: Whether any bytes of the source were skipped. The checkpoint does not record which.
+
+    Returns:
+        NOT_FOLLOWED without a file. TRUNCATED if the content is smaller than the part that was
+        read. NO_SUCH_LINE if `offset` is None or not within the content. Otherwise NOT_READ,
+        SPOOLED, ACKNOWLEDGED or, instead of the latter if `skipped` is True,
+        ACKNOWLEDGED_OR_SKIPPED.
     """
     if file is None:
         return TraceStage.NOT_FOLLOWED

@@ -28,7 +28,8 @@ class PendingRange(Protocol):
         """Return the file descriptor that becomes readable when the response arrives.
 
         Returns:
-            The descriptor, or None if `result` does not need to wait for this service.
+            The descriptor, or None if there is none, for example because sending failed. Call
+            `result` at once in this case.
         """
         ...
 
@@ -72,9 +73,10 @@ class InFlightSlots:
 
 
 class InFlightRanges:
-    """The additional byte ranges of one file that are in flight during one step.
+    """The additional byte ranges of one file that were sent and have no response yet.
 
-    Each range occupies one slot until `wait_for_next` returns it. Not thread-safe.
+    A file can have one range in flight without a slot. Each range in this object is an additional
+    one and occupies a slot until `wait_for_next` returns it. Not thread-safe.
 
     Args:
         slots: Slots that all files share.

@@ -124,10 +124,12 @@ class DescriptorBudget:
         self._held += 1
 
     def close_excess(self, file: TrackedFile) -> None:
-        """Close a file that was opened beyond the limit only to identify it.
+        """Close a file that was opened only to identify it, although the limit was reached.
+
+        The number of open files is reduced by one.
 
         Args:
-            file: An open file.
+            file: A file to which `assign` gave a descriptor.
         """
         file.close()
         self._held -= 1

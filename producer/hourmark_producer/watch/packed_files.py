@@ -110,7 +110,8 @@ class NewCompressedFiles:
         Args:
             source: Name of the source.
             paths: Paths of the compressed files.
-            settled: Whether the scan of the source was complete. If False, no file is processed.
+            settled: Whether the source was scanned without errors and no folder changed during the
+                scan. If False, no file is processed.
 
         Returns:
             Whether all files were processed. If False, the next scan tries again.

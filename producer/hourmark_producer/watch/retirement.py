@@ -145,8 +145,9 @@ class FileRetirement:
         """Stop tracking a file whose unread content was read from a compressed file.
 
         Args:
-            file: The file, or the compressed file itself.
-            search: The finished search for its unread content.
+            file: The vanished original, or the compressed file if the original was not tracked.
+            search: The finished search for the unread content. If it has a flaw, which is the
+                reason why the compressed content is incomplete, the log message includes it.
 
         Raises:
             CheckpointFailed: The change cannot be saved.

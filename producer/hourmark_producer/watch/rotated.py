@@ -129,11 +129,12 @@ class RotatedFileSearch:
         Args:
             source: Name of the source.
             began_ms: Time at which the scan began, in Unix milliseconds.
-            again: Whether the next search must cover the same period again.
+            again: Whether to search for files created in the same period once more at the next
+                scan.
 
         Returns:
-            Status of each file that may have been created since the previous search, by path. Empty
-            unless the clock was set back.
+            Files for which it is unknown whether they were created since the previous search,
+            because the clock was set back: their `os.stat` results by path. Otherwise empty.
         """
         if again:
             self._due.add(source)
