@@ -78,11 +78,13 @@ class AuditRecord:
         end: Byte offset after the range.
         observed_at_ms: Time at which the range was cut, in Unix milliseconds on the service's
             clock.
-        rules: Id of the rules revision under which the range is parsed.
+        rules: Id of the rules revision (numbered version of everything that parsing depends on)
+            under which the range is parsed.
         lines: Number of lines.
         promised: Counts and checksums, sorted by type and hour.
         ids: Digest of the event ids in the order of their records (`digest_ids`).
-        blanks: Number of blank lines; None if the parser made dead letters of blank lines.
+        blanks: Number of blank lines; None if the parser stored each as a dead letter (a line that
+            could not become an event).
     """
 
     range_id: RangeId
@@ -106,11 +108,11 @@ class AuditRecord:
     def encode(self, *, with_checksums: bool = True) -> bytes:
         """Return the audit record as an Avro datum without framing.
 
-        The datum has an older schema if the promises have no checksums or blank lines were not
-        counted.
+        The datum has an older schema if the counts in `promised` have no checksums, or if blank
+        lines were not counted.
 
         Args:
-            with_checksums: Whether to include the checksums of the promises. Pass False if readers
+            with_checksums: Whether to include the checksums of `promised`. Pass False if readers
                 of version 0.3.0 must be able to decode the datum.
         """
         promised = [
@@ -175,7 +177,8 @@ class AuditRecord:
 def promises(events: Iterable[tuple[str, int, EventId, int]]) -> tuple[Promise, ...]:
     """Count the events of one byte range by event type and hour, with checksums.
 
-    The results are the promises of the range's audit record.
+    A delivery service writes the results to Kafka, as the field `promised` of the range's audit
+    record.
 
     Args:
         events: Event type, start of the hour in Unix seconds, event id and value hash of each

@@ -100,8 +100,8 @@ class Hour:
     def earliest_chain_start(self) -> Hour:
         """Return the earliest hour that is allowed for the first bucket of an event type.
 
-        This hour is taken as the current one. The limit of 300 hours before it exists because every
-        hour since the first bucket is closed in turn, even if it has no events.
+        Call it on the current hour. The first bucket may be at most 300 hours earlier, because a
+        bucket is closed for every hour since then, even if it has no events.
 
         Returns:
             The hour 300 spans earlier, but not before 1970.

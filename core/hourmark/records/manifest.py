@@ -89,7 +89,8 @@ class PreviousMarker(FrozenModel):
 class BucketOffset(FrozenModel):
     """The Kafka offset in a topic-partition at which the events of the next bucket begin.
 
-    All records below the offset are in this bucket or an earlier one, or were set aside.
+    All records below the offset are in this bucket or an earlier one, or were set aside (excluded
+    from all buckets).
 
     Attributes:
         topic: Name of the topic on the central cluster.
@@ -135,15 +136,17 @@ class HourTotals(FrozenModel):
     """The record counts of one origin hour in a bucket.
 
     The origin hour of an event is the hour of its event time. A bucket also contains late events of
-    earlier hours. The number of events promised for an hour is the sum of `events` over all
-    buckets, minus the sum of `unaudited`.
+    earlier hours. Delivery services write audit records, which state how many events each byte
+    range of input contains. These are the promised events.
 
     Attributes:
-        rows: Number of staged rows, including duplicates.
+        rows: Number of rows that the ETL had staged for the bucket, including duplicates.
         events: Number of records in this bucket.
-        promised: Number of distinct ids promised by the audit records that were compared with this
-            bucket.
-        unaudited: Number of records that no audit record had promised when the bucket was sealed.
+        promised: Number of distinct event ids that were promised by the audit records that were
+            compared with this bucket.
+        unaudited: Number of records in this bucket that no audit record had promised when the ETL
+            compared the bucket with the audit records. The sum of `events` over all buckets, minus the sum of this field, is the
+            number of events promised for the hour.
     """
 
     rows: int
@@ -175,11 +178,12 @@ class SetAsideRecords(FrozenModel):
 class MissingRanges(FrozenModel):
     """The byte ranges of input whose events may be missing from a bucket.
 
-    Their events may also be present in two versions, and may belong to an earlier bucket.
+    A byte range is also listed if buckets may contain two different versions of its events. The
+    events may belong to an earlier bucket.
 
     Attributes:
         ranges: Range ids in hex, as named in `BucketEvidence.waived`.
-        more: Whether events of further byte ranges with unknown ids may be missing.
+        more: Whether further byte ranges with unknown ids are affected.
     """
 
     ranges: list[str] = Field([])
@@ -204,7 +208,8 @@ class Manifest(FrozenModel):
     """The manifest of a closed bucket: its files, counts, grade and evidence.
 
     The origin hour of an event is the hour of its event time. A late event is in a bucket after its
-    origin hour.
+    origin hour. Delivery services write audit records, which promise a number of events for each
+    byte range of input. A marker is a bucket's `_SUCCESS` file, which contains the manifest.
 
     Attributes:
         format: Version of the format.

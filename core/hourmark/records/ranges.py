@@ -139,7 +139,8 @@ class ByteRange:
         start: Byte offset of the first byte, counted from the file's last truncation.
         end: Byte offset after the last byte.
         observed_at_ms: Unix milliseconds on the service's clock, as last reported to the tailer.
-        rules: Id of the rules revision under which the range is parsed.
+        rules: Id of the rules revision (numbered version of everything that parsing depends on)
+            under which the range is parsed.
         zone: IANA time zone of timestamps without a zone.
         source: Name of a declared source.
         path: Path at which the file was found.
@@ -244,7 +245,8 @@ def batch_range_id(
         batch_key: Idempotency key of the batch.
         client: The client's name.
         observed_at_ms: Time of the batch, in Unix milliseconds on the service's clock.
-        rules: Id of the rules revision under which the batch is parsed.
+        rules: Id of the rules revision (numbered version of everything that parsing depends on)
+            under which the batch is parsed.
         body: The batch's bytes, uncompressed.
     """
     return _range_id(("batch", event_type, batch_key, client, str(observed_at_ms), rules), body)

@@ -18,8 +18,10 @@ def check_change(
 ) -> None:
     """Check that new declarations are a permitted change of the rules revision in force.
 
-    The bucket length must stay the same, because closed buckets never change. Types and sources may
-    be removed only with `may_remove`, because their lines become dead letters.
+    A rules revision is one numbered version of everything that parsing depends on. The bucket
+    length must stay the same, because closed buckets never change. Types and sources may be removed
+    only with `may_remove`, because their lines then become dead letters (lines that are stored
+    without becoming events).
 
     Args:
         latest: The revision in force; None if there is none, which permits every declaration.
@@ -87,7 +89,8 @@ def next_rules(
 def check_record_sizes(rules: Rules, bytes_max: int) -> None:
     """Check that each record of a rules revision is small enough for Kafka.
 
-    Call it before a revision is stored. Otherwise it could be in force in the ledger (the database
+    A rules revision is one numbered version of everything that parsing depends on. Call this
+    function before a revision is stored. Otherwise it could be in force in the ledger (the database
     of the ETL) but could never be published.
 
     Args:

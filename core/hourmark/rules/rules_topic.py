@@ -17,6 +17,7 @@ _LOG = logging.getLogger(__name__)
 def read_rules(cluster: KafkaCluster) -> RulesBook:
     """Read all rules revisions that have been published in the Kafka topic `hourmark.types`.
 
+    A rules revision is one numbered version of everything that parsing depends on.
     Invalid records are skipped, and a warning is logged. The ledger (the database of the ETL) has
     the authoritative revisions.
 
@@ -48,7 +49,8 @@ def publish_rules(
 ) -> None:
     """Append records of rules revisions to Kafka, and return when all in-sync replicas have them.
 
-    The operation is idempotent, because readers ignore a record whose key is known.
+    A rules revision is one numbered version of everything that parsing depends on. The
+    operation is idempotent, because readers ignore a record whose key is known.
 
     Args:
         cluster: The edge cluster.
