@@ -73,7 +73,8 @@ def check_fields(fields: Sequence[Any], own_name: str) -> None:
 def check_publishable(fields: Sequence[Any]) -> None:
     """Check that field declarations do not change when they are written as JSON and read back.
 
-    Rules revisions are published as JSON, and their readers must get the same declarations.
+    The declarations are published as JSON in a Kafka topic, and readers must get the same
+    declarations.
 
     Args:
         fields: Avro field declarations.

@@ -642,6 +642,8 @@ def topic_settings(
 ) -> Mapping[str, str]:
     """Return the Kafka settings of event and control topics, which are the same on both clusters.
 
+    Control topics are for records of Hourmark itself, such as audit records.
+
     Args:
         retention_hours: Retention of records, in hours.
         max_message_bytes: Maximum size of a record batch, in bytes.

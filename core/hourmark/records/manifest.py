@@ -145,8 +145,8 @@ class HourTotals(FrozenModel):
         promised: Number of distinct event ids that were promised by the audit records that were
             compared with this bucket.
         unaudited: Number of records in this bucket that no audit record had promised when the ETL
-            compared the bucket with the audit records. The sum of `events` over all buckets, minus the sum of this field, is the
-            number of events promised for the hour.
+            compared the bucket with the audit records. The sum of `events` over all buckets, minus
+            the sum of this field, is the number of events promised for the hour.
     """
 
     rows: int

@@ -145,7 +145,7 @@ class ByteRange:
         source: Name of a declared source.
         path: Path at which the file was found.
         host_name: Human-readable name of the host.
-        part: Whether the bytes are whole lines.
+        part: Whether the bytes are whole lines, or one piece of a line that exceeds the size limit.
         record_start: RE2 pattern that matches the first line of each multi-line record; empty if
             each line is a record.
         fields: Constant fields that are added to every event, from `encode_range_fields`.

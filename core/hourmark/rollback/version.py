@@ -24,7 +24,7 @@ class OlderVersion:
             opens.
         checkpoints: Formats of the tailer's checkpoint that the version reads.
         parsers: Numbers of the parsers that its delivery services have.
-        no_marker_fields: Fields of bucket markers that its readers reject.
+        no_marker_fields: Fields of bucket markers (`_SUCCESS` files) that its readers reject.
         no_range_fields: Fields of byte ranges that its tailers cannot send.
         no_settings: Settings with which the version refuses to start. `group.*` means a whole
             group.

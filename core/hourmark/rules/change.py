@@ -112,6 +112,8 @@ def check_record_sizes(rules: Rules, bytes_max: int) -> None:
 def describe_changes(before: Rules | None, after: Rules) -> str:
     """Describe the differences between two rules revisions for the user.
 
+    A rules revision is one numbered version of everything that parsing depends on.
+
     Args:
         before: The earlier revision; None if there was none.
         after: The later revision.

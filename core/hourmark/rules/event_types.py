@@ -134,8 +134,8 @@ class Source(FrozenModel):
             this order.
         host: Origin of an event's host name. `line`: the name in the line, if there is one.
             `tailer`: always the host that read the line.
-        catch_all: Type of the lines that match no other type, which are stored whole. None makes
-            dead letters of such lines.
+        catch_all: Type of the lines that match no other type, which are stored whole. If None, such
+            lines are stored as dead letters, which are not events.
     """
 
     name: TypeName

@@ -20,8 +20,9 @@ from hourmark.rules.revision import Rules
 def check_refused_lines(latest: Rules | None, declared: Declarations, *, may_refuse: bool) -> None:
     """Check that new declarations do not reject lines that the rules in force accept.
 
-    Rejected lines would become dead letters instead of events. Only rejections that follow from the
-    declarations themselves are found, such as a removed field.
+    The rules in force are the latest published declarations. Rejected lines would be stored as dead
+    letters instead of events. Only rejections that follow from the declarations themselves are
+    found, such as a removed field.
 
     Args:
         latest: The rules revision in force; None if there is none, which permits every declaration.

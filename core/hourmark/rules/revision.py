@@ -82,7 +82,8 @@ class SchemaMeaning(NamedTuple):
     """The event type and the Avro schema that a schema id of the registry identifies.
 
     Attributes:
-        event_type: Name of the event type, or of a control topic.
+        event_type: Name of the event type, or of a control topic (a topic for records of Hourmark
+            itself, such as audit records).
         fingerprint: Fingerprint of the schema: 16 hex digits.
     """
 
@@ -236,7 +237,8 @@ class KnownSchema(NamedTuple):
     The ledger is the database of the ETL.
 
     Attributes:
-        event_type: Name of the event type, or of a control topic.
+        event_type: Name of the event type, or of a control topic (a topic for records of Hourmark
+            itself, such as audit records).
         fingerprint: Fingerprint of the schema: 16 hex digits.
         text: The schema as JSON text. Empty if only its fingerprint is known, from the marker of a
             bucket.
@@ -500,6 +502,9 @@ def _remember(known: dict[int, TypeVersion], version: TypeVersion) -> None:
 def key_matches_content(key: str, value: str) -> bool:
     """Return whether the digest in a rules record's key is the digest of its value.
 
+    Rules records are the records of the Kafka topic `hourmark.types`, which publish event types and
+    rules revisions.
+
     Args:
         key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
         value: The record's value.
@@ -515,7 +520,9 @@ def key_matches_content(key: str, value: str) -> bool:
 
 
 def revision_order(revision: str) -> tuple[int, str]:
-    """Return a key for sorting revision ids by sequence number, then by id.
+    """Return a key for sorting ids of rules revisions by sequence number, then by id.
+
+    A rules revision is one numbered version of everything that parsing depends on.
 
     Args:
         revision: Id of the revision: `<sequence>-<digest>`.

@@ -88,7 +88,8 @@ class Stack:
             The ids of the events, for `wait_for`.
 
         Raises:
-            Finding: An event became a dead letter, or the service rejects the request.
+            Finding: An event is invalid and was stored as a dead letter, or the service rejects the
+                request.
             Unavailable: The service did not accept the events in time.
         """
         now_ms = self.clock.now_ms()
