@@ -65,6 +65,9 @@ class SourceReport:
 class HostReport:
     """A report of a File Tailer or a delivery service on the progress of its sources.
 
+    A File Tailer reads log sources and sends their lines to a delivery service, which writes the
+    events to Kafka and acknowledges the lines.
+
     Attributes:
         host_id: Id of the host.
         host_name: Name of the host.

@@ -23,14 +23,15 @@ class OlderVersion:
         ledger: Newest schema revision of the ledger (the database of the ETL) that the version
             opens.
         checkpoints: Formats of the tailer's checkpoint that the version reads.
-        parsers: Numbers of the parsers that its delivery services have.
+        parsers: Numbers of the parser versions that its delivery services have.
         no_marker_fields: Fields of bucket markers (`_SUCCESS` files) that its readers reject.
         no_range_fields: Fields of byte ranges that its tailers cannot send.
         no_settings: Settings with which the version refuses to start. `group.*` means a whole
             group.
         references: Whether settings may refer to files and environment variables.
-        finds_the_rest: Whether its tailers read compressed files, find the unread rest of vanished
-            files, and send received input.
+        finds_the_rest: Whether its tailers read compressed log files, find the unread part of log
+            files that vanished from their paths, and send lines that a receiver, such as the syslog
+            receiver, stored.
         keeps_alarms: Whether its mirrors keep the alarms of an earlier run.
     """
 

@@ -24,6 +24,8 @@ _USE = "use: python -m hourmark_infra.containers [--ask] ROLE [ARGUMENT…], or 
 def main(words: list[str]) -> int:
     """Run the command line of a container and return the exit code.
 
+    A role names the program that a container runs, such as `edge-1` (a Kafka broker) or `tailer`.
+
     Args:
         words: `[--ask] ROLE [ARGUMENT…]` or `--install`. `--ask` checks the health of the role
             instead of running the role.

@@ -23,7 +23,8 @@ _SILENT_MS: Final = 60_000  # after this time without a new line, the applicatio
 def check_role(container: Container) -> Health:
     """Check the health of the program that this container runs.
 
-    Must be called inside the container, because some programs only listen on its loopback
+    The container's name is its role, such as `edge-1` (a Kafka broker), and selects the check. Must
+    be called inside the container, because some programs only listen on its loopback
     interface.
 
     Args:

@@ -166,7 +166,8 @@ class Container(NamedTuple):
 def run_role(container: Container, arguments: list[str]) -> None:
     """Run the program of a container's role.
 
-    Most programs replace this process with `exec`, so that this function does not return. It
+    The role is the host name of the container, such as `edge-1` (a Kafka broker) or `tailer`. Most
+    programs replace this process with `exec`, so that this function does not return. It
     returns for roles that finish, such as `setup` and `types`. All roles except `setup` and `whole`
     first wait until the role `setup` has created the site's files.
 
