@@ -38,17 +38,28 @@ from hourmark_etl.topics import CentralCluster
 
 
 class LedgerFault(enum.StrEnum):
-    """The kinds of inconsistency that a consistency check of the ledger can find."""
+    """The kinds of inconsistency that a consistency check of the ledger can find.
 
-    OLDER_COPY = "older-copy"  # a marker that the ledger does not know
-    MARKER = "marker"  # a closed bucket without its marker, or with another
-    CHAIN = "chain"  # closed hours and frontier are not contiguous
-    SEAL = "seal"  # a seal without its state, or the other way round
-    LISTING = "listing"  # a group assigned to an invalid bucket
-    SUMS = "sums"  # groups of a file do not add up to it
-    FILE = "file"  # a staged file that is needed is missing, damaged or of another length
-    DIGEST = "digest"  # a row that does not match its digest
-    POSITION = "position"  # an offset outside the topic's log
+    - `OLDER_COPY`: storage has the completeness marker of a bucket that the ledger does not know.
+    - `MARKER`: a closed bucket has no completeness marker, or another one than the ledger recorded.
+    - `CHAIN`: the closed hours of a type and its oldest open hour are not contiguous.
+    - `SEAL`: an hour has fixed bucket content but not the state `SEALED`, or the other way round.
+    - `LISTING`: rows of a staged file are assigned to a bucket that cannot exist.
+    - `SUMS`: the row counts of a staged file's parts do not add up to the count of the file.
+    - `FILE`: a staged file that is still needed is missing, damaged or of another length.
+    - `DIGEST`: a row does not match the digest that is stored with it.
+    - `POSITION`: a stored Kafka offset is outside the topic's log.
+    """
+
+    OLDER_COPY = "older-copy"
+    MARKER = "marker"
+    CHAIN = "chain"
+    SEAL = "seal"
+    LISTING = "listing"
+    SUMS = "sums"
+    FILE = "file"
+    DIGEST = "digest"
+    POSITION = "position"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
