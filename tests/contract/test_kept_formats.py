@@ -289,6 +289,7 @@ def test_a_tailer_a_verifier_and_a_watch_go_on_with_what_each_version_remembered
             assert remembered == WATCHED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("planted", "value"),
     [

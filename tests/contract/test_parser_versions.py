@@ -121,6 +121,7 @@ def test_every_parser_has_its_vectors_and_no_other_has_some() -> None:
         assert named == {int(number.partition("-")[0])}
 
 
+@pytest.mark.slow
 def test_the_vectors_cover_every_reason_type_and_zone() -> None:
     vectors = ParserVectors.load(PARSER.parser)
     reasons, types, names = set[str](), set[str](), set[str]()
@@ -217,6 +218,7 @@ def test_a_planted_change_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
         check_parser()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "zone", representative(["America/Asuncion", "Africa/Cairo", "Pacific/Apia"])
 )
@@ -255,6 +257,7 @@ def test_kept_results_that_cannot_be_read_are_said(
         check_parser()
 
 
+@pytest.mark.slow
 def test_a_service_that_parses_otherwise_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -292,6 +292,7 @@ def test_a_batch_that_cannot_be_planned_arrives_as_its_typed_error(
     assert (staging.committed, [*staging.attempts.iterdir()]) == ([], [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("where", "lost"),
     [

@@ -181,6 +181,7 @@ def moment(ledgers: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> It
     world.end()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", representative([*KINDS]))
 @pytest.mark.parametrize(
     "bits", [BITS, pytest.param(100 * BITS, marks=[pytest.mark.long, pytest.mark.timeout(3600)])]
@@ -319,6 +320,7 @@ def test_the_checker_finds_an_index_that_believes_itself(
         faults(moment, "index", 100 * BITS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["events", "audit", "index"])
 def test_the_closer_heals_a_flipped_bit_or_does_without(moment: Moment, kind: str) -> None:
     world, storage = moment.world, moment.world.storage

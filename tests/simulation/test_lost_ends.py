@@ -181,6 +181,7 @@ def test_a_rebuild_lists_staged_events_that_their_log_has_lost(world: World) -> 
     world.judge.check_end()
 
 
+@pytest.mark.slow
 def test_a_rebuild_that_finds_it_stages_that_log_from_its_start(world: World) -> None:
     for n in (1, 2, 3):
         writes(world, "click")
@@ -220,6 +221,7 @@ def test_the_same_once_it_has_grown_where_the_driver_had_seen_it(world: World) -
     )
 
 
+@pytest.mark.slow
 def test_a_rebuild_compares_with_the_last_marker(world: World) -> None:
     for n in (1, 2, 3):
         writes(world, "click", "click")

@@ -40,6 +40,7 @@ def delivered_by(plan: TrafficPlan, ranges: int) -> Delivered:
     return delivered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", [0, 1, 900, 9_900])
 def test_records_are_what_hourmarks_own_code_reads(payload: int) -> None:
     check_sample(dataclasses.replace(PLAN, payload=payload), SCHEMA_IDS)
@@ -53,6 +54,7 @@ def test_a_payload_makes_each_value_longer_by_itself_and_its_length() -> None:
     assert large.shape[1] == small.shape[1] + 2 + 900
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranges", [400, 7])
 def test_each_delivery_of_a_range_is_promised_and_one_in_a_hundred_is_a_repeat(ranges: int) -> None:
     delivered = delivered_by(PLAN, ranges)
@@ -67,6 +69,7 @@ def test_each_delivery_of_a_range_is_promised_and_one_in_a_hundred_is_a_repeat(r
     assert promised == {(t, h.start_s) for t in TYPES for h in PLAN.all_hours}
 
 
+@pytest.mark.slow
 def test_cpu_of_a_worker_that_nobody_waits_for_is_counted() -> None:
     burn = "import time\nwhile time.process_time() < 0.5: pass"
     parent = (

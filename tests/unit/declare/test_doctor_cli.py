@@ -53,6 +53,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(doctor, [*arguments])
 
 
+@pytest.mark.slow
 def test_servers_that_are_away_are_findings_with_a_next_step(away: Path) -> None:
     done = run("--config", str(away), "--json")
     assert isinstance(done.exception, Finding) and done.exception.exit_code == 1

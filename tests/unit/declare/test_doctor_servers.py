@@ -116,6 +116,7 @@ def test_a_ledger_that_answers_is_well(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_real_postgresql_is_asked_for_version_and_rights(postgres: Postgres) -> None:
     url = postgres.new_database()
     Database(url).close()

@@ -51,6 +51,7 @@ def _hourmark(home: Path, code: int, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_status_says_that_nothing_runs(home: Path) -> None:
     found = json.loads(_hourmark(home, 1, "status", "--json"))
     assert {server["detail"] for server in found["servers"]} == {
@@ -58,12 +59,14 @@ def test_status_says_that_nothing_runs(home: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_down_ends_what_there_is(home: Path) -> None:
     assert set(json.loads(_hourmark(home, 0, "down", "--json"))["servers"].values()) == {
         "not running"
     }
 
 
+@pytest.mark.slow
 def test_purge_deletes_the_data(home: Path) -> None:
     _hourmark(home, 0, "purge", "--yes")
     assert not state_file(home).exists()

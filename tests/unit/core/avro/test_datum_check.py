@@ -254,6 +254,7 @@ def test_records_without_bytes_that_double_at_each_level_end_quickly() -> None:
     assert _verdict(_schema(own), ID) is DatumVerdict.TOO_MUCH
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("items", ["null", {"type": "record", "name": "Empty", "fields": []}])
 def test_a_count_of_items_without_bytes_ends_quickly(items: Any) -> None:
     schema = _schema({"type": "array", "items": items})

@@ -156,6 +156,7 @@ def test_a_schema_that_the_registry_refuses_is_to_be_changed(
     assert "is it up" not in str(error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ASKED)
 @pytest.mark.parametrize(
     ("code", "said"),

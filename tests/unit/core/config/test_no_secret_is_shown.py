@@ -262,6 +262,7 @@ def shown_when_quoted(leaf: Leaf, value: object) -> list[str]:
     return [error for error in quoted if leaks(redact(error))]
 
 
+@pytest.mark.slow
 def test_no_error_that_quotes_a_planted_secret_shows_it() -> None:
     url, table = of("registry.url"), of("etl.spark_conf")
     complete = [text for text in planted_urls() if "://" in text]
@@ -281,6 +282,7 @@ def test_no_error_that_quotes_a_secret_of_any_setting_shows_it(leaf: Leaf) -> No
     ] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), MISTYPED)
 def test_a_mistyped_url_is_shown_by_no_quick_command(
     name: str, value: str, tmp_path: Path, taken: int

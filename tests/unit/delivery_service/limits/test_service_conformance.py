@@ -26,6 +26,7 @@ def bare_deflate(body: bytes) -> bytes:
     return made.compress(body) + made.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("encoding", "compress"),
     [("x-gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", bare_deflate)],

@@ -124,6 +124,7 @@ async def test_appends_at_the_same_time_do_not_mix(scene: Scene) -> None:
     )
 
 
+@pytest.mark.slow
 @with_queue(**{"test.mock.num.brokers": 3})
 async def test_the_very_same_records_may_be_under_way_twice(scene: Scene) -> None:
     once = records_of(1, 500)

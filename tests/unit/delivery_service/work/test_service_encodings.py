@@ -109,6 +109,7 @@ async def test_a_run_of_one_byte_is_a_whole_body_too(h: Harness) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("packer", PACKERS)
 @with_service()

@@ -165,6 +165,7 @@ def test_folders_that_the_ledger_does_not_know_stay_while_records_are_lost(
         assert clean(life, cleaner).folders == deleted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("before_ms", "deleted"), [(0, 0), (EARLIEST_MS - 1, 0), (EARLIEST_MS, 1)])
 def test_they_stay_while_an_hour_is_open_that_a_log_may_have_lost_events_of(
     life: Life, cleaner: Cleaner, before_ms: int, deleted: int

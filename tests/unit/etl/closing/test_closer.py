@@ -140,6 +140,7 @@ def test_another_types_sources_are_not_held_up_by_a_host_that_vanished(world: Wo
     assert frontier(world, "view").hour == FIRST_HOUR
 
 
+@pytest.mark.slow
 def test_a_host_that_returns_after_two_days_is_awaited_again_and_its_old_events_are_late_and_proved(
     world: World,
 ) -> None:

@@ -203,6 +203,7 @@ def test_it_holds_up_none_of_their_later_hours_for_longer() -> None:
     assert any(isinstance(step, ClosingCut) and "click" in step.watermarks_ms for step in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_s", [60, 110, 130, 180, 300, 900])
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_query_whose_batches_take_long_does_not_hang(batch_s: int, beside: bool) -> None:

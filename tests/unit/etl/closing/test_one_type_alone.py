@@ -111,6 +111,7 @@ def test_a_marker_that_does_not_read_back_holds_its_own_type(world: World) -> No
     assert grades(world) == ["proved"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changed", ["clicj", "view"])
 def test_a_damaged_row_of_a_schema_holds_the_type_that_is_written_under_it(
     world: World, changed: str

@@ -195,6 +195,7 @@ def _duplicates_count(rows: Any) -> Any:
 TWO = Range(1, ((0, 1), (0, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "name", "planted", "history"),
     [

@@ -186,6 +186,7 @@ def rewrite_manifests(world: World, form: str) -> None:
             connection.execute(update(_BUCKETS).where(*own).values(manifest=json.dumps(content)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["by its fields", "by the text of version 0.3.0"])
 @pytest.mark.parametrize("ranges", [1, FINDINGS_MAX + 1])
 def test_rows_that_a_bucket_was_closed_without_and_names_or_counts_may_come_late(

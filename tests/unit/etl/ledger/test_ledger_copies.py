@@ -90,6 +90,7 @@ def test_what_a_driver_closes_meanwhile_keeps_a_copy_from_being_put_back(
         assert database.fetch(select(tables.buckets.c.hour)).scalars().all() == [3600]
 
 
+@pytest.mark.slow
 def test_a_commit_that_waits_while_a_copy_is_put_back_is_told_to_stop(postgres: Postgres) -> None:
     """The row that it waits for must still be there."""
     url = postgres.new_database()

@@ -58,6 +58,7 @@ def test_a_server_that_is_away_is_unavailable_without_its_password(tmp_path: Pat
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_and_comes_back_is_unavailable_in_between(postgres: Postgres) -> None:
     database = Database(postgres.new_database())
     before = database.identity()

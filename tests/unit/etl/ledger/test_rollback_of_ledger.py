@@ -53,6 +53,7 @@ def test_without_a_ledger_there_is_nothing_to_say(tmp_path: Path) -> None:
     assert not (tmp_path / "none.sqlite").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("field", "value"),
     [

@@ -136,6 +136,7 @@ def test_force_asks_on_a_terminal_and_takes_no_for_an_answer(
     assert list(overrides(database)) == ["click"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -72,6 +72,7 @@ def position(number: int) -> ByRangePosition:
     return ByRangePosition(RANGE, FILE, 0, number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 99, 100, COUNT - 1])
 def test_a_staged_row_is_found_by_id_and_by_position(kept: StorageSearch, number: int) -> None:
     by_id, by_position = (

@@ -247,6 +247,7 @@ def test_what_kafka_no_longer_holds_is_listed_from_staged_files(
     assert (proof.promised, proof.findings) == (7, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 def test_promises_that_neither_kafka_nor_a_file_holds_are_a_gap(
     life: Life, target: Database, how: str
@@ -295,6 +296,7 @@ def test_lost_events_are_named_and_hold_nothing(life: Life, target: Database) ->
     assert open_gaps(target) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", ["files", "markers"])
 def test_an_audit_topic_that_is_shorter_than_what_was_staged_or_settled_holds_every_type(
     life: Life, target: Database, left: str

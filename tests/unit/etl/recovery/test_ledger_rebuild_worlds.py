@@ -268,6 +268,7 @@ def test_a_restored_copy_that_is_lost_later_knows_no_less(world: World, tmp_path
     assert set(grades(world)) == {"proved"}
 
 
+@pytest.mark.slow
 def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name_the_offsets(
     world: World,
 ) -> None:
@@ -292,6 +293,7 @@ def test_storage_away_for_longer_than_retention_is_forced_by_overrides_that_name
     assert grade(world, "click", hour(12)) == "proved"
 
 
+@pytest.mark.slow
 def test_what_the_edge_deleted_after_it_was_copied_holds_nothing(world: World) -> None:
     live(world, 3)
     send(world, ["click", "view"])
@@ -365,6 +367,7 @@ def test_accepted_gaps_are_known_and_their_hours_are_not_proved(world: World) ->
     ]
 
 
+@pytest.mark.slow
 def test_an_accepted_gap_of_the_central_cluster_is_not_found_again(world: World) -> None:
     live(world, 3)
     send(world, ["click"])
@@ -410,6 +413,7 @@ def test_promises_of_another_topic_are_refused(world: World) -> None:
         lose(world)
 
 
+@pytest.mark.slow
 def test_a_central_log_that_lost_records_holds_every_type_and_no_event_that_comes_into_their_place_is_left_out(
     world: World,
 ) -> None:

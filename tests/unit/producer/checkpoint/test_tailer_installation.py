@@ -160,6 +160,7 @@ def killed(host: Host, recorder: Recorder, content: bytes) -> None:
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(
     host: Host, recorder: Recorder
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_checkpoint_without_its_write_ahead_log_is_refused_as_it_would_rewind(
     assert recorder.text() == lines(20)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_another_program_closed_in_order_is_whole(
     host: Host, recorder: Recorder
 ) -> None:

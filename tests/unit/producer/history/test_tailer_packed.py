@@ -71,6 +71,7 @@ def test_the_rest_of_a_file_packed_while_the_agent_was_down(
     assert host.drain().files == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -157,6 +158,7 @@ def test_an_unterminated_end_is_lost_and_counted(host: Host, recorder: Recorder)
     assert (summary.lost_bytes, summary.unknown_losses) == (4, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 def test_one_still_being_written_is_waited_for_and_holds_the_claim_back(
     host: Host, recorder: Recorder, form: str, monkeypatch: pytest.MonkeyPatch

@@ -325,6 +325,7 @@ def test_nothing_is_received_behind_a_loss_that_cannot_be_written_down(
         wait_for(lambda: recorder.last.unknown_losses == 1, "it is reported")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("earlier_s", [-3600, 3600])
 def test_a_journal_that_was_made_again_is_read_whatever_its_clock(
     host: Host, journal: FakeJournal, recorder: Recorder, earlier_s: int

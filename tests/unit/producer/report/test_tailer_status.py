@@ -104,6 +104,7 @@ def test_lag_grows_while_no_service_answers_and_what_ails_it_is_told(
     assert "answered 503" in told["standing"]["latest_trouble"]["message"]
 
 
+@pytest.mark.slow
 def test_it_tells_of_one_that_was_killed_and_leaves_its_state_as_it_is(
     host: Host, recorder: Recorder, tmp_path: Path
 ) -> None:

@@ -74,6 +74,7 @@ def test_one_that_is_held_up_holds_up_no_other_and_no_claim_is_made_past_it(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 2, 4])
 def test_so_many_are_on_their_way_as_the_setting_says(
     busy: Host, recorder: Recorder, most: int

@@ -26,6 +26,7 @@ def many(host: Host) -> Host:
     return host
 
 
+@pytest.mark.slow
 def test_many_small_files_share_the_transactions_that_send_and_acknowledge_them(
     many: Host, recorder: Recorder
 ) -> None:

@@ -83,6 +83,7 @@ def test_too_few_descriptors_for_any_file_stop_the_start(host: Host) -> None:
     assert done.returncode == 2 and "60 files" in done.stderr, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_a_file_that_left_the_pattern_is_not_claimed_before_there_was_room_to_read_it(
     host: Host, recorder: Recorder
 ) -> None:

@@ -59,6 +59,7 @@ def takes_the_inode(path: Path, make: Callable[[Path], None]) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [dangling_link, link_loop, unix_socket, fifo, folder])
 def test_an_inode_that_is_no_regular_file_any_more_holds_nothing_up(
     host: Host, recorder: Recorder, make: Callable[[Path], None]

@@ -118,6 +118,7 @@ def test_also_where_no_new_file_follows_while_it_runs(narrow: Host, recorder: Re
         wait_for(lambda: len(sent(recorder)) == 220, "all are sent", within_s=10.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["app.log.1", "app.log-20261124", "app.log-2026-11-24", "app-20261124.log", "app.log.2026_11"],
@@ -132,6 +133,7 @@ def test_names_that_rotation_makes(host: Host, recorder: Recorder, name: str) ->
     assert set(lines(70, 1000).splitlines(keepends=True)) <= set(sent(recorder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

@@ -121,6 +121,7 @@ def test_while_it_is_down(
     )
 
 
+@pytest.mark.slow
 @births
 def test_a_link_to_the_file_of_the_day(host: Host, recorder: Recorder, births: bool) -> None:
     prepare(host, "app.log", births)

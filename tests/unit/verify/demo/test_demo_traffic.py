@@ -140,6 +140,7 @@ def rendered(count: int, seed: int, broken_each: int) -> list[bytes]:
     ]
 
 
+@pytest.mark.slow
 def test_events_are_seeded_seven_to_three_and_a_few_are_broken() -> None:
     lines = rendered(20_000, 5, 2000)
     assert lines == rendered(20_000, 5, 2000) != rendered(20_000, 6, 2000)

@@ -53,6 +53,7 @@ def test_a_marker_that_lies_is_named(world: World, changes: dict[str, Any], what
     assert what in verdict["findings"][0]["detail"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value"), [("records", 9), ("bytes", 9), ("blake2b", "00"), ("name", "part-7.avro")]
 )

@@ -135,6 +135,7 @@ def test_an_event_that_was_promised_twice_is_missing_twice(world: World, destroy
     assert run(world, destroyed=[told(destroyed)], forced=FORCED)["content"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wrong",
     [

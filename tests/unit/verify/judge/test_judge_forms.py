@@ -104,6 +104,7 @@ def mutated(draw: st.DrawFn) -> tuple[str, bytes]:
     )  # Python's \s, of which RE2 thinks otherwise
 
 
+@pytest.mark.slow
 @settings(
     max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None
 )
