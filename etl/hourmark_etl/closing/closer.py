@@ -49,7 +49,7 @@ from hourmark_etl.ledger.conflicts import (
 from hourmark_etl.ledger.database import CLOSER
 from hourmark_etl.ledger.hosts.sites import check_sites
 from hourmark_etl.ledger.offset_gaps import OffsetGap
-from hourmark_etl.ledger.overrides import Override, overrides
+from hourmark_etl.ledger.overrides import OVERRIDABLE_SEALED, Override, overrides
 from hourmark_etl.ledger.read_errors import read_errors
 from hourmark_etl.ledger.staged.staged_files import (
     find_types_needing_file,
@@ -219,7 +219,7 @@ class Closer:
         for f in chosen:
             held, seal = self._holds.reason(f.event_type), f.seal
             override = overrides_by_type[f.event_type]
-            if held is None or held.phase not in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE):
+            if held is None or held.phase not in OVERRIDABLE_SEALED:
                 continue
             self._holds.allow_retry(f.event_type)
             if held.phase is ClosingPhase.UNWRITABLE and seal is not None:

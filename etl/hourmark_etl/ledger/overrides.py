@@ -17,6 +17,7 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from sqlalchemy import Connection, select
 
@@ -28,6 +29,8 @@ from hourmark_etl.model import ClosingPhase, Frontier, HourState, from_columns, 
 
 _TABLE = tables.overrides
 _WAITS = tables.blockers
+# In these phases an override closes an hour although its content is fixed.
+OVERRIDABLE_SEALED: Final = (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
 _HOLD_SEALED = (
     ClosingPhase.PUBLISHING,
     ClosingPhase.STAGED,
@@ -241,7 +244,7 @@ def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool
     gives_up = (
         blocker is not None
         and blocker.hour == frontier.hour
-        and blocker.phase in (ClosingPhase.STAGED, ClosingPhase.UNWRITABLE)
+        and blocker.phase in OVERRIDABLE_SEALED
     )
     return frontier.state is HourState.SEALED and not gives_up
 

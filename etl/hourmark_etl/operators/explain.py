@@ -93,7 +93,7 @@ _DO_BY_PHASE: Final[Mapping[ClosingPhase, str]] = {
         "automatically"
     ),
 }
-# In any other phase an hour waits longer than `etl.deadline_seconds`.
+# In any other phase an hour also waits after its deadline (`etl.deadline_seconds`).
 _ENDED_BY_DEADLINE: Final = (ClosingPhase.REPORTS, ClosingPhase.PROOF)
 
 

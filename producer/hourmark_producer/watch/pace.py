@@ -3,8 +3,9 @@
 The cost of a full scan grows with the number of files, and a caught-up report depends on one. With
 few files there is a full scan every `scan_seconds`. With many, full scans may use `LOOK_SHARE` of a
 core, or `URGENT_SHARE` while a drain waits for them, but at least one begins every `SLOWEST_S`
-seconds; if a hint or an open question requests one, it begins after a fifth of the interval. Between full scans only files that changed recently or that
-a hint named are checked, so files that are being written are followed without delay.
+seconds; if a hint or an open question requests one, it begins after a fifth of the interval.
+Between full scans only files that changed recently or that a hint named are checked, so files that
+are being written are followed without delay.
 
 Pending bytes are also counted without a scan of all files: they grow only by a step of a file or by
 an observation that schedules one. So between two full counts it is enough to count files that had
