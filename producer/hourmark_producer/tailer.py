@@ -27,7 +27,7 @@ from hourmark_producer.counters import Counters
 from hourmark_producer.cut.lines import RangeLimits
 from hourmark_producer.cut.range_cutter import RangeCutter
 from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
-from hourmark_producer.files.identity import FileIdentity, identify
+from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import ScanResult, TrackedFiles
 from hourmark_producer.history.beginnings import StartPositions
@@ -107,6 +107,8 @@ class Tailer:
         host_id: Host id of the tailer.
         host_name: Name of this host.
         identify: Function that returns the identity of an open file.
+        may_be_copied_up: Function that returns whether the birth time of an open file may change
+            although it stays the same file.
         open_files_max: Maximum number of tracked files that are open at the same time.
         reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
 
@@ -123,6 +125,7 @@ class Tailer:
         host_id: str,
         host_name: str,
         identify: Callable[[int], FileIdentity] = identify,
+        may_be_copied_up: Callable[[int], bool] = may_be_copied_up,
         open_files_max: int = 800,
         reloading: ReloadHandler | None = None,
     ) -> None:
@@ -216,6 +219,7 @@ class Tailer:
             throttle=throttle,
             clock=clock,
             identify=identify,
+            may_be_copied_up=may_be_copied_up,
             descriptors=DescriptorBudget(
                 files=self.files, schedule=self._schedule, clock=clock, limit=open_files_max
             ),

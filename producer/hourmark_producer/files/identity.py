@@ -1,7 +1,8 @@
 """Identity of an open file: device, inode and birth time from statx(2).
 
 The birth time distinguishes a file from a later one with the same inode. File systems without birth
-times report 0; then only size and content can tell (`hourmark_producer.files.fingerprints`).
+times report 0; then only size and content can tell (`hourmark_producer.files.fingerprints`). On
+overlayfs the birth time changes when a file of a lower layer is copied up, and the content decides.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Final, NamedTuple
 
 _AT_EMPTY_PATH: Final = 0x1000
 _STATX_BTIME: Final = 0x800
+_OVERLAYFS_MAGIC: Final = 0x794C7630  # f_type of statfs(2), see linux/magic.h
+_STATFS_BYTES: Final = 256  # more than struct statfs has on any architecture
 
 
 class FileIdentity(NamedTuple):
@@ -32,7 +35,9 @@ class FileIdentity(NamedTuple):
 # struct statx of linux/stat.h: the mask, then at byte 80 the birth time, seconds and nanoseconds
 _STRUCT_SIZE: Final = 256
 _MASK_AND_BIRTH: Final = struct.Struct("=I76xqI")
-_STATX = getattr(ctypes.CDLL(None, use_errno=True), "statx", None)
+_LIBC: Final = ctypes.CDLL(None, use_errno=True)
+_STATX = getattr(_LIBC, "statx", None)
+_FSTATFS = getattr(_LIBC, "fstatfs", None)
 
 
 def identify(descriptor: int) -> FileIdentity:
@@ -56,3 +61,26 @@ def _birth_ns(descriptor: int) -> int:
         return 0
     mask, seconds, nanoseconds = _MASK_AND_BIRTH.unpack_from(answer)
     return max(0, seconds * 1_000_000_000 + nanoseconds) if mask & _STATX_BTIME else 0
+
+
+def may_be_copied_up(descriptor: int) -> bool:
+    """Return whether the birth time of an open file may change although it stays the same file.
+
+    This is the case on overlayfs, the usual file system of containers: the first write to a file of
+    a lower layer copies it to the upper layer, under the same inode number and with a new birth
+    time.
+
+    Args:
+        descriptor: File descriptor. It need not be open for reading.
+
+    Returns:
+        False also if the type of the file system cannot be determined.
+    """
+    return _file_system_type(descriptor) == _OVERLAYFS_MAGIC
+
+
+def _file_system_type(descriptor: int) -> int:
+    answer = ctypes.create_string_buffer(_STATFS_BYTES)
+    if _FSTATFS is None or _FSTATFS(descriptor, answer) != 0:
+        return 0
+    return ctypes.c_long.from_buffer(answer).value & 0xFFFFFFFF

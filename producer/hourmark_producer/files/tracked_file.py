@@ -427,6 +427,13 @@ class TrackedFile:
         return kept_to if generation == self.progress.position.generation else 0
 
     @property
+    def names(self) -> frozenset[str]:
+        """All absolute paths at which the file was found, with symbolic links and resolved."""
+        return frozenset(
+            filter(None, (self.place.path, self.place.seen_at, self.target, *self.other_names))
+        )
+
+    @property
     def is_compressed(self) -> bool:
         """Whether the path has the suffix of a compressed file. Such a file is decompressed."""
         return self.place.path.endswith(PACKED)

@@ -48,6 +48,7 @@ from hourmark_producer.files.tracked_file import (
 from hourmark_producer.history.beginnings import StartPositions
 from hourmark_producer.history.match import ContentMatcher
 from hourmark_producer.history.remainders import RemainderFinder
+from hourmark_producer.history.rotated_names import former_names
 from hourmark_producer.watch.descriptors import DescriptorBudget
 from hourmark_producer.watch.packed_files import NewCompressedFiles
 from hourmark_producer.watch.retirement import FileRetirement
@@ -129,6 +130,8 @@ class FileScanner:
         throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
+        may_be_copied_up: Function that returns whether the birth time of an open file may change
+            although it stays the same file.
         descriptors: Limits the number of open files.
         beginnings: Decides where reading of new files begins, and which files are excluded.
     """
@@ -144,6 +147,7 @@ class FileScanner:
     throttle: ConditionLog
     clock: Clock
     identify: Callable[[int], FileIdentity]
+    may_be_copied_up: Callable[[int], bool]
     descriptors: DescriptorBudget
     beginnings: StartPositions
 
@@ -293,7 +297,7 @@ class FileScanner:
             or file.observed.ends_with_nuls
             or file.observed.stamp != (status.st_size, status.st_mtime_ns)
         )
-        if file is None or (file.descriptor is None and changed):
+        if file is None or (file.descriptor is None and (changed or path not in file.names)):
             opened = self._open(source, path, at_s)
             if opened is None:
                 return
@@ -333,13 +337,12 @@ class FileScanner:
                 os.close(descriptor)
                 return None
             identity = self.identify(descriptor)
-            if self._match(descriptor, identity) is None and self.beginnings.should_exclude(
-                source, path, status
-            ):
+            known = self._match(descriptor, identity, found_at=path)
+            if known is None and self.beginnings.should_exclude(source, path, status):
                 self.beginnings.record_excluded(source, path, status)
                 os.close(descriptor)
                 return None
-            file = self._adopt(source, path, descriptor, identity)
+            file = self._adopt(source, path, descriptor, identity, known)
         except (OSError, CheckpointFailed):
             os.close(descriptor)
             raise
@@ -353,13 +356,20 @@ class FileScanner:
                 self.schedule.add(file)
         return file, status
 
-    def _match(self, descriptor: int, identity: FileIdentity) -> TrackedFile | None:
-        # The birth time changes when overlayfs copies a file up, or when a file is restored in place.
-        # Then the inode, the first bytes and the bytes before the position decide.
+    def _match(
+        self, descriptor: int, identity: FileIdentity, found_at: str = ""
+    ) -> TrackedFile | None:
+        # The birth time changes when overlayfs copies a file up. Then the inode, the first bytes and
+        # the bytes before the position decide, and the path if a pattern found it: two programs may
+        # write the same lines, and a new file may get the inode of a deleted one.
         if (file := self.files.match(identity)) is not None:
             return file
         here = self.files.at_inode(identity.device, identity.inode)
         if here is None or here.descriptor is not None or not here.progress.position.is_identifying:
+            return None
+        if not self.may_be_copied_up(descriptor):
+            return None
+        if found_at and here.names.isdisjoint((found_at, *former_names(found_at))):
             return None
         position = here.progress.position
         is_it = read_at(descriptor, 0, len(position.head)) == position.head and is_anchored(
@@ -368,9 +378,13 @@ class FileScanner:
         return here if is_it else None
 
     def _adopt(
-        self, source: str, path: str, descriptor: int, identity: FileIdentity
+        self,
+        source: str,
+        path: str,
+        descriptor: int,
+        identity: FileIdentity,
+        file: TrackedFile | None,
     ) -> TrackedFile:
-        file = self._match(descriptor, identity)
         if file is None:
             known_as, position = self._beginning(source, descriptor, identity)
             file = TrackedFile(

@@ -13,7 +13,7 @@ from hourmark.config.groups import TailedSource
 from hourmark.config.groups import TailerSettings as TailerConfig
 from hourmark_producer.checkpoint.database import Checkpoint
 from hourmark_producer.checkpoint.installation import lock_state_folder, open_installation
-from hourmark_producer.files.identity import FileIdentity, identify
+from hourmark_producer.files.identity import FileIdentity, identify, may_be_copied_up
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.tailer import Tailer
 
@@ -44,6 +44,7 @@ class Host:
             "sources": [TailedSource(name="app", paths=[f"{self.logs}/app.log*"])],
         }
         self.identify: Callable[[int], FileIdentity] = identify
+        self.may_be_copied_up: Callable[[int], bool] = may_be_copied_up
         self.open_files_max = 800
 
     def configured(self, folder: Path, sources: str = "") -> Path:
@@ -60,6 +61,14 @@ report_seconds = 0.05
 {sources or f'[[tailer.sources]]{chr(10)}name = "app"{chr(10)}paths = ["{self.logs}/app.log*"]'}
 """)
         return path
+
+    def copy_up(self) -> None:
+        """Change all birth times, as overlayfs does when a file is copied to the upper layer."""
+        born = self.identify
+        self.identify = lambda descriptor: born(descriptor)._replace(
+            birth_ns=born(descriptor).birth_ns + 1
+        )
+        self.may_be_copied_up = lambda _: True
 
     def append(self, content: bytes, path: Path | None = None) -> None:
         with (path or self.app).open("ab") as file:
@@ -83,6 +92,7 @@ report_seconds = 0.05
                     host_id=host_id,
                     host_name=config.host_name,
                     identify=self.identify,
+                    may_be_copied_up=self.may_be_copied_up,
                     open_files_max=self.open_files_max,
                 )
                 yield made, checkpoint

@@ -28,4 +28,9 @@ def install() -> None:
         born_ns = real(descriptor)
         return born_ns and born_ns + copied.get(f"{os.fstat(descriptor).st_ino}/{born_ns}", 0)
 
-    identity._birth_ns = birth_ns
+    def file_system_type(descriptor: int) -> int:
+        inode = os.fstat(descriptor).st_ino
+        is_copied = any(key.startswith(f"{inode}/") for key in copied)
+        return identity._OVERLAYFS_MAGIC if is_copied else 0
+
+    identity._birth_ns, identity._file_system_type = birth_ns, file_system_type

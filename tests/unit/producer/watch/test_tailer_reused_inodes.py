@@ -1,5 +1,5 @@
-"""The inode of a log that is gone is given to something that the tailer cannot read: the log is
-gone, nothing is left to read.
+"""The inode of a log that is gone is given to another file, or to something that the tailer cannot
+read: the log is gone, and what has its inode is not this log, even with the same content.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from tests.support.tailer.host import Host, lines
 from tests.support.tailer.recorder import Recorder
 
-from hourmark_producer.files.identity import FileIdentity
+from hourmark.config.groups import TailedSource
 
 
 def dangling_link(path: Path) -> None:
@@ -99,12 +99,7 @@ def test_a_file_with_another_birth_time_is_known_by_inode_and_content(
 ) -> None:
     """As after overlayfs copied it up from a lower layer."""
     host.drain(lines(20))
-    born = host.identify
-
-    def copied_up(descriptor: int) -> FileIdentity:
-        return born(descriptor)._replace(birth_ns=born(descriptor).birth_ns + 1)
-
-    host.identify = copied_up
+    host.copy_up()
     host.drain(lines(1, 20))
     host.drain(lines(1, 21))
     assert recorder.text() == lines(22) and len(recorder.contents()) == 1
@@ -118,10 +113,7 @@ def test_a_file_with_another_birth_time_is_known_under_a_name_that_no_source_has
     start.
     """
     host.drain(lines(20))
-    born = host.identify
-    host.identify = lambda descriptor: born(descriptor)._replace(
-        birth_ns=born(descriptor).birth_ns + 1
-    )
+    host.copy_up()
     host.append(lines(1, 20))
     host.app.rename(host.logs / "old.log")
     host.drain()
@@ -131,13 +123,52 @@ def test_a_file_with_another_birth_time_is_known_under_a_name_that_no_source_has
 
 def test_another_file_on_the_inode_is_another_file(host: Host, recorder: Recorder) -> None:
     host.drain(lines(20))
-    born = host.identify
-    host.identify = lambda descriptor: born(descriptor)._replace(
-        birth_ns=born(descriptor).birth_ns + 1
-    )
+    host.copy_up()
     host.app.write_bytes(lines(30, 100))
     host.drain()
     assert recorder.files() == sorted([lines(20), lines(30, 100)]) and len(recorder.contents()) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "is_sent_again"),
+    [
+        ("other.log", True),
+        ("other-app.log", True),
+        ("app.log.1", False),
+        ("app-20261124.log", False),
+    ],
+)
+def test_equal_content_on_the_inode_is_another_file_unless_the_name_derives_from_it(
+    host: Host, recorder: Recorder, name: str, is_sent_again: bool
+) -> None:
+    """Two programs may write the same lines, and the second file may get the inode of the first.
+    Names as rotation gives them are compared by content, as for any other copy.
+    """
+    host.settings["sources"] = [TailedSource(name="app", paths=[f"{host.logs}/*.log*"])]
+    host.drain(lines(20))
+    host.copy_up()
+    host.app.rename(host.logs / name)
+    summary = host.drain()
+    assert summary.finished
+    expected = [lines(20), lines(20)] if is_sent_again else [lines(20)]
+    assert recorder.files() == expected and len(recorder.contents()) == len(expected)
+    # what a deleted log got after the latest scan is not known
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, int(is_sent_again))
+
+
+def test_equal_content_under_the_same_name_on_the_inode_is_another_file(
+    host: Host, recorder: Recorder
+) -> None:
+    """A program that deletes its log and writes the same lines again, where files are not copied
+    up: the birth time tells the files apart.
+    """
+    host.drain(lines(20))
+    host.copy_up()
+    host.may_be_copied_up = lambda _: False
+    summary = host.drain()
+    assert summary.finished and recorder.files() == [lines(20), lines(20)]
+    # what the deleted log got after the latest scan is not known
+    assert (recorder.last.lost_bytes, recorder.last.unknown_losses) == (0, 1)
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="root may mount")
