@@ -121,7 +121,8 @@ class BucketEvidence(FrozenModel):
             bucket's hour.
         audit_next: For each partition of the audit topic on the central cluster, the offset
             (exclusive) up to which audit records were read.
-        waived: Descriptions of the missing evidence that was waived.
+        waived: Descriptions of the missing evidence despite which the bucket was closed. Empty if
+            nothing was missing.
     """
 
     method: str

@@ -34,6 +34,11 @@ class Grant:
     """The permissions and rate limits of one authenticated request.
 
     If the service requires no tokens, every check of the grant succeeds and no rate limit applies.
+
+    Args:
+        metrics: Metrics that count denied requests.
+        allowance: Limits of the access token that authenticated the request, which also name the
+            token. None if the service requires no tokens.
     """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:

@@ -28,6 +28,9 @@ class Probes:
     """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
 
     The endpoints respond even if the service is overloaded. Only readiness depends on Kafka.
+
+    Args:
+        service: Service whose state the endpoints report.
     """
 
     def __init__(self, service: DeliveryService) -> None:

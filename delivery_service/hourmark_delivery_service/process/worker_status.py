@@ -86,8 +86,8 @@ class WorkerStatusTable:
     def allocate_slot(self) -> int:
         """Reserve a free slot for a new worker and return its index.
 
-        The slot starts with the result of `oldest_ms`, so that the time that the service reports
-        does not advance past requests of the new worker before the worker updates its status.
+        Until the worker writes its own status, the slot contains the current result of `oldest_ms`.
+        The service therefore does not report requests of the new worker as answered too early.
 
         Raises:
             StopIteration: If all 256 slots are in use.

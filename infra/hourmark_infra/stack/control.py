@@ -87,7 +87,12 @@ class LocalStack:
 
     Each server is a daemon process. All data is in the folder `stack` of a `HOURMARK_HOME` folder.
     A server name is one of `names`, for example `edge-1`. Methods may be called from several
-    threads.
+    threads. Use `load` or `load_or_create` to create an object.
+
+    Args:
+        home: The `HOURMARK_HOME` folder.
+        state: State of the stack, such as its ports.
+        report: Function that receives progress messages, one line each.
     """
 
     def __init__(self, home: Path, state: StackState, report: Reporter) -> None:
