@@ -51,8 +51,8 @@ _NEXT: Final = "docs/configuration.md lists all"
 class Config(BaseSettings):
     """The complete configuration of an installation, from a TOML file and the environment.
 
-    Each group of settings belongs to the component that reads it. `kafka`, `parsing` and `storage`
-    are shared. Use `load_config` to create an instance.
+    Each field except `log_level` is a group of settings that belongs to the component that reads
+    it. `kafka`, `parsing` and `storage` are shared. Use `load_config` to create an instance.
     """
 
     model_config = SettingsConfigDict(

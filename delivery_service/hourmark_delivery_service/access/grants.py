@@ -96,6 +96,9 @@ class Grant:
         A host report states up to which time a host has sent all its data, and so determines when
         an hour of events is complete. The token needs a separate permission for it.
 
+        Args:
+            report: Report in the request, which names the reporting component and its host.
+
         Raises:
             Forbidden: If the token does not cover reports of this host.
         """

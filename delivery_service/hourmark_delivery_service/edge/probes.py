@@ -69,6 +69,9 @@ class Probes:
         `warnings` (problems that do not affect readiness) and `native_pass` (whether the compiled
         parser is used). If tokens are required, only requests from the local machine see the texts
         of reasons and warnings, because they name brokers and topics.
+
+        Args:
+            http: Request, whose client address is checked.
         """
         reasons = self._service.not_ready_reasons() + await self._queue_problems()
         warnings = self._service.access.warnings()
@@ -88,6 +91,9 @@ class Probes:
         """Respond with status 200 and all metrics in the Prometheus text format.
 
         Concurrent requests share one result, so the metrics are rendered only once for them.
+
+        Args:
+            http: Request, whose client waits for the result.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)
