@@ -175,8 +175,8 @@ class EventTimeLimits(FrozenModel):
     """Limits on how far an event's time may lie from the time at which it was observed.
 
     An event from a file is observed when its line is read. An event beyond a limit is rejected: it
-    is stored as a dead letter. The limits are declared in `types/sources.toml`, so that everyone who applies types uses the
-    same values.
+    is stored as a dead letter. The limits are declared in `types/sources.toml`, so that everyone
+    who applies types uses the same values.
     """
 
     future_seconds: int = Field(900, ge=0)
@@ -376,7 +376,8 @@ class TailerTls(FrozenModel):
 class SpoolSettings(FrozenModel):
     """Settings of the spool, which stores received input on disk until it is acknowledged.
 
-    Sources with the setting `input`, such as a syslog receiver, use the spool.
+    Sources with the setting `input`, such as a syslog receiver, use the spool. The only setting
+    limits the disk space of each source.
     """
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)

@@ -177,10 +177,11 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """The byte ranges of input whose events may be missing from a bucket.
+    """The byte ranges of log files whose events may be missing from a bucket.
 
-    A byte range is also listed if buckets may contain two different versions of its events. The
-    events may belong to an earlier bucket.
+    A byte range is the part of a file that a tailer sends in one request. It is also listed if
+    buckets may contain two different versions of its events. The missing events may also belong to
+    an earlier bucket of the type.
 
     Attributes:
         ranges: Range ids in hex, as named in `BucketEvidence.waived`.

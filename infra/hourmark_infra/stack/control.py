@@ -90,7 +90,7 @@ class LocalStack:
     threads. Use `load` or `load_or_create` to create an object.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         state: State of the stack, such as its ports.
         report: Function that receives progress messages, one line each.
     """
@@ -109,7 +109,7 @@ class LocalStack:
         """Open the existing stack of a `HOURMARK_HOME` folder. No server is started.
 
         Args:
-            home: The `HOURMARK_HOME` folder.
+            home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
             report: Function that receives progress messages, one line each.
 
         Raises:
@@ -139,7 +139,7 @@ class LocalStack:
         """Open the stack of a `HOURMARK_HOME` folder, or create it, without starting servers.
 
         Args:
-            home: The `HOURMARK_HOME` folder.
+            home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
             clusters: Number of Kafka clusters. None keeps the number of an existing stack, and
                 means 2 for a new stack.
             mirror: Whether MirrorMaker 2 is one of the servers; set for an existing stack too.
@@ -568,7 +568,7 @@ def purge_stack(home: Path, report: Reporter) -> bool:
     next call completes it.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         report: Function that receives progress messages, one line each.
 
     Returns:
