@@ -78,8 +78,8 @@ class WorkerStatusTable:
     def mark_reported(self) -> None:
         """Record that the service has stored its first host report in Kafka.
 
-        All workers see the mark as `reported` and begin to accept events. The mark cannot be
-        removed.
+        A host report states up to which time the service has answered all requests. All workers see
+        the mark as `reported` and begin to accept events. The mark cannot be removed.
         """
         self._words[_REPORTED] = 1
 
