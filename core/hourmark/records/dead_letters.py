@@ -19,7 +19,7 @@ class DeadLetterReason(enum.Enum):
     data and never change.
 
     Attributes:
-        UNKNOWN_TYPE: The line names no event type, or a type that its source does not declare.
+        UNKNOWN_TYPE: The line names an event type that is not declared for its source.
         NOT_RFC5424: The source declares RFC 5424, and the line has another form.
         NOT_SYSLOG: The source declares syslog, and the line has none of its forms.
         NOT_CRI: The line is from a container log, and is not in CRI format.
