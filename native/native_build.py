@@ -34,7 +34,7 @@ FLAGS = (
 
 
 class CannotCompile(Exception):
-    """An error of the C compiler; the message contains the reason."""
+    """The C compiler cannot be started or has failed. The message contains the reason."""
 
 
 @functools.cache

@@ -115,6 +115,9 @@ class LineTrial:
 
     An instance uses one revision of the rules (event types, sources and limits), which it compiles
     once. It can parse any number of lines.
+
+    Args:
+        rules: Revision of the rules with which lines are parsed.
     """
 
     def __init__(self, rules: Rules) -> None:

@@ -20,7 +20,7 @@ PLACEHOLDERS: Final = "hourmark.placeholder"  # prefix of their subjects
 
 
 class RegistryClient(Protocol):
-    """A client of a schema registry, as `apply_declarations` and `repair_rules` need it.
+    """The interface of a schema registry client for `apply_declarations` and `repair_rules`.
 
     `hourmark.avro.registry.SchemaRegistry` implements this protocol.
     """

@@ -24,6 +24,9 @@ class EdgeRulesTopic:
 
     The topic holds all revisions of the rules, which consist of the applied event types, sources
     and limits. Delivery services read them from this topic.
+
+    Args:
+        kafka: Kafka settings of the site.
     """
 
     def __init__(self, kafka: KafkaSettings) -> None:

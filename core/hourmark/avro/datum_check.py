@@ -61,10 +61,26 @@ _UUID_CHARS: Final = 36
 
 
 class DatumVerdict(enum.IntEnum):
-    """The result of checking one Avro datum.
+    """The result of checking one Avro datum: `VALID`, or the first reason why it is invalid.
 
-    The result is `VALID`, or the first reason why the datum is invalid. `REASONS` maps each reason
-    to a description for error messages.
+    `REASONS` maps each reason to a description for error messages.
+
+    Attributes:
+        VALID: The datum matches its schema, and its event id is the one in the Kafka key.
+        NO_FRAMING: The Kafka value is shorter than its framing.
+        TOO_SHORT: The datum ends before its schema does.
+        TRAILING: Bytes follow the end of the datum.
+        BAD_BOOLEAN: A boolean is neither 0 nor 1.
+        BAD_NUMBER: A number is out of the range of its type or logical type.
+        BAD_LENGTH: A length is negative.
+        BAD_TEXT: A string is not UTF-8.
+        BAD_ENUM: An enum has no symbol with the index in the datum.
+        BAD_UNION: A union has no branch with the index in the datum.
+        BAD_BLOCK: A block of an array or map does not have the size that it states.
+        TOO_DEEP: Values are nested too deeply.
+        TOO_MUCH: An array or map states more items than its bytes can hold.
+        OTHER_ID: The event id differs from the one in the Kafka key.
+        BAD_UUID: A string of the logical type `uuid` is not a UUID.
     """
 
     VALID = 0

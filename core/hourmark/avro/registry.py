@@ -39,6 +39,9 @@ class SchemaRegistry:
     All methods raise Unavailable if the registry does not answer or rejects the request for a
     reason that may be temporary, and ConfigError if the URL cannot be used. Messages contain the
     URL.
+
+    Args:
+        settings: URL, CA certificates and client certificate.
     """
 
     def __init__(self, settings: RegistrySettings) -> None:

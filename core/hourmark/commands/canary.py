@@ -45,8 +45,8 @@ class CanaryStep(StrEnum):
     """The steps of the pipeline through which a canary event passes, in order.
 
     A canary event is a test event that is sent once a minute. It is in Kafka at the edge site
-    (`ACKNOWLEDGED`), copied to the central cluster (`MIRRORED`), in a staged file of the ETL
-    (`STAGED`), or in a closed bucket (`CLOSED`).
+    (`ACKNOWLEDGED`), copied to the central cluster (`MIRRORED`), in a file to which the ETL has
+    copied it from Kafka (`STAGED`), or in a closed bucket (`CLOSED`).
     """
 
     ACKNOWLEDGED = "acknowledged"  # it is in Kafka at the edge

@@ -41,8 +41,11 @@ COMPONENTS: Final[Mapping[str, str]] = {
 class ComponentState(StrEnum):
     """Whether a component of Hourmark is running, as far as this machine can determine.
 
-    `SILENT`: the component has not reported lately, and has not announced a shutdown. `UNKNOWN`:
-    its state could not be determined.
+    Attributes:
+        RUNNING: The component is running.
+        SILENT: The component has not reported lately, and has not announced a shutdown.
+        NOT_RUNNING: The component is not running.
+        UNKNOWN: The state of the component could not be determined.
     """
 
     RUNNING = "running"

@@ -35,9 +35,9 @@ class SettingInForce:
     """The effective value of one setting, and where the value comes from.
 
     Attributes:
-        keys: Parts of the setting's dotted name.
+        keys: Parts of the setting's dotted name, such as `("service", "port")`.
         value: The value, not redacted.
-        source: Kind of origin.
+        source: Where the value comes from: `default`, `file` or `environment`.
         where: The file or the environment variable that sets the value; None for a default.
     """
 

@@ -66,7 +66,8 @@ class KafkaSettings(FrozenModel):
     """Settings of the Kafka clusters of one or more sites.
 
     The edge cluster receives events from the delivery services, and the central cluster feeds the
-    ETL. One cluster may serve as both.
+    ETL. One cluster may serve as both. The settings are the addresses of the clusters, the aliases
+    of the edge clusters, and the message size and retention of topics.
     """
 
     edge: KafkaCluster = KafkaCluster()
@@ -102,7 +103,7 @@ class KafkaSettings(FrozenModel):
         """Return one settings object for each site, beginning with the site of the cluster `edge`.
 
         A site is an edge cluster with its own MirrorMaker 2 alias. In each object, `edge` and
-        `edge_alias` are those of the site, and `further_edges` is empty.
+        `edge_alias` describe one site, and `further_edges` is empty.
         """
         return tuple(
             self.model_copy(update={"edge": edge, "edge_alias": alias, "further_edges": {}})
@@ -130,7 +131,8 @@ class KafkaSettings(FrozenModel):
 class RegistrySettings(FrozenModel):
     """Settings of the schema registry, which must have Confluent's API.
 
-    `hourmark types apply` registers Avro schemas there, and delivery services look them up.
+    `hourmark types apply` registers Avro schemas there, and delivery services look them up. The
+    settings are the URL, the trusted CA certificates and the client certificate.
     """
 
     url: str = "http://127.0.0.1:8081"
@@ -146,7 +148,7 @@ class RegistrySettings(FrozenModel):
 
 
 class BucketSettings(FrozenModel):
-    """Settings of hourly buckets: the folders in which closed events are stored.
+    """Settings of hourly buckets. A bucket is the folder with the events of one type and hour.
 
     Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
     """
@@ -172,8 +174,9 @@ class BucketSettings(FrozenModel):
 class EventTimeLimits(FrozenModel):
     """Limits on how far an event's time may lie from the time at which it was observed.
 
-    They are declared in `types/sources.toml`, so that everyone who applies types uses the same
-    values.
+    An event from a file is observed when its line is read. An event beyond a limit is rejected: it
+    is stored as a dead letter. The limits are declared in `types/sources.toml`, so that everyone
+    who applies types uses the same values.
     """
 
     future_seconds: int = Field(900, ge=0)
@@ -186,15 +189,17 @@ class EventTimeLimits(FrozenModel):
 class ParsingSettings(EventTimeLimits, BucketSettings):
     """The settings that are part of every rules revision, because parsing depends on them.
 
-    A rules revision is one published version of everything that parsing depends on.
+    They are the bucket length and the limits on event times. A rules revision is one published
+    version of everything that parsing depends on.
     """
 
 
 class ServiceTls(FrozenModel):
     """TLS settings of the Event Delivery Service, which requires TLS 1.2 or newer.
 
-    TLS is enabled if `certificate` is set. Changed files are reloaded automatically, and
-    immediately on SIGHUP.
+    TLS is enabled if `certificate` is set. The other settings are its private key, the CAs of
+    client certificates, and whether clients need a certificate. Changed files are reloaded
+    automatically, and immediately on SIGHUP.
     """
 
     certificate: Path | None = None
@@ -218,8 +223,9 @@ class ServiceTls(FrozenModel):
 class ServiceSettings(FrozenModel):
     """Settings of the Event Delivery Service, the HTTP server that writes events to Kafka.
 
-    An address that other machines can reach is accepted only together with TLS, and with tokens or
-    client certificates.
+    The settings are the address to listen on, the number of worker processes, limits on sizes,
+    connections, memory and time, and the required authentication. An address that other machines
+    can reach is accepted only together with TLS, and with tokens or client certificates.
     """
 
     host: str = "127.0.0.1"
@@ -346,7 +352,8 @@ class TailedSource(FrozenModel):
 class TailerTls(FrozenModel):
     """TLS settings of the File Tailer for connections to services with https:// URLs.
 
-    A client certificate is sent only if `certificate` is set. Changed files are reloaded
+    The settings are the CAs that the tailer trusts, and its client certificate with the private
+    key. A client certificate is sent only if `certificate` is set. Changed files are reloaded
     automatically.
     """
 
@@ -369,7 +376,8 @@ class TailerTls(FrozenModel):
 class SpoolSettings(FrozenModel):
     """Settings of the spool, which stores received input on disk until it is acknowledged.
 
-    Sources with the setting `input`, such as a syslog receiver, use the spool.
+    Sources with the setting `input`, such as a syslog receiver, use the spool. The only setting
+    limits the disk space of each source.
     """
 
     bytes_max: int = Field(1 << 30, ge=1 << 16)
@@ -381,6 +389,7 @@ class SpoolSettings(FrozenModel):
 class SyslogTls(FrozenModel):
     """TLS settings of the syslog receiver, which requires TLS 1.2 or newer.
 
+    The settings are the certificate with its private key, and the CAs of senders' certificates.
     They apply to sources whose `input` begins with `syslog+tls://`. Changed files are reloaded
     automatically.
     """
@@ -408,7 +417,8 @@ class SyslogTls(FrozenModel):
 class SyslogSettings(FrozenModel):
     """Settings of the syslog receiver of the File Tailer.
 
-    They apply to every source whose `input` is a syslog URL.
+    They apply to every source whose `input` is a syslog URL. The settings are limits on addresses,
+    connections, message size and idle time, and TLS.
     """
 
     beyond_loopback: bool = False
@@ -428,7 +438,9 @@ class SyslogSettings(FrozenModel):
 class TailerSettings(FrozenModel):
     """Settings of the File Tailer, which sends the lines of log files to delivery services.
 
-    Each entry of `sources` names files to follow, or a receiver.
+    Each entry of `sources` names files to follow, or a receiver. The tailer sends parts of files
+    (ranges) in HTTP requests. The other settings are its state folders, the URLs of the services,
+    the size and number of ranges, intervals and metrics.
     """
 
     state_dir: Path = Path("/var/lib/hourmark/tailer")
@@ -487,9 +499,10 @@ class TailerSettings(FrozenModel):
 
 
 class StorageSettings(FrozenModel):
-    """Settings of the storage (HDFS or a local folder) that contains staged files and buckets.
+    """Settings of the storage (HDFS or a local folder) that contains buckets of events.
 
-    The ETL writes there, and `hourmark bucket` reads from there.
+    The ETL writes buckets and temporary files there, and `hourmark bucket` reads from there. The
+    settings are the URL of the root folder, the NameNode's address, the user and the replication.
     """
 
     root: str = "hdfs://127.0.0.1:8020/hourmark"
@@ -510,7 +523,11 @@ class StorageSettings(FrozenModel):
 
 
 class EtlSettings(FrozenModel):
-    """Settings of the PySpark job that stages events from Kafka and closes hourly buckets."""
+    """Settings of the ETL, the PySpark job that reads events from Kafka and closes hourly buckets.
+
+    The job stages events: it writes each micro-batch to files on the storage. Once an hour is
+    complete, the job writes the events of the hour to a bucket and closes the bucket.
+    """
 
     ledger: str = "sqlite:////var/lib/hourmark/ledger.sqlite"
     """database of the ledger: sqlite:////absolute/path (driver on one machine) or
@@ -579,7 +596,8 @@ class TypesSettings(FrozenModel):
 class MirrorSettings(FrozenModel):
     """Settings of MirrorMaker 2, which `hourmark mirror run` starts as a child process.
 
-    MirrorMaker 2 copies topics from the edge cluster to the central cluster.
+    MirrorMaker 2 copies topics from the edge cluster to the central cluster. The settings are the
+    Java process, its REST server and the number of copying tasks.
     """
 
     java: str = "java"

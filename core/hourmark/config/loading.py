@@ -51,8 +51,8 @@ _NEXT: Final = "docs/configuration.md lists all"
 class Config(BaseSettings):
     """The complete configuration of an installation, from a TOML file and the environment.
 
-    Each group of settings belongs to the component that reads it. `kafka`, `parsing` and `storage`
-    are shared. Use `load_config` to create an instance.
+    Each field except `log_level` is a group of settings that belongs to the component that reads
+    it. `kafka`, `parsing` and `storage` are shared. Use `load_config` to create an instance.
     """
 
     model_config = SettingsConfigDict(
@@ -96,6 +96,16 @@ class Config(BaseSettings):
 
         Environment variables take precedence over values from the configuration file. Other sources
         of pydantic are not used.
+
+        Args:
+            settings_cls: Not used.
+            init_settings: Source with the values from the configuration file.
+            env_settings: Source with the values from environment variables.
+            dotenv_settings: Not used.
+            file_secret_settings: Not used.
+
+        Returns:
+            `env_settings`, then `init_settings`.
         """
         return env_settings, init_settings
 
@@ -232,6 +242,10 @@ def remember_config_file(
 
     `given_config_file` returns the stored path. If both a group and its command have the option,
     the command's value is used.
+
+    Args:
+        context: Context of the click command, in which the path is stored.
+        path: Path of the configuration file; None if the option was not given.
 
     Returns:
         The path, unchanged.

@@ -267,9 +267,13 @@ class Cluster:
     Every method raises Unavailable, with the cluster's name and addresses, if the cluster does not
     answer within 15 s.
 
+    Args:
+        settings: The cluster's settings.
+        name: Name of the cluster in messages, such as `edge`.
+
     Attributes:
         settings: The cluster's settings.
-        name: Its name in messages, such as `edge`.
+        name: Name of the cluster in messages.
         admin: confluent_kafka's admin client, for requests that this class does not cover.
     """
 

@@ -27,6 +27,11 @@ class TopicFollower:
 
     It reads committed records of all partitions, and starts again if the topic is recreated. Not
     thread-safe.
+
+    Args:
+        settings: The cluster.
+        topic: Name of the topic, which may not exist yet.
+        cluster_name: Name of the cluster in error messages, such as `edge`.
     """
 
     def __init__(

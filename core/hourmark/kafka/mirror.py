@@ -57,6 +57,10 @@ class MirrorPositions:
 
     The offsets are read from MirrorMaker 2's topic on the target cluster. Each refresh fetches only
     new records. Not thread-safe.
+
+    Args:
+        central: The target cluster.
+        edge_alias: MirrorMaker 2's alias of the source cluster.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str) -> None:
@@ -158,7 +162,12 @@ def _position(value: bytes) -> Offset | None:
 
 
 def _partition(key: bytes, edge_alias: str) -> Partition | None:
-    """Parse the source partition from the key of an offset record.
+    """Parse the source partition from the key of an offset record of MirrorMaker 2.
+
+    Args:
+        key: Key of a record in MirrorMaker 2's offsets topic: a JSON array of the connector's name
+            and an object with `cluster`, `topic` and `partition`.
+        edge_alias: MirrorMaker 2's alias of the source cluster.
 
     Returns:
         The partition. None if the key belongs to another connector or another source cluster.

@@ -20,8 +20,8 @@ _READ_S: Final = 5.0
 def recent_reports(edge: KafkaCluster) -> dict[str, HostReport]:
     """Read the latest host report of each host from the Kafka topic `hourmark.hosts`.
 
-    A host report states how far a tailer or a delivery service has read its log sources. Only the
-    last 5,000 records of each partition are read.
+    Tailers and delivery services send host reports, which state up to which time a host has sent
+    all its data. Only the last 5,000 records of each partition are read.
 
     Args:
         edge: The edge cluster.

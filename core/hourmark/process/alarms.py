@@ -18,9 +18,11 @@ RUNBOOKS: Final = "docs/runbooks"
 
 
 class AlarmName(StrEnum):
-    """The kinds of conditions for which an operator is alarmed.
+    """The kinds of alarms. An alarm is a condition that requires action by an operator.
 
-    The value of each name is also the file name of its runbook page in `docs/runbooks`.
+    The value is the name of the alarm, such as `no-traffic`, and also the file name of its runbook
+    page in `docs/runbooks`. Names that begin with `mirror-` concern the copying of topics from the
+    edge cluster to the central cluster by MirrorMaker 2.
     """
 
     RETENTION_NEAR = "mirror-retention-near"

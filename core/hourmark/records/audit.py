@@ -74,12 +74,18 @@ class AuditRecord:
     Attributes:
         range_id: Id of the byte range or batch.
         kind: "range" or "batch".
-        start: Byte offset in the file at which the range begins.
-        end: Byte offset after the range.
-        observed_at_ms: Time at which the range was cut, in Unix milliseconds on the service's
-            clock.
+        host_id: Id of the host; the client's name for a batch.
+        host_name: Name of the host; the client's name for a batch.
+        file_id: Id of the file; the idempotency key for a batch.
+        generation: Number of times that the file has been truncated; 0 for a batch.
+        start: Byte offset in the file at which the range begins; 0 for a batch.
+        end: Byte offset after the range; the number of lines for a batch.
+        observed_at_ms: Time at which the tailer read the range, or the time of the batch, in Unix
+            milliseconds on the service's clock.
         rules: Id of the rules revision (numbered version of everything that parsing depends on)
             under which the range is parsed.
+        source: Name of the declared source; `api` for a batch.
+        path: Path of the file; the event type for a batch.
         lines: Number of lines.
         promised: Counts and checksums, sorted by type and hour.
         ids: Digest of the event ids in the order of their records (`digest_ids`).

@@ -121,7 +121,8 @@ class BucketEvidence(FrozenModel):
             bucket's hour.
         audit_next: For each partition of the audit topic on the central cluster, the offset
             (exclusive) up to which audit records were read.
-        waived: Descriptions of the missing evidence that was waived.
+        waived: Descriptions of the missing evidence despite which the bucket was closed. Empty if
+            nothing was missing.
     """
 
     method: str
@@ -136,17 +137,17 @@ class HourTotals(FrozenModel):
     """The record counts of one origin hour in a bucket.
 
     The origin hour of an event is the hour of its event time. A bucket also contains late events of
-    earlier hours. Delivery services write audit records, which state how many events each byte
-    range of input contains. These are the promised events.
+    earlier hours. For each byte range of input, a delivery service writes an audit record, which
+    promises a number of events for each event type and hour.
 
     Attributes:
-        rows: Number of rows that the ETL had staged for the bucket, including duplicates.
-        events: Number of records in this bucket.
-        promised: Number of distinct event ids that were promised by the audit records that were
-            compared with this bucket.
-        unaudited: Number of records in this bucket that no audit record had promised when the ETL
-            compared the bucket with the audit records. The sum of `events` over all buckets, minus
-            the sum of this field, is the number of events promised for the hour.
+        rows: Number of events of the hour that the ETL had read from Kafka for the bucket,
+            including duplicates.
+        events: Number of events of the hour in this bucket.
+        promised: Number of distinct event ids of the hour that are promised by the audit records
+            with which this bucket was compared.
+        unaudited: Number of events of the hour in this bucket that no audit record had promised at
+            the time of the comparison.
     """
 
     rows: int
@@ -176,10 +177,11 @@ class SetAsideRecords(FrozenModel):
 
 
 class MissingRanges(FrozenModel):
-    """The byte ranges of input whose events may be missing from a bucket.
+    """The byte ranges of log files whose events may be missing from a bucket.
 
-    A byte range is also listed if buckets may contain two different versions of its events. The
-    events may belong to an earlier bucket.
+    A byte range is the part of a file that a tailer sends in one request. It is also listed if
+    buckets may contain two different versions of its events. The missing events may also belong to
+    an earlier bucket of the type.
 
     Attributes:
         ranges: Range ids in hex, as named in `BucketEvidence.waived`.
@@ -230,8 +232,8 @@ class Manifest(FrozenModel):
         set_aside: Number of records read since the previous bucket that cannot be in any bucket.
             Absent if none.
         set_aside_records: Groups of such records, at most 50, those with the most records.
-        left_out: Number of staged rows that could not be written and that an operator's override
-            gave up. Absent if none.
+        left_out: Number of rows that the ETL had read from Kafka but could not write, so that an
+            operator closed the bucket without them. Absent if none.
         lacks: Byte ranges whose events may be missing. Absent if the grade is `proved`, and before
             0.4.0.
         lost: By source, the number of bytes that were destroyed before they were read and that may
@@ -244,8 +246,8 @@ class Manifest(FrozenModel):
         offsets: For each partition, the offset up to which records are in this bucket or an earlier
             one.
         ledger: UUID of the ledger (the database of the ETL).
-        ledger_commit: Number of the ledger's commit.
-        attempt: Id of the attempt that wrote the bucket.
+        ledger_commit: Number of the last commit to the ledger before the bucket was published.
+        attempt: Id of the attempt to close the bucket that wrote its files.
         closed_at_ms: Time of closing, in Unix milliseconds on the closer's clock.
         software: Version of the software that wrote the bucket, then ` blake2b=` and the hex digest
             (16 bytes) of this marker. The digest is computed with 32 zeros in its place.

@@ -100,6 +100,11 @@ class Part(enum.Enum):
     """Whether a byte range contains whole lines or one piece of a line that exceeds the size limit.
 
     Each piece of such a line is stored as a dead letter instead of an event.
+
+    Attributes:
+        LINES: Whole lines, each with its line feed, or whole multi-line records.
+        CHUNK: A piece of a line or record that exceeds the size limit, but not its last piece.
+        LAST_CHUNK: The last piece of such a line or record.
     """
 
     # whole lines, each with its LF; with multi-line records, whole records

@@ -73,7 +73,11 @@ class LineRule(FrozenModel):
     - `pattern`: The named groups of the RE2 `pattern` are fields. `time_format` is the format of
       the group `time`.
     - `logfmt`: The message is a sequence of `key=value` and `key="value"`.
-    - `tsv`: The message is a sequence of columns separated by tabs.
+    - `tsv`: The message is a sequence of columns separated by tabs, which `columns` names.
+
+    Further fields select the time and the host of the event (`time_field`, `time_format`, `time`,
+    `host_field`), fill fields from the syslog header (`header`), and define the treatment of
+    unknown keys, of text values and of secrets (`unknown`, `coerce`, `null_text`, `redact`).
     """
 
     payload: Literal["json", "text", "pattern", "logfmt", "tsv"] = "json"

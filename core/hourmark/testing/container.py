@@ -72,6 +72,11 @@ def stack(
 class StackContainer(DockerContainer):
     """The container of a test stack: Kafka, the schema registry and all components of Hourmark.
 
+    Args:
+        image: Name of the container image.
+        types: Folder of type declarations; None for the example types.
+        clusters: Number of Kafka clusters: 1, or 2 with a mirror between them.
+
     Attributes:
         published: Port of each server, by server name. The port is the same inside and outside, and
             is open on the loopback address only.

@@ -226,8 +226,8 @@ def evaluate_mirrored_topics(
 ) -> Iterator[DoctorCheckResult]:
     """Check whether topics of the central cluster can hold what is mirrored from the edge cluster.
 
-    The number of partitions, the maximum message size and the retention of a central topic must not
-    be lower than those of its edge topic.
+    A central topic must have at least the number of partitions, the maximum message size and the
+    retention of its edge topic.
 
     Args:
         edge: Properties of the topics of the edge cluster, by their name on the central cluster.

@@ -80,7 +80,8 @@ def evaluate_privileges(answers: Mapping[str, bool]) -> Iterator[DoctorCheckResu
     """Check whether the database user may create tables and schemas in PostgreSQL.
 
     Args:
-        answers: Whether the user has each privilege, by the query in `RIGHTS` that tests it.
+        answers: Whether the user has a privilege, by the SQL expression that tests it (a key of
+            `RIGHTS`).
 
     Yields:
         A finding for each missing privilege, or one passed result if none is missing.

@@ -77,8 +77,8 @@ def required_lateness_s(proposals: Sequence[Proposal], now_ms: int) -> int:
         now_ms: Current time in Unix milliseconds.
 
     Returns:
-        Limit in seconds: the age of the oldest event, rounded up by one to two days to whole days,
-        or the default limit if that is higher.
+        Limit in seconds: whole days that exceed the age of the oldest event by one to two days, or
+        the default limit if that is higher.
     """
     oldest = min(
         (_unix_s(p.oldest) for p in proposals if p.oldest is not None), default=now_ms / 1000

@@ -34,6 +34,11 @@ class Grant:
     """The permissions and rate limits of one authenticated request.
 
     If the service requires no tokens, every check of the grant succeeds and no rate limit applies.
+
+    Args:
+        metrics: Metrics that count denied requests.
+        allowance: Limits of the access token that authenticated the request, which also name the
+            token. None if the service requires no tokens.
     """
 
     def __init__(self, metrics: ServiceMetrics, allowance: TokenRateLimiter | None = None) -> None:
@@ -90,6 +95,9 @@ class Grant:
 
         A host report states up to which time a host has sent all its data, and so determines when
         an hour of events is complete. The token needs a separate permission for it.
+
+        Args:
+            report: Report in the request, which names the reporting component and its host.
 
         Raises:
             Forbidden: If the token does not cover reports of this host.

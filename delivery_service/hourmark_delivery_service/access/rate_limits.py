@@ -63,6 +63,10 @@ class TokenRateLimiter:
 
     A request is admitted if neither limit is exhausted, and is then charged in full. Later requests
     wait until the debt is repaid. A limit that the token does not declare is not enforced.
+
+    Args:
+        token: Token that declares the limits.
+        clock: Source of monotonic time.
     """
 
     def __init__(self, token: Token, clock: Clock) -> None:

@@ -240,6 +240,9 @@ def parse_token_id(text: str) -> str | None:
 
     Only the form is checked, not whether the token exists.
 
+    Args:
+        text: Complete text of the token, as sent by a client.
+
     Returns:
         The id, or None if the text does not have this form.
     """

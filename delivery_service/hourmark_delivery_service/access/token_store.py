@@ -19,6 +19,10 @@ class TokenStore:
     if the topic becomes unavailable or is deleted, and revoked tokens remain revoked. A service
     that starts while the topic is missing knows no tokens and rejects all requests.
 
+    Args:
+        clock: Source of the current time.
+        metrics: Metrics that show the number of tokens.
+
     Attributes:
         caught_up: Whether the topic exists and was read to its end at least once.
     """

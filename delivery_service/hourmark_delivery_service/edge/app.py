@@ -44,6 +44,10 @@ class AuthenticationMiddleware:
     If authentication succeeds, the middleware stores the permissions of the request in its ASGI
     scope and passes the request to the application. Otherwise it sends an error response, and the
     application does not receive the request.
+
+    Args:
+        app: Application that receives the authenticated requests.
+        access: Authenticates the requests by their bearer tokens.
     """
 
     def __init__(self, app: ASGIApp, access: AccessControl) -> None:

@@ -95,6 +95,9 @@ class EventsEndpoint:
     An invalid event becomes a dead letter (a record of the invalid line) and is counted in the
     response; the other events are stored. The request as a whole fails only if the body is not a
     batch, or if the client requested an atomic batch and one of its events is invalid.
+
+    Args:
+        service: Service that parses the batches and delivers their events to Kafka.
     """
 
     def __init__(self, service: DeliveryService) -> None:

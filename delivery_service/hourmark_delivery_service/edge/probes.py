@@ -28,6 +28,9 @@ class Probes:
     """HTTP endpoints for monitoring and discovery: hello, health, readiness, metrics and OpenAPI.
 
     The endpoints respond even if the service is overloaded. Only readiness depends on Kafka.
+
+    Args:
+        service: Service whose state the endpoints report.
     """
 
     def __init__(self, service: DeliveryService) -> None:
@@ -66,6 +69,9 @@ class Probes:
         `warnings` (problems that do not affect readiness) and `native_pass` (whether the compiled
         parser is used). If tokens are required, only requests from the local machine see the texts
         of reasons and warnings, because they name brokers and topics.
+
+        Args:
+            http: Request, whose client address is checked.
         """
         reasons = self._service.not_ready_reasons() + await self._queue_problems()
         warnings = self._service.access.warnings()
@@ -85,6 +91,9 @@ class Probes:
         """Respond with status 200 and all metrics in the Prometheus text format.
 
         Concurrent requests share one result, so the metrics are rendered only once for them.
+
+        Args:
+            http: Request, whose client waits for the result.
         """
         text = await self._expositions.join(
             "metrics", b"", lambda _: self._exposition(), peer_of(http)

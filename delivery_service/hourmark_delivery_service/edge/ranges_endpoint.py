@@ -25,6 +25,9 @@ class RangesEndpoint:
     Any file contents are accepted: each line becomes an event or a dead letter (the record of an
     invalid line), or is counted as blank. Only requests that no correct tailer sends are rejected
     with a 4xx status.
+
+    Args:
+        service: Service that parses the ranges and delivers their events to Kafka.
     """
 
     def __init__(self, service: DeliveryService) -> None:

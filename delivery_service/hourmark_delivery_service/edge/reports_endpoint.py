@@ -17,10 +17,13 @@ REPORT_BYTES_MAX: Final = 1 << 20
 
 
 class ReportsEndpoint:
-    """HTTP endpoint that stores the host reports of tailers in the queue.
+    """HTTP endpoint that stores the host reports of tailers in Kafka.
 
     A host report states up to which time a host has sent all its data. The service adds the time at
     which it received the report.
+
+    Args:
+        service: Service that appends the reports to its Kafka queue.
     """
 
     def __init__(self, service: DeliveryService) -> None:

@@ -66,6 +66,9 @@ async def service_error(_: Request, error: Exception) -> Response:
 
     The error determines the status, the JSON members and the headers of the response. The function
     is registered as a Starlette exception handler.
+
+    Args:
+        error: Error, which must be a `ServiceError`.
     """
     assert isinstance(error, ServiceError)
     return problem_response(error, headers=error.headers)
@@ -76,6 +79,9 @@ async def http_error(_: Request, error: Exception) -> Response:
 
     Starlette raises it, for example, with status 404 for an unknown path. The function is
     registered as a Starlette exception handler.
+
+    Args:
+        error: Error, which must be an `HTTPException`.
     """
     assert isinstance(error, HTTPException)
     code, message, next_step = _HTTP_ERRORS.get(

@@ -114,6 +114,9 @@ class CompiledField:
 class CompiledType:
     """One version of a declared event type, compiled for parsing and encoding.
 
+    Args:
+        version: Declaration of the type and id of its Avro schema.
+
     Attributes:
         name: Name of the type.
         rule: Declaration of how lines of the type are parsed.

@@ -32,14 +32,18 @@ MODULE, WHY_NOT = native.MODULE, native.WHY_NOT
 class NativeType(NamedTuple):
     """The description of an event type for the native parser, which parses simple lines in C.
 
-    Exactly one of the attributes is set, depending on whether the payload is JSON or text.
-
     Attributes:
-        program: Compiled program for JSON payloads, or None.
-        text: Encoding of text payloads, or None. The tuple contains: whether to remove a byte order
-            mark, the encoded fields before the text field, the encoded fields after it, and the
-            alternatives for encoding the text. Each alternative consists of the encoded index of
-            the union branch and whether the text may be invalid UTF-8.
+        program: Program (see `compile_program`) that encodes a JSON payload as Avro. None if the
+            payload of the type is text.
+        text: How to encode a text payload as Avro. None if the payload of the type is JSON.
+
+    The tuple `text` contains:
+
+    - whether to remove a byte order mark from the start of the text
+    - the encoded fields before the field that gets the text
+    - the encoded fields after this field
+    - the alternatives for encoding the text, in the order in which they are tried: the encoded
+      index of a union branch (empty without a union), and whether the text may be invalid UTF-8
     """
 
     program: Any

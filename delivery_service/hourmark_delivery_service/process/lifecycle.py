@@ -43,7 +43,8 @@ class ProgressReporter(Protocol):
     async def send_goodbye(self) -> None:
         """Send the final report before the service shuts down.
 
-        Call this method once, after the service has stopped accepting requests.
+        The report states that the service has answered all requests. Call this method once, after
+        the service has stopped accepting requests.
         """
         ...
 

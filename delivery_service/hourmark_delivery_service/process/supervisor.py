@@ -61,7 +61,7 @@ class _Child:
         slot: Row of the worker in the status table.
         began_s: Time of the start in monotonic seconds.
         heard_s: Time of the last observed heartbeat in monotonic seconds.
-        heartbeats: Number of heartbeats at that time.
+        heartbeats: The worker's number of heartbeats at `heard_s`.
         drains: Whether the supervisor has asked the worker to exit.
     """
 
@@ -98,7 +98,17 @@ class WorkerSupervisor:
         serves_s: float = SERVES_S,
         hangs_s: float = HANGS_S,
     ) -> None:
-        """Create a supervisor without workers. The first call of `check_workers` starts them."""
+        """Create a supervisor without workers. The first call of `check_workers` starts them.
+
+        Args:
+            config: Configuration of the service, with the number of workers.
+            listener: Listening socket that the workers share.
+            status_table: Table in shared memory in which each worker writes its status.
+            clock: Source of monotonic time.
+            worker_main: Main function of a worker process.
+            serves_s: Seconds within which a new worker must serve before `replace` gives up.
+            hangs_s: Seconds without a heartbeat after which a worker is killed.
+        """
         self._serves_s, self._hangs_s = serves_s, hangs_s
         self._config = config
         self._listener = listener

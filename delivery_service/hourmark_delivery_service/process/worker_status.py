@@ -78,16 +78,16 @@ class WorkerStatusTable:
     def mark_reported(self) -> None:
         """Record that the service has stored its first host report in Kafka.
 
-        All workers see the mark as `reported` and begin to accept events. The mark cannot be
-        removed.
+        A host report states up to which time the service has answered all requests. All workers see
+        the mark as `reported` and begin to accept events. The mark cannot be removed.
         """
         self._words[_REPORTED] = 1
 
     def allocate_slot(self) -> int:
         """Reserve a free slot for a new worker and return its index.
 
-        The slot starts with the result of `oldest_ms`, so that the time that the service reports
-        does not advance past requests of the new worker before the worker updates its status.
+        Until the worker writes its own status, the slot contains the current result of `oldest_ms`.
+        The service therefore does not report requests of the new worker as answered too early.
 
         Raises:
             StopIteration: If all 256 slots are in use.

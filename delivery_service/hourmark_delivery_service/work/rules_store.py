@@ -24,11 +24,15 @@ class RulesStore:
     An older revision is not used in its place, because it could accept events for hours that are
     already closed.
 
+    Args:
+        metrics: Metrics that show the sequence number of the newest revision.
+
     Attributes:
         caught_up: Whether the topic was read to its end at least once.
         read_error: Why the topic cannot be read at the moment, or an empty string.
-        counting_blanks: Contains True if a known revision counts blank lines, and False if one
-            turns them into dead letters. Revisions of both kinds may be known.
+        counting_blanks: Set of at most two values. It contains True if a known revision counts
+            blank lines, and False if a known revision stores them as dead letters (records of
+            invalid lines).
     """
 
     def __init__(self, metrics: ServiceMetrics) -> None:

@@ -85,6 +85,16 @@ class DeliveryService:
 
     All HTTP endpoints share one instance in one event loop.
 
+    A host report states up to which time the service has answered all requests. An audit record
+    states which events one byte range of a file contains.
+
+    Args:
+        config: Configuration, whose group `service` applies.
+        clock: Source of the current time.
+        queue: Durable queue to which records are appended.
+        rules: Declared event types and sources, as read from Kafka.
+        metrics: Prometheus metrics of this process.
+
     Attributes:
         framing: Prefixes with schema ids for audit records and host reports. None until the schema
             registry has returned the ids.

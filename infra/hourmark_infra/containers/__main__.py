@@ -28,7 +28,8 @@ def main(words: list[str]) -> int:
 
     Args:
         words: `[--ask] ROLE [ARGUMENT…]` or `--install`. `--ask` checks the health of the role
-            instead of running the role.
+            instead of running the role. `--install` downloads the programs of the servers, if the
+            image has a jar cache.
 
     Returns:
         0 on success, 1 if a health check failed, 2 if the command line is invalid, or the exit code

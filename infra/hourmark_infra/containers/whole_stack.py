@@ -43,7 +43,7 @@ def run_whole_stack(
     The stack consists of the Kafka, HDFS and schema registry servers and of Hourmark's components.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         bucket_seconds: Length of a bucket in seconds.
         environment: Environment variables by name; `WHOLE_PORTS`, `WHOLE_CLUSTERS` and
             `WHOLE_TYPES` are read.

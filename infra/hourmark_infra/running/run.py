@@ -140,6 +140,10 @@ class MergedLog:
 
     Only lines written after the object was created are reported. Each line is prefixed with the
     name of its file. Not thread-safe.
+
+    Args:
+        files: Path of each log file, by the name that prefixes its lines. A file need not exist.
+        report: Function that receives each line as text.
     """
 
     def __init__(self, files: Mapping[str, Path], report: Callable[[str], None]) -> None:

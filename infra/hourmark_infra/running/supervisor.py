@@ -18,7 +18,8 @@ POLL_S: Final = 0.25
 class ProcessGroup(Protocol):
     """The processes that a `Supervisor` starts, stops and checks by name.
 
-    Implementations must ignore `start` for a process that is already running.
+    Implementations must ignore `start` for a process that is already running. `log` must return the
+    path of the log file of a process.
     """
 
     def start(self, name: str) -> None: ...

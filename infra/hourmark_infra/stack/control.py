@@ -87,7 +87,12 @@ class LocalStack:
 
     Each server is a daemon process. All data is in the folder `stack` of a `HOURMARK_HOME` folder.
     A server name is one of `names`, for example `edge-1`. Methods may be called from several
-    threads.
+    threads. Use `load` or `load_or_create` to create an object.
+
+    Args:
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
+        state: State of the stack, such as its ports.
+        report: Function that receives progress messages, one line each.
     """
 
     def __init__(self, home: Path, state: StackState, report: Reporter) -> None:
@@ -104,7 +109,7 @@ class LocalStack:
         """Open the existing stack of a `HOURMARK_HOME` folder. No server is started.
 
         Args:
-            home: The `HOURMARK_HOME` folder.
+            home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
             report: Function that receives progress messages, one line each.
 
         Raises:
@@ -134,7 +139,7 @@ class LocalStack:
         """Open the stack of a `HOURMARK_HOME` folder, or create it, without starting servers.
 
         Args:
-            home: The `HOURMARK_HOME` folder.
+            home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
             clusters: Number of Kafka clusters. None keeps the number of an existing stack, and
                 means 2 for a new stack.
             mirror: Whether MirrorMaker 2 is one of the servers; set for an existing stack too.
@@ -563,7 +568,7 @@ def purge_stack(home: Path, report: Reporter) -> bool:
     next call completes it.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         report: Function that receives progress messages, one line each.
 
     Returns:

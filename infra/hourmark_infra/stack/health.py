@@ -182,9 +182,9 @@ def check_mirror_watch(address: str) -> Health:
 
 
 class _NoUsableResponse(Exception):
-    """The error that a server does not respond or that its response cannot be used.
+    """A server does not respond, or its response cannot be used.
 
-    The text of the exception states the reason.
+    The message states the reason.
     """
 
 

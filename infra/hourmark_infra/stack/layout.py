@@ -73,7 +73,7 @@ class Layout(NamedTuple):
     with a suffix such as `-controller`.
 
     Attributes:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         ports: TCP port by port name.
         shape: Number and placement of the servers.
     """
@@ -202,7 +202,7 @@ def stack_root(home: Path) -> Path:
     """Return the folder that contains all files of a local stack.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
 
     Returns:
         The subfolder `stack`, which may not exist yet.

@@ -133,7 +133,7 @@ def load_state(home: Path) -> StackState | None:
     """Read the state of the stack in a `HOURMARK_HOME` folder.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
 
     Returns:
         The state; None if the folder contains no stack.
@@ -160,7 +160,7 @@ def save_state(home: Path, state: StackState) -> None:
     or the new state.
 
     Args:
-        home: The `HOURMARK_HOME` folder.
+        home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
         state: State to save.
     """
     write_durably(state_file(home), _JSON.dump_json(state, indent=1) + b"\n")

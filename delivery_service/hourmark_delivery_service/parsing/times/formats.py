@@ -77,7 +77,9 @@ class TimeContext:
         future_seconds: Maximum number of seconds by which a timestamp may be later than the
             observation.
         zone: Time zone of the data, or None if its name is not in the time zone data.
-        minutes_ms: Cache of parsed timestamps, without seconds.
+        minutes_ms: Cache that `TimeFormat.read_ms` fills. The key is the format and the parts of a
+            timestamp except its seconds. The value contains the start of each minute that the
+            timestamp may mean, in Unix milliseconds.
     """
 
     observed_at_ms: int

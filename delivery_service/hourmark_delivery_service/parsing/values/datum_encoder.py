@@ -103,10 +103,10 @@ class FieldEncoder(Protocol):
 
 
 class DatumEncoder:
-    """An Avro encoder for event types whose declaration contains more than the names of fields.
+    """An Avro encoder for event types that use additional parsing options, such as redaction.
 
-    It supports unknown keys, fields that are filled from the syslog header, type coercion and
-    redaction.
+    The options include ignoring or keeping keys that are not fields, filling fields from the syslog
+    header, converting strings to the type of the field, and redaction.
 
     Args:
         event_type: Name of the type.

@@ -35,6 +35,10 @@ class Mismatch(ValueError):
     The message states what was expected. If the invalid value is nested, the message starts with
     its path within the field, as in `[3]: must be a string`.
 
+    Args:
+        expected: Message, such as `must be a string`.
+        reason: Machine-readable reason for the rejection of the line.
+
     Attributes:
         reason: Machine-readable reason for the rejection of the line.
     """
