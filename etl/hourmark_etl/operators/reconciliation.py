@@ -264,10 +264,10 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
 
 
 def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
-    """Add up each count over the accounts of several hours.
+    """Add up each event count over several hours.
 
     Args:
-        accounts: Accounts of any number of hours.
+        accounts: Counts of any number of hours, one item per event type and hour.
 
     Returns:
         Sums by field name of `HourAccount`, such as `promised` or `closed`. All sums are 0 if there

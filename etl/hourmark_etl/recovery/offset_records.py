@@ -303,10 +303,11 @@ def record_lost_ends(
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:
-    """Add the offset gaps in the backup files on storage that the ledger does not contain.
+    """Add to the ledger the offset gaps that only the backup files on storage contain.
 
-    Gaps are missing if an older copy of the ledger is in use. A driver calls this at startup. An
-    open gap is not added if the ledger contains the same gap as accepted.
+    An offset gap is a range of offsets whose records are missing. The ledger lacks gaps if it is an
+    older copy. A driver calls this function at startup. A gap that no operator has accepted is not
+    added if the ledger contains the same gap as accepted.
 
     Args:
         storage: The storage with the files.

@@ -118,9 +118,10 @@ class Consumer:
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
-        """Start the query at the offsets that the ledger has recorded.
+        """Start the query at the offsets recorded in the ledger, the ETL's state database.
 
-        The shard's Spark checkpoint is deleted first, because only the ledger's offsets are valid.
+        The shard's Spark checkpoint is deleted first, because its offsets may differ from those in
+        the ledger.
 
         Raises:
             Py4JJavaError: Spark could not start the query.
