@@ -132,7 +132,9 @@ class OffsetBackupWriter:
     def update(self, lease: Lease) -> None:
         """Write the current edge checks and offset gaps to storage, if they have changed.
 
-        Unlike `poll`, this method does not wait for the next minute and raises errors.
+        An edge check states that an edge partition lost no records; an offset gap is a range of
+        missing records. Unlike `poll`, this method does not wait for the next minute and raises
+        errors.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
@@ -232,6 +234,9 @@ class OffsetBackup:
 
 def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
     """Read and combine all backup files with a ledger's edge checks and offset gaps.
+
+    An edge check states that an edge partition lost no records; an offset gap is a range of missing
+    records.
 
     Args:
         storage: The storage with the files.

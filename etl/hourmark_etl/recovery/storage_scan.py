@@ -183,8 +183,9 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
 def make_single_file_batch(note: StagedNote) -> StagedBatch:
     """Create a batch that adds one existing staged file to the ledger, and nothing else.
 
-    The batch contains no staging positions (next offsets to stage), so none of them changes when it
-    is committed.
+    A staged file contains records read from Kafka; the ledger is the ETL's state database. The
+    batch contains no staging positions (next offsets to stage), so none of them changes when it is
+    committed.
 
     Args:
         note: Description of the file.

@@ -312,7 +312,9 @@ def restart_truncated_partitions(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Combine the results of all tasks into one batch, to be committed to the ledger.
+    """Combine the results of all tasks into one batch for the ledger, the ETL's state database.
+
+    The caller commits the batch.
 
     Args:
         results: Results of all tasks. The offset ranges of each partition must be contiguous.

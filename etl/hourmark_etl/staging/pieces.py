@@ -169,7 +169,7 @@ class ReportRecord(NamedTuple):
 class StagedChunk(NamedTuple):
     """The files and records that result from staging one chunk of Kafka records.
 
-    The caller commits them to the ledger.
+    The caller commits them to the ledger, the ETL's state database.
 
     Attributes:
         files: Descriptions of the written files: at most one file of events, and one of audit

@@ -79,8 +79,8 @@ def slowest_source(
 ) -> ReportedSource | None:
     """Return the log source that is furthest behind among all sources that delay a bucket.
 
-    A source that has never caught up counts as the furthest behind. Event types whose ledger row is
-    damaged are ignored.
+    A source that has never caught up counts as the furthest behind. Event types whose row in the
+    ledger (the ETL's state database) is damaged are ignored.
 
     Args:
         frontiers: Oldest open hour of each event type.
