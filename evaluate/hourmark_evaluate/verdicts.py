@@ -158,6 +158,9 @@ def find_property_faults(trial: TrialResult) -> Iterator[PropertyFinding]:
 def trial_verdict(trial: TrialResult) -> EvaluationVerdict:
     """Return the verdict on one trial.
 
+    Args:
+        trial: The result of the trial.
+
     Returns:
         `NOT_TRIED` if the trial was not tried, `BROKEN` if it has at least one fault, otherwise
         `KEPT`.
