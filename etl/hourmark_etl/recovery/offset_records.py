@@ -277,11 +277,12 @@ def record_lost_ends(
     known_offsets: OffsetBackup,
     lost_ends: Collection[OffsetGap],
 ) -> None:
-    """Write a backup file with the lost log ends that a rebuild found, before the rebuild commits.
+    """Write a backup file with the records that a rebuild found missing at the ends of logs.
 
-    A log that has lost its end looks intact again once it has grown. From then on, only this file
-    shows another rebuild that records were lost. The new file contains the gaps of the existing
-    files as well and replaces them. If `known_offsets` is incomplete, the existing files are kept.
+    Call this function before the rebuild of the ledger commits. A log that has lost its end looks
+    intact again once it has grown. From then on, only this file shows another rebuild that records
+    were lost. The new file also contains the gaps of the existing files and replaces these files.
+    If `known_offsets` is incomplete, the existing files are kept.
 
     Args:
         storage: The storage.

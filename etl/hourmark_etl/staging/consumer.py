@@ -279,15 +279,16 @@ def restart_truncated_partitions(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Change the staging positions of partitions whose logs lost records, as a broker has reported.
+    """Set the staging positions of partitions whose logs were truncated, as a broker has reported.
 
-    A staging position is the next offset to stage. Topics of events and host reports are staged
-    again from the log start, because duplicates are dropped later. Audit topics keep their
-    position, and hours stay open until an operator's override accepts the loss.
+    A staging position is the next offset to stage, that is, to copy to storage. Topics of events
+    and host reports are staged again from the log start, because duplicates are dropped later.
+    Audit topics keep their position, and hours stay open until an operator's override accepts the
+    loss.
 
     Args:
-        database: Database of the ledger.
-        lease: Lease of the shard's consumer.
+        database: Database of the ledger, which stores the positions.
+        lease: Lease of the consumer that stages the partitions.
         central: The central cluster.
         cluster_id: Id of the central cluster.
         to_edge_topic: Maps a central topic name to its name at the edge.

@@ -176,9 +176,9 @@ def count_batch_events(
 
     Args:
         batch: Committed micro-batch.
-        fixed_hours: For each event type at the time of the commit, the first hour whose bucket was
-            not closed, and the first hour whose bucket still accepted events. All events of a type
-            that is absent count as timely.
+        fixed_hours: By event type, two hours as of the commit: the first hour whose bucket was not
+            closed, and the first hour whose bucket still accepted events. Events of a type that is
+            absent count as timely.
         bucket_seconds: Length of a bucket in seconds.
         duration_s: Duration of the batch in seconds.
         now_ms: Current time, Unix milliseconds.
