@@ -97,8 +97,11 @@ _COUNTED: Final = (
 def property_verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
     """Return one verdict per property of Kafka over all trials, in the order of `KafkaProperty`.
 
-    A property is broken if any trial has a fault of it, kept if at least one trial observed it
-    without a fault, and not tried otherwise.
+    A property is broken if any trial has a fault that concerns it, kept if at least one trial
+    observed it and none has such a fault, and not tried otherwise.
+
+    Args:
+        evaluation: The result of a completed or interrupted run.
     """
     findings = [finding for trial in evaluation.trials for finding in find_property_faults(trial)]
     return tuple(

@@ -341,7 +341,7 @@ def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
         origin_s: Unix seconds at the start of the hour.
 
     Returns:
-        True if missing events of this hour may be explained by such a bucket.
+        True if such a bucket exists. It may explain why events of the hour are missing.
     """
     return any(
         b.grade is not Grade.PROVED for b in type_facts.buckets.values() if b.hour_s >= origin_s

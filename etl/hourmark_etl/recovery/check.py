@@ -45,7 +45,8 @@ class LedgerFault(enum.StrEnum):
     - `OLDER_COPY`: storage has the completeness marker of a bucket that the ledger does not know.
     - `MARKER`: a closed bucket has no completeness marker, or another one than the ledger recorded.
     - `CHAIN`: the closed hours of a type and its oldest open hour are not contiguous.
-    - `SEAL`: an hour has fixed bucket content but not the state `SEALED`, or the other way round.
+    - `SEAL`: the content of an hour's bucket is fixed but the hour is not in the state `SEALED`, or
+      the hour is `SEALED` but the content is not fixed.
     - `LISTING`: rows of a staged file are assigned to a bucket that cannot exist.
     - `SUMS`: the row counts of a staged file's parts do not add up to the count of the file.
     - `FILE`: a staged file that is still needed is missing, damaged or of another length.

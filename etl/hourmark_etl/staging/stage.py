@@ -468,7 +468,7 @@ def stage_chunks(
     record.
 
     Args:
-        chunks: Chunks to stage; those of a partition are in the order of offsets.
+        chunks: Chunks to stage; the chunks of each partition are in the order of offsets.
         plan: Settings of the batch.
         storage: Storage to write to.
         unread: Partitions that could not be read. The reader may add entries while chunks are
