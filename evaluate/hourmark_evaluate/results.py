@@ -23,7 +23,7 @@ class RecordCounts:
         acknowledged: Records that the edge cluster acknowledged.
         read: Messages read, including duplicates and phantoms.
         lost: Records acknowledged but never read.
-        doubled: Readings of a record after its first.
+        doubled: Messages that repeat a record that was already read.
         phantom: Messages that were never sent, were altered, or are in the wrong partition.
         disordered: Records first read after a record that was sent later to the same partition.
         unacknowledged: Records read although they were not acknowledged. This is not a fault,

@@ -97,8 +97,11 @@ _COUNTED: Final = (
 def property_verdicts(evaluation: Evaluation) -> tuple[PropertyVerdict, ...]:
     """Return one verdict per property of Kafka over all trials, in the order of `KafkaProperty`.
 
-    A property is broken if any trial has a fault of it, kept if at least one trial observed it
-    without a fault, and not tried otherwise.
+    A property is broken if any trial has a fault that concerns it, kept if at least one trial
+    observed it and none has such a fault, and not tried otherwise.
+
+    Args:
+        evaluation: The result of a completed or interrupted run.
     """
     findings = [finding for trial in evaluation.trials for finding in find_property_faults(trial)]
     return tuple(
@@ -157,6 +160,9 @@ def find_property_faults(trial: TrialResult) -> Iterator[PropertyFinding]:
 
 def trial_verdict(trial: TrialResult) -> EvaluationVerdict:
     """Return the verdict on one trial.
+
+    Args:
+        trial: The result of the trial.
 
     Returns:
         `NOT_TRIED` if the trial was not tried, `BROKEN` if it has at least one fault, otherwise

@@ -111,7 +111,8 @@ class ReconciliationSummary:
         `hourmark audit --json` prints it under the key `looked_at`.
 
         Returns:
-            Keys `type`, `from`, `to`, `types`, `hours`, `closed` and `verdict`.
+            Keys `type`, `from` and `to` (first and last hour), `types`, `hours` and `closed`
+            (numbers of types, hours and closed hours), and `verdict`.
         """
         return {
             "type": self.event_type,

@@ -43,8 +43,8 @@ LastPassedMs = dict[CanaryStep, int | None]
 class CanaryMonitor:
     """Monitor of how far the canary events of each site have advanced through the pipeline.
 
-    A canary is a test event that each site sends once a minute. The monitor reads the Kafka
-    clusters and the ledger, which is the state database of the ETL.
+    A canary is a test event that each site (edge cluster) sends once a minute. The monitor reads
+    the Kafka clusters and the ledger, which is the state database of the ETL.
 
     Args:
         config: Configuration of the sites and their clusters.

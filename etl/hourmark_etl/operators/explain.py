@@ -194,7 +194,7 @@ class Explanation:
 def explain_hour(facts: HourFacts) -> Explanation:
     """Explain why an hour of an event type is not closed, or how it was closed.
 
-    The function accesses neither the ledger nor storage.
+    The function accesses neither storage nor the ledger, which is the ETL's state database.
 
     Args:
         facts: Ledger contents that concern the hour.
@@ -281,7 +281,8 @@ def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) 
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        manifest: Manifest of the bucket; None if the ledger has no bucket for the closed hour.
+        manifest: Manifest of the bucket (content of its `_SUCCESS` file); None if the ledger has no
+            bucket for the closed hour.
 
     Returns:
         An explanation with the state `closed`. Without a manifest, it describes an inconsistent

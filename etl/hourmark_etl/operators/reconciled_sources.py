@@ -229,8 +229,9 @@ def oldest_bucket_s(database: Database, event_type: str | None) -> int | None:
 def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> set[int]:
     """Return the hours of a window for which the ledger has any counts.
 
-    Events are counted in the origin hour, which is the hour of the event's own time. An hour is
-    therefore included even if only a later bucket contains late events of it.
+    The ledger is the ETL's state database. Events are counted in the origin hour, which is the hour
+    of the event's own time. An hour is therefore included even if its events are only in a later
+    bucket.
 
     Args:
         type_facts: Counts about one event type from the ledger.

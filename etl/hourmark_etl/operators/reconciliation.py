@@ -160,8 +160,8 @@ class TypeFacts:
         event_type: Name of the event type.
         bucket_seconds: Length of a bucket in seconds.
         oldest_open_s: Oldest hour whose bucket is not closed.
-        settled_below: Exclusive end offsets of the audit topics, by site. Audit records below these
-            offsets were compared with the closed buckets of their hours.
+        settled_below: Exclusive end offsets of the audit topics, by site (edge cluster). Audit
+            records below these offsets were compared with the closed buckets of their hours.
         proof_errors: Readable errors of the last check that all promised events are present; empty
             if it succeeded.
         staged_rows: Number of rows in staged files, by pair of bucket and origin hour. The bucket
@@ -193,7 +193,8 @@ class HourAccount:
     Attributes:
         event_type: The event type.
         hour: Hour as text.
-        state: "open", or the grade of the hour's bucket.
+        state: "open", or the grade of the hour's bucket: `proved` (complete), `timed_out` or
+            `forced`.
         promised: Events that audit records promise.
         staged: Rows that were read from Kafka into staged files, including duplicates.
         closed: Events in closed buckets.
@@ -226,6 +227,9 @@ class HourAccount:
 @dataclasses.dataclass(frozen=True, slots=True)
 class TypeReconciliation:
     """Result of comparing the promised, staged and closed events of one event type.
+
+    A promised event is listed in an audit record, a staged event was read from Kafka, and a closed
+    event is in a closed bucket.
 
     Attributes:
         hours: Counts of each hour of event time, in ascending order.
@@ -264,10 +268,10 @@ def reconcile_type(type_facts: TypeFacts, origins_s: Collection[int]) -> TypeRec
 
 
 def sum_accounts(accounts: Collection[HourAccount]) -> dict[str, int]:
-    """Add up each count over the accounts of several hours.
+    """Add up each event count over several hours.
 
     Args:
-        accounts: Accounts of any number of hours.
+        accounts: Counts of any number of hours, one item per event type and hour.
 
     Returns:
         Sums by field name of `HourAccount`, such as `promised` or `closed`. All sums are 0 if there
@@ -328,15 +332,16 @@ def _is_open(facts: TypeFacts, listed_s: int | None) -> bool:
 def may_have_waived(type_facts: TypeFacts, origin_s: int) -> bool:
     """Return whether a bucket may have been closed without some promised events of an hour.
 
-    This is possible if the bucket of the hour, or of any later hour, was closed with a grade other
-    than `proved`.
+    An event is promised if the audit record of an acknowledged byte range counts it. Promised
+    events may be missing if the bucket of the hour, or of any later hour, was closed with a grade
+    other than `proved`.
 
     Args:
         type_facts: Counts about one event type from the ledger.
         origin_s: Unix seconds at the start of the hour.
 
     Returns:
-        True if missing events of this hour may be explained by such a bucket.
+        True if such a bucket exists. It may explain why events of the hour are missing.
     """
     return any(
         b.grade is not Grade.PROVED for b in type_facts.buckets.values() if b.hour_s >= origin_s

@@ -40,10 +40,13 @@ from hourmark_etl.topics import CentralCluster
 class LedgerFault(enum.StrEnum):
     """The kinds of inconsistency that a consistency check of the ledger can find.
 
+    The ledger is the ETL's state database.
+
     - `OLDER_COPY`: storage has the completeness marker of a bucket that the ledger does not know.
     - `MARKER`: a closed bucket has no completeness marker, or another one than the ledger recorded.
     - `CHAIN`: the closed hours of a type and its oldest open hour are not contiguous.
-    - `SEAL`: an hour has fixed bucket content but not the state `SEALED`, or the other way round.
+    - `SEAL`: the content of an hour's bucket is fixed but the hour is not in the state `SEALED`, or
+      the hour is `SEALED` but the content is not fixed.
     - `LISTING`: rows of a staged file are assigned to a bucket that cannot exist.
     - `SUMS`: the row counts of a staged file's parts do not add up to the count of the file.
     - `FILE`: a staged file that is still needed is missing, damaged or of another length.
@@ -361,8 +364,9 @@ def _marker_problem(
 def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]:
     """Check that all needed staged files exist, are intact, and have the expected number of rows.
 
-    A staged file is needed if it contains events that are in no closed bucket, or audit records
-    that no closed bucket has accounted for.
+    A staged file contains events or audit records that were read from Kafka. It is needed if it
+    contains events that are in no closed bucket, or audit records that no closed bucket has
+    accounted for.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -27,7 +27,7 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
     Attributes:
         format: Version of the file format.
-        ledger: Id of the ledger.
+        ledger: Id of the ledger, which is the ETL's state database.
         commit: Commit number of the ledger when the file was written.
         first_hours_s: Unix seconds at the start of the first hour, by event type.
     """

@@ -30,8 +30,10 @@ _HELP: Final = (
 def check_older_copy(storage: Storage, database: Database, bucket_seconds: int) -> None:
     """Check that the ledger is not an older copy and belongs to the buckets on storage.
 
-    For each event type, the first unsealed hour must have no bucket on storage. The bucket of the
-    last closed hour must name this ledger and a commit number that the ledger has reached.
+    An older copy does not contain buckets that were closed after it was made. Therefore, every
+    event type with buckets must be in the ledger, and the first hour of a type whose content the
+    ledger has not fixed yet must have no bucket on storage. The last closed bucket of each type
+    must name this ledger and a commit number that the ledger has reached.
 
     Args:
         storage: The storage with the buckets.

@@ -132,7 +132,9 @@ class OffsetBackupWriter:
     def update(self, lease: Lease) -> None:
         """Write the current edge checks and offset gaps to storage, if they have changed.
 
-        Unlike `poll`, this method does not wait for the next minute and raises errors.
+        An edge check states that an edge partition lost no records; an offset gap is a range of
+        missing records. Unlike `poll`, this method does not wait for the next minute and raises
+        errors.
 
         Args:
             lease: Lease of the closer, the process that closes hours.
@@ -233,6 +235,9 @@ class OffsetBackup:
 def read_offset_backup(storage: Storage, ledger: str) -> OffsetBackup:
     """Read and combine all backup files with a ledger's edge checks and offset gaps.
 
+    An edge check states that an edge partition lost no records; an offset gap is a range of missing
+    records.
+
     Args:
         storage: The storage with the files.
         ledger: Id of the ledger.
@@ -272,11 +277,12 @@ def record_lost_ends(
     known_offsets: OffsetBackup,
     lost_ends: Collection[OffsetGap],
 ) -> None:
-    """Write a backup file with the lost log ends that a rebuild found, before the rebuild commits.
+    """Write a backup file with the records that a rebuild found missing at the ends of logs.
 
-    A log that has lost its end looks intact again once it has grown. From then on, only this file
-    shows another rebuild that records were lost. The new file contains the gaps of the existing
-    files as well and replaces them. If `known_offsets` is incomplete, the existing files are kept.
+    Call this function before the rebuild of the ledger commits. A log that has lost its end looks
+    intact again once it has grown. From then on, only this file shows another rebuild that records
+    were lost. The new file also contains the gaps of the existing files and replaces these files.
+    If `known_offsets` is incomplete, the existing files are kept.
 
     Args:
         storage: The storage.
@@ -303,10 +309,11 @@ def record_lost_ends(
 
 
 def import_recorded_gaps(storage: Storage, database: Database) -> None:
-    """Add the offset gaps in the backup files on storage that the ledger does not contain.
+    """Add to the ledger the offset gaps that only the backup files on storage contain.
 
-    Gaps are missing if an older copy of the ledger is in use. A driver calls this at startup. An
-    open gap is not added if the ledger contains the same gap as accepted.
+    An offset gap is a range of offsets whose records are missing. The ledger lacks gaps if it is an
+    older copy. A driver calls this function at startup. A gap that no operator has accepted is not
+    added if the ledger contains the same gap as accepted.
 
     Args:
         storage: The storage with the files.

@@ -182,14 +182,16 @@ class OffsetRebuilder:
     def run(self) -> tuple[OffsetBackup, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
-        Call this method once.
+        Call this method once. An edge check states that an edge partition lost no records; an
+        offset gap is a range of missing records.
 
         Returns:
             A pair: the content of the lost ledger's backup files, and the gaps at the ends of logs
             that these files do not contain.
 
         Raises:
-            Finding: Markers or staged files refer to a topic or a site that does not exist.
+            Finding: Buckets or staged files refer to a topic or an edge cluster that does not
+                exist.
             Unavailable: Storage or the cluster does not respond.
         """
         known, logs = self._put_known_offsets(), self._read_logs()

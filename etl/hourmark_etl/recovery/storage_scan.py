@@ -37,10 +37,10 @@ class BucketChain:
         first: Hour of the first bucket.
         last: Manifest of the last bucket.
         frontier: The hour after the last bucket.
-        closed_next: By topic id and partition, the offset below which every event is in one of the
-            buckets. It comes from the last bucket that was closed at least one hour
-            (`EARLIEST_MS`) before the start of the hour `frontier`, because no event copied by
-            then belongs to `frontier` or a later hour. Empty if there is no such bucket.
+        closed_next: By topic id and partition, an offset such that all events at lower offsets are
+            in these buckets. The offsets are those of the last bucket that was closed at least one
+            hour (`EARLIEST_MS`) before the start of `frontier`: no event that was read from Kafka
+            by then can belong to `frontier` or a later hour. Empty if there is no such bucket.
     """
 
     first: Hour
@@ -183,8 +183,9 @@ def read_notes(storage: Storage, folders: Sequence[str]) -> Iterator[StagedNote 
 def make_single_file_batch(note: StagedNote) -> StagedBatch:
     """Create a batch that adds one existing staged file to the ledger, and nothing else.
 
-    The batch contains no staging positions (next offsets to stage), so none of them changes when it
-    is committed.
+    A staged file contains records read from Kafka; the ledger is the ETL's state database. The
+    batch contains no staging positions (next offsets to stage), so none of them changes when it is
+    committed.
 
     Args:
         note: Description of the file.

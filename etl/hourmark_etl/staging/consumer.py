@@ -118,9 +118,10 @@ class Consumer:
         self._pause_s, self._again_at_s = 1.0, 0.0
 
     def start(self) -> None:
-        """Start the query at the offsets that the ledger has recorded.
+        """Start the query at the offsets recorded in the ledger, the ETL's state database.
 
-        The shard's Spark checkpoint is deleted first, because only the ledger's offsets are valid.
+        The shard's Spark checkpoint is deleted first, because its offsets may differ from those in
+        the ledger.
 
         Raises:
             Py4JJavaError: Spark could not start the query.
@@ -278,15 +279,16 @@ def restart_truncated_partitions(
     truncated: Collection[Partition],
     now_ms: int,
 ) -> None:
-    """Change the staging positions of partitions whose logs lost records, as a broker has reported.
+    """Set the staging positions of partitions whose logs were truncated, as a broker has reported.
 
-    A staging position is the next offset to stage. Topics of events and host reports are staged
-    again from the log start, because duplicates are dropped later. Audit topics keep their
-    position, and hours stay open until an operator's override accepts the loss.
+    A staging position is the next offset to stage, that is, to copy to storage. Topics of events
+    and host reports are staged again from the log start, because duplicates are dropped later.
+    Audit topics keep their position, and hours stay open until an operator's override accepts the
+    loss.
 
     Args:
-        database: Database of the ledger.
-        lease: Lease of the shard's consumer.
+        database: Database of the ledger, which stores the positions.
+        lease: Lease of the consumer that stages the partitions.
         central: The central cluster.
         cluster_id: Id of the central cluster.
         to_edge_topic: Maps a central topic name to its name at the edge.
@@ -311,7 +313,9 @@ def restart_truncated_partitions(
 def build_batch(
     results: Sequence[TaskResult], cluster_id: str, shard: str, now_ms: int
 ) -> StagedBatch:
-    """Combine the results of all tasks into one batch, to be committed to the ledger.
+    """Combine the results of all tasks into one batch for the ledger, the ETL's state database.
+
+    The caller commits the batch.
 
     Args:
         results: Results of all tasks. The offset ranges of each partition must be contiguous.

@@ -89,6 +89,8 @@ class IdRange(NamedTuple):
 class RowSlice:
     """Consecutive rows of a staged file that all have the same event type and hour.
 
+    A staged file is a Parquet file with records that were read from Kafka.
+
     Attributes:
         first: Index of the first row in the file.
         count: Number of rows.
@@ -154,6 +156,8 @@ def read_rows(
 def read_all(storage: Storage, path: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of all rows of a staged file and verify their digests.
 
+    A staged file is a Parquet file with records that were read from Kafka.
+
     Args:
         storage: Storage of the file.
         path: Path relative to the storage root.
@@ -200,7 +204,8 @@ def read_note(storage: Storage, path: str) -> StagedNote:
         path: Path relative to the storage root.
 
     Returns:
-        The description: ledger, number of rows, Kafka offset ranges, and totals by type and hour.
+        The description: id of the ledger (the ETL's state database), number of rows, Kafka offset
+        ranges, and totals by event type and hour.
 
     Raises:
         Unreadable: The file is missing or damaged, or has no valid description.

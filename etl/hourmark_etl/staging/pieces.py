@@ -86,7 +86,11 @@ class StagedNote:
 
     @property
     def file(self) -> StagedFile:
-        """Return the description in the form in which the ledger stores it, without the groups."""
+        """Return the entry that the ledger (the ETL's state database) stores for this file.
+
+        It has the path, kind, number of rows, offset ranges and observation times, but not the
+        totals by event type and hour.
+        """
         return StagedFile(
             path=self.path,
             kind=self.kind,
@@ -96,7 +100,9 @@ class StagedNote:
         )
 
     def with_path(self, path: str) -> StagedNote:
-        """Return a copy of the description, with another file path in itself and in its groups.
+        """Return a copy of the description with another file path.
+
+        The path is also changed in each item of `groups` and `audit_groups`.
 
         Args:
             path: New path relative to the storage root.
@@ -163,7 +169,7 @@ class ReportRecord(NamedTuple):
 class StagedChunk(NamedTuple):
     """The files and records that result from staging one chunk of Kafka records.
 
-    The caller commits them to the ledger.
+    The caller commits them to the ledger, the ETL's state database.
 
     Attributes:
         files: Descriptions of the written files: at most one file of events, and one of audit

@@ -95,7 +95,7 @@ def _read_span(span: Sequence[Any], bytes_max: int, begin: Sequence[int] | None)
 def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset | None:
     """Return the offset and leader epoch from which to resume reading a partition.
 
-    The offset is the one after the last staged record, and the epoch is that of this record. The
+    The result is the offset after the last staged record, with the leader epoch of this record. The
     staging position itself is not suitable: control records before it may have a later epoch, and
     the broker would report a truncation that did not happen.
 

@@ -60,8 +60,8 @@ class SchemaMeanings(NamedTuple):
     """The event type of each schema id, and the compiled checks of encoded events.
 
     Attributes:
-        types: Event type of each schema id in the ledger. Schema ids whose ledger row is damaged
-            are missing.
+        types: Event type of each schema id in the ledger, the ETL's state database. Schema ids
+            whose ledger row is damaged are missing.
         programs: Compiled check of encoded events (`hourmark.avro.datum_check`), by schema id.
     """
 
@@ -147,12 +147,15 @@ class StreamReader(DataSourceStreamReader):
     def plan(self) -> PlannedBatch | None:
         """Plan the next micro-batch from the ledger's positions and the ends of the Kafka logs.
 
+        The ledger, which is the ETL's state database, has the next offset to read of each
+        partition.
+
         Returns:
             The offset ranges that each task reads; None if there are no new records.
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
-            StaleDriver: Another consumer has taken over the lease.
+            StaleDriver: A newer consumer of the shard has acquired the lease; end this one.
             Unavailable: Kafka or the ledger cannot be reached.
         """
         return self._plans().next_batch()
@@ -334,7 +337,7 @@ class Planner:
 
         Raises:
             EtlStop: A topic was recreated, so that offsets no longer refer to the same records.
-            StaleDriver: Another consumer has taken over the lease.
+            StaleDriver: A newer consumer of the shard has acquired the lease; end this one.
             Unavailable: Kafka or the ledger cannot be reached.
         """
         shards = ledger.read_type_shards(self._database)

@@ -45,7 +45,8 @@ class CheckedRecords(NamedTuple):
     Attributes:
         table: Valid records in input order, with the columns key, value, topic, partition and
             offset.
-        codes: For each valid record, the index of its event type.
+        codes: For each valid record, the index of its event type in the parameter `types` of
+            `check_records`.
         key: For each valid record, its parsed key.
         schemas: For each valid record, its schema id.
         set_aside: The records that failed a check, with the reasons.

@@ -54,11 +54,11 @@ class Restager:
     def restage(self, lease: Lease, path: str) -> str:
         """Create a staged file again from Kafka, and replace the unreadable file in the ledger.
 
-        The new file must contain the same rows as the ledger states. The unreadable file is then
-        deleted.
+        The new file must contain the rows that the ledger (the ETL's state database) records for
+        the unreadable file, which is then deleted.
 
         Args:
-            lease: Lease under which the ledger is changed.
+            lease: Lease that gives this process the exclusive right to change the ledger.
             path: Path of the missing or damaged file, relative to the storage root.
 
         Returns:

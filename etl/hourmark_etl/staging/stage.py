@@ -256,7 +256,7 @@ def _is_possible(promised: Promise, bucket_seconds: int) -> bool:
 
 
 def compute_promises_digest(record: AuditRecord) -> bytes:
-    """Compute a digest of the event ids and counts that an audit record states.
+    """Compute a digest of the promises in an audit record: its event ids and counts.
 
     An audit record states which events a delivery service wrote for one byte range of a log file,
     with a count for each event type and hour. Two audit records of the same byte range with
@@ -468,7 +468,7 @@ def stage_chunks(
     record.
 
     Args:
-        chunks: Chunks to stage; those of a partition are in the order of offsets.
+        chunks: Chunks to stage; the chunks of each partition are in the order of offsets.
         plan: Settings of the batch.
         storage: Storage to write to.
         unread: Partitions that could not be read. The reader may add entries while chunks are

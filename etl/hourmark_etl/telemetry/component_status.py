@@ -25,7 +25,8 @@ _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)
 def driver_status(config: Config, now_ms: int) -> ComponentStatus:
     """Return the status of the ETL driver, the process that stages events and closes buckets.
 
-    If the driver or the ledger is not available, the error is part of the status and is not raised.
+    If the driver or its state database (the ledger) is not available, the error is part of the
+    status and is not raised.
 
     Args:
         config: Configuration that contains the address of the driver's metrics endpoint

@@ -79,8 +79,8 @@ def slowest_source(
 ) -> ReportedSource | None:
     """Return the log source that is furthest behind among all sources that delay a bucket.
 
-    A source that has never caught up counts as the furthest behind. Event types whose ledger row is
-    damaged are ignored.
+    A source that has never caught up counts as the furthest behind. Event types whose row in the
+    ledger (the ETL's state database) is damaged are ignored.
 
     Args:
         frontiers: Oldest open hour of each event type.
@@ -176,9 +176,9 @@ def count_batch_events(
 
     Args:
         batch: Committed micro-batch.
-        fixed_hours: For each event type at the time of the commit, the first hour whose bucket was
-            not closed, and the first hour whose bucket still accepted events. All events of a type
-            that is absent count as timely.
+        fixed_hours: By event type, two hours as of the commit: the first hour whose bucket was not
+            closed, and the first hour whose bucket still accepted events. Events of a type that is
+            absent count as timely.
         bucket_seconds: Length of a bucket in seconds.
         duration_s: Duration of the batch in seconds.
         now_ms: Current time, Unix milliseconds.

@@ -94,7 +94,8 @@ class GaugeValues:
         types_in_alarm: Number of event types for which the last check for completeness failed.
         records_set_aside: Number of unreviewed records that cannot be stored in a bucket.
         partitions_unreadable: Number of topic-partitions that cannot be read.
-        buckets_in_conflict: Number of open buckets with contradictory audit records.
+        buckets_in_conflict: Number of open buckets with contradictory audit records, which list
+            different events for the same byte range of a log file.
         overrides: Number of pending orders to force a bucket closed.
         reporters: Number of log sources by state: "gone" if the source has signed off, "waived" if
             a bucket was closed without waiting for it, otherwise "live".
@@ -316,8 +317,8 @@ class EtlMetrics:
     def count_closed_bucket(self, hour: Hour, manifest: Manifest) -> None:
         """Update the metrics after a bucket is closed.
 
-        The metrics cover the grade, the closing delay, the timely and late events, removed
-        duplicates, and events without an audit record.
+        The metrics cover the grade (whether the bucket is proved complete), the closing delay, the
+        timely and late events, removed duplicates, and events without an audit record.
 
         Args:
             hour: Hour of the bucket.

@@ -60,6 +60,9 @@ class JmxClient:
     def read_metrics(self, topics: Sequence[str]) -> list[BrokerMetrics]:
         """Read the record counts of these topics from each broker.
 
+        Args:
+            topics: Names of the topics; other topics are omitted from the result.
+
         Returns:
             The metrics of each broker, in the order of `addresses`.
 

@@ -227,8 +227,9 @@ def merge_sample(
 ) -> MirrorPositionResult:
     """Return the results of a mirror's position checks, updated with one more sample.
 
-    The count of samples and the maxima of missing and waiting records are updated; the results
-    about early records are copied from `before`.
+    The count of samples and the maxima of missing and waiting records are updated. The fields
+    `early_max` and `early_s`, about records that consumers could read only later, are copied from
+    `before`.
 
     Args:
         before: The results so far.

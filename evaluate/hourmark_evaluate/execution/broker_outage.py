@@ -21,6 +21,9 @@ def why_unavailable(environment: TrialEnvironment) -> str:
     Brokers can be stopped if operations to stop and start them are available, topics have three
     replicas, and all partitions of the edge cluster are in sync.
 
+    Args:
+        environment: The clusters, the operations on servers, and the user's options.
+
     Returns:
         The reason; "" if brokers can be stopped.
 

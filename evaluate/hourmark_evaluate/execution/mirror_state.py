@@ -13,6 +13,9 @@ FIRST_COPY_SECONDS = 60.0  # for a mirror to find a new topic; Hourmark's checks
 def wait_for_first_copy(trial: TrialRun) -> bool:
     """Wait up to 60 s until the mirror has copied the first record of a trial.
 
+    Args:
+        trial: The running trial.
+
     Returns:
         True if the mirror copies the trial's topics; False if it does not or if there is no mirror.
     """
@@ -50,6 +53,9 @@ def why_nothing_copied(trial: TrialRun) -> str:
 
 def current_workers(environment: TrialEnvironment) -> MirrorWorkers:
     """Return the mirror's current workers, as the central cluster reports them.
+
+    Args:
+        environment: The clusters and the user's options.
 
     Returns:
         The workers; an empty `MirrorWorkers` if there is no central cluster or if it does not

@@ -95,8 +95,9 @@ def trial_rows(evaluation: Evaluation) -> list[Row]:
 
     Returns:
         Rows with title, verdict, number of acknowledged, lost, duplicated and phantom records,
-        number of faults, longest wait and slowest recovery. "-" replaces all figures if the trial
-        was not tried or was aborted.
+        number of faults, longest wait and slowest recovery. A phantom record was never sent, was
+        altered, or is in the wrong partition. "-" replaces all figures if the trial was not tried
+        or was aborted.
     """
     return [_trial_row(trial) for trial in evaluation.trials]
 
@@ -138,6 +139,12 @@ def remarks(evaluation: Evaluation) -> list[str]:
 
     If a trial was not tried, was aborted, or was not compared with the brokers' metrics, a remark
     states the reason.
+
+    Args:
+        evaluation: The result of a completed or interrupted run.
+
+    Returns:
+        Sentences in the order of the trials; empty if there are no trials.
     """
     lines = []
     for trial in evaluation.trials:

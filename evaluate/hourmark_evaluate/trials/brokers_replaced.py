@@ -15,6 +15,9 @@ def why_unavailable(environment: TrialEnvironment) -> str:
     Brokers can be replaced if they can be stopped and started. If their disks can also be emptied,
     no partition of the edge cluster may have only one replica.
 
+    Args:
+        environment: The clusters, the operations on servers, and the user's options.
+
     Returns:
         The reason; "" if brokers can be replaced.
 

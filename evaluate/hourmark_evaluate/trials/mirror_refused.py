@@ -20,6 +20,11 @@ SETTLE_S = 2.0  # after a refusal begins, writes in flight may still succeed
 def why_unavailable(environment: TrialEnvironment) -> str:
     """Return why the target cluster cannot be made to refuse writes, as a reason for the report.
 
+    The target is the central cluster, to which the mirror copies.
+
+    Args:
+        environment: The clusters, the operations on servers, and the user's options.
+
     Returns:
         The reason; "" if a central cluster and the operations are available.
     """

@@ -25,10 +25,17 @@ _MADE_BY_MIRROR_MAKER: Final = (
 
 
 class DifferenceKind(StrEnum):
-    """Action that resolves a difference between a running mirror and its configuration.
+    """Kind of a difference between a running mirror and its configuration.
 
-    `hourmark mirror apply` performs `CREATE`, `ADD_PARTITIONS` and `SET`. An operator must restart
-    or start workers (`RESTART`, `START`). Kafka cannot remove partitions (`TOO_MANY_PARTITIONS`).
+    `hourmark mirror apply` resolves `CREATE`, `ADD_PARTITIONS` and `SET`.
+
+    Attributes:
+        CREATE: A remote topic must be created.
+        ADD_PARTITIONS: A remote topic has too few partitions.
+        SET: A setting of a remote topic must be changed.
+        TOO_MANY_PARTITIONS: A remote topic has too many partitions, which Kafka cannot remove.
+        RESTART: An operator must restart the workers of the mirror.
+        START: An operator must start a worker, because none is running.
     """
 
     CREATE = "create"
@@ -46,7 +53,7 @@ class MirrorDifference(NamedTuple):
     """Setting of a remote topic or worker whose value differs from the expected value.
 
     Attributes:
-        kind: Action that resolves the difference.
+        kind: Kind of the difference, which determines how to resolve it.
         subject: Name of a remote topic, or `worker`.
         setting: Name of the setting, or `partitions`.
         now: Current value; None if it is not set or the topic does not exist.

@@ -82,6 +82,12 @@ class UnverifiedReason(StrEnum):
     """Reason why samples have not verified the copy of a topic yet.
 
     The value of each member is a readable phrase.
+
+    Attributes:
+        LOSS: Records of the topic were lost, and no operator has accepted this.
+        NO_REMOTE: The topic does not exist on the target cluster.
+        NOT_COMPARED: A partition has new records, but none of its records has been compared yet.
+        NOTHING_NEW: No record has been written since the first observation.
     """
 
     LOSS = "a loss of it stands"

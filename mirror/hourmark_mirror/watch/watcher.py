@@ -125,7 +125,8 @@ class MirrorWatcher:
     def observing_s(self) -> float:
         """Return the number of seconds since the last observation began.
 
-        The value also grows after the observation has ended. May be called from any thread.
+        The value increases until the next observation begins, even if this one has ended. May be
+        called from any thread.
         """
         return self._clock.monotonic_s() - self._began_s
 

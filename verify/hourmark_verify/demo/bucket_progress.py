@@ -123,6 +123,9 @@ def are_buckets_closed(
 def format_closing(closing: Mapping[str, TypeClosingState]) -> str:
     """Return the number of proved buckets with events of each type, as text for a progress line.
 
+    Args:
+        closing: Closing state by event type.
+
     Returns:
         Text such as "ad-shown 2, lines 3"; "none" if no type has a closed bucket.
     """

@@ -43,6 +43,12 @@ def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
 
     An audit record promises the events that a delivery service acknowledged for one byte range. If
     several records have the same range id, only the last one is counted.
+
+    Args:
+        records: Decoded audit records.
+
+    Returns:
+        Number of events by event type; empty if there are no records.
     """
     counts: Counter[str] = Counter()
     for record in {record.range_id: record for record in records}.values():

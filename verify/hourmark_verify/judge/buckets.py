@@ -222,7 +222,7 @@ def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
         root: Path of the root folder in HDFS.
 
     Raises:
-        ValueError: During iteration, if a marker is invalid.
+        ValueError: During iteration, if the marker (`_SUCCESS` file) of a bucket is invalid.
         httpx.HTTPError: HDFS cannot be read.
     """
     return (read_bucket(hdfs, root, path) for path in sorted(bucket_paths(read_tree(hdfs, root))))

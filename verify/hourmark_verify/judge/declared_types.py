@@ -78,8 +78,8 @@ class DeclaredType:
         """Convert the texts of a line, such as the groups of a pattern, to event fields.
 
         Args:
-            texts: Raw bytes by field name. None stands for a group that took no part in the match,
-                and is treated as a missing text.
+            texts: Raw bytes by field name. None, for a group that matched nothing, is treated as a
+                missing text.
 
         Returns:
             Values by field name. A field without a text has the tailer's value, its default or

@@ -220,8 +220,8 @@ class ApiEvent(_ExpectationModel):
 class DestroyedEvent(_ExpectationModel):
     """An event that the delivery service wrote to Kafka and that was destroyed there.
 
-    A test destroys such events on purpose before they are copied from there, and records them
-    beforehand. The judge then checks that the bucket of the event does not have the grade `proved`
+    A test records such events, and then destroys them in Kafka before they are mirrored or
+    staged. The judge then checks that the bucket of the event does not have the grade `proved`
     (verified to be complete).
 
     Attributes:

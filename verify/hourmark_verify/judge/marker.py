@@ -177,8 +177,9 @@ class Marker(_MarkerModel):
 def has_valid_self_digest(written: bytes, software: str) -> bool:
     """Return whether a marker is unchanged, according to the digest that it contains.
 
-    The digest is part of the field `software`, and is computed with zeros in its own place. A
-    `software` value of at most 40 characters contains no digest; the result is then True.
+    The digest is the last part of the field `software`. It is computed over the file with zeros
+    instead of the digest. A `software` value of at most 40 characters contains no digest; the
+    result is then True.
 
     Args:
         written: Content of the marker file.

@@ -218,11 +218,11 @@ def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, 
     """Yield the buckets of a type at which the counts in the markers do not add up.
 
     The number of events must not exceed the number of Kafka records below the markers' offsets. If
-    all buckets have the grade `proved`, two more conditions apply to the sums of each hour over all
-    buckets. Audit records promise a number of events for each byte range; the other events are
-    unaudited.
+    all buckets have the grade `proved`, the counts of each hour, summed over all buckets, must meet
+    two more conditions:
 
-    - `events` is at most `promised` plus `unaudited`.
+    - `events` is at most `promised` (events that audit records list) plus `unaudited` (events that
+      no audit record lists).
     - `promised` is at most `rows`, the number of records read from Kafka.
 
     Args:

@@ -75,12 +75,14 @@ _DETAIL_CHARS_MAX: Final = 500
 class EventMatcher:
     """A comparison of the events in buckets with the source lines and API records they derive from.
 
-    Call `match_event` once for each event, then `mark_destroyed` for each destroyed event, then
+    An API record is an event that a client sent to the HTTP API, as the client recorded it. Call
+    `match_event` once for each event, then `mark_destroyed` for each destroyed event, then
     `finish`. Discrepancies are added to `report`. Not thread-safe.
 
     Attributes:
         expectations: Event types, API records and settings of the verification.
-        sources: Open source files by (file id, generation).
+        sources: Open source files by (file id, generation); the generation is the number of times
+            that the file was truncated.
         report: Report that receives findings and counts.
     """
 

@@ -174,7 +174,7 @@ class SourceFile:
         )
 
     def part_of_line(self, index: int) -> str:
-        """Return whether a line is a whole line or a piece of a line that exceeds the size limit.
+        """Return the kind of a line: whole, or a piece of a line that exceeds the size limit.
 
         Args:
             index: Number of the line or piece in the file, from 0.
@@ -351,7 +351,8 @@ def open_sources(
         report: Report that receives the findings.
 
     Returns:
-        Open files by (file id, generation); the caller closes them.
+        Open files by (file id, generation); the caller closes them. The generation is the number of
+        times that the file was truncated.
 
     Raises:
         OSError: A file cannot be read.

@@ -77,7 +77,8 @@ class FilePositionQuery:
     def matches_range(self, audit: AuditRecord) -> bool:
         """Return whether the byte range of an audit record contains the requested position.
 
-        Host, file and, if it is not None, `generation` must match as well.
+        The host and the file must match as well, and so must the number of earlier truncations of
+        the file unless `generation` is None.
 
         Args:
             audit: Audit record to compare. Records that do not describe a byte range never match.
