@@ -195,7 +195,9 @@ def find_late_clashes(
         reports: Results of `verify_bucket`.
 
     Returns:
-        One finding for each bucket and clash; empty if each late event occurs only once.
+        Findings whose details name the duplicate ids and both buckets: at most one for each report
+        whose late events another report contains too, and at most one for each hour whose own
+        bucket also contains them. Empty if each late event occurs only once.
     """
     late: dict[bytes, Hour] = {}
     findings = []

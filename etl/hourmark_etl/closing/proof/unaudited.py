@@ -62,11 +62,12 @@ class UnauditedFile(NamedTuple):
         """Build the row that records this file in the ledger's table `unaudited`.
 
         Args:
-            audit_next: The audit offsets up to which the bucket's seal counted audit records.
-            sealed_at_ms: Time of sealing in Unix milliseconds.
+            audit_next: For each site, the audit offset (exclusive) up to which the bucket was
+                compared with audit records.
+            sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
 
         Returns:
-            Values by column name.
+            Values by column name, ready to be inserted.
         """
         return ledger.make_unaudited_row(
             self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms
@@ -85,11 +86,12 @@ def write_unaudited(
         storage: The storage.
         epoch: Epoch (fencing token) of the closer's lease. It becomes part of the file name.
         frontier: The hour and its event type.
-        rows: Distinct rows with columns `hour`, `event_id`, `range_id` and `value_hash`; others are
-            ignored.
+        rows: Distinct rows with columns `hour`, `event_id`, `range_id` and `value_hash`; other
+            columns are ignored.
 
     Returns:
-        The file. The caller must add its row to the ledger together with the seal.
+        The file. The caller must insert `UnauditedFile.ledger_row` into the ledger in the
+        transaction that seals the hour, that is, fixes the content of its bucket.
 
     Raises:
         StorageError: The file could not be written.
@@ -138,14 +140,16 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
 class UnauditedCleaner:
     """Deletes files of unaudited rows that are no longer needed.
 
-    Unaudited rows are rows of a bucket that had no audit record when it was sealed. Their file is
-    deleted after audit records of all its rows have arrived and a later hour has settled them, or
-    after so much time that no audit record can arrive.
+    Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
+    fixed. Their file is kept because a later audit record may describe them. It is deleted once
+    audit records of all its rows have arrived and a later bucket has accounted for them, or after
+    `keep_ms`.
 
     Args:
-        storage: The storage.
+        storage: Storage with the files.
         database: Database of the ledger.
-        keep_ms: Milliseconds after sealing until a file is deleted in any case.
+        keep_ms: Milliseconds from the time at which the bucket's content was fixed until its file
+            is deleted in any case.
     """
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:
