@@ -227,10 +227,10 @@ class Database:
             return connection.execute(query).freeze()()
 
     def identity(self) -> tuple[str, int]:
-        """Return what identifies the current state of the ledger.
+        """Return the ledger's id and commit number, which together identify its current state.
 
         Returns:
-            A pair: the ledger's UUID, and the number of its last commit.
+            A pair: the ledger's UUID as text, and the number of its last commit.
 
         Raises:
             Unavailable: The database does not respond.

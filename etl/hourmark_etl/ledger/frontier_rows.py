@@ -173,11 +173,13 @@ def encode_seals(seals: Iterable[Seal]) -> str:
 def decode_seals(text: str) -> tuple[Seal, ...]:
     """Decode the seals of an event type's next hours, which `encode_seals` encoded.
 
+    A seal fixes the content of one hour's bucket and contains the evidence that it is complete.
+
     Args:
         text: JSON text from the ledger.
 
     Returns:
-        The seals of consecutive hours.
+        The seals of consecutive hours, beginning with the oldest open hour of the type.
 
     Raises:
         ValueError: The text is not JSON of seals.

@@ -374,7 +374,7 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Detects two running tailers or services that report under the same host id.
+    """Detects two running tailers (log agents) or services that report under the same host id.
 
     Pass the latest reports to `observe` in every poll. The instance keeps the previous reports to
     compare them.

@@ -132,9 +132,9 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
     """Remove duplicate event ids within each byte range of a log file.
 
     Args:
-        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
-            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
-            record.
+        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
+            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`. An id is `earlier`
@@ -152,9 +152,9 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
     """Remove duplicate pairs of event id and value hash within each byte range of a log file.
 
     Args:
-        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
-            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
-            record.
+        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
+            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
         The same columns. `earlier` is true if it is true for any row with the same event id.
@@ -168,9 +168,9 @@ def count_rows_by_range(rows: pa.Table) -> pa.Table:
     """Count the distinct rows of each byte range and add up their ids and value hashes.
 
     Args:
-        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
-            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
-            record.
+        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
+            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
         One row per byte range: `frontier_index`, `hour`, `range_id`; `fresh`, the number of ids

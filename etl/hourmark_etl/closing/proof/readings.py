@@ -73,8 +73,9 @@ class AuditVersion(NamedTuple):
 
     Attributes:
         offset: Offset of the first record with this content, on the central cluster.
-        origin: Readable origin of the range.
-        promised: Tuples of event type, hour (Unix seconds) and number of events.
+        origin: Readable text that states where the byte range comes from.
+        promised: How many events the range contains according to the record, as tuples of event
+            type, hour (Unix seconds) and number of events.
         site: Id of the site whose audit topic contains the record.
     """
 
@@ -89,7 +90,7 @@ class ContradictoryRange(NamedTuple):
 
     Attributes:
         range_id: The range id, 8 bytes.
-        readings: The different records.
+        readings: The contents that contradict each other, with one audit record for each of them.
     """
 
     range_id: bytes
