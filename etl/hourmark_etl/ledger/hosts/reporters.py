@@ -119,11 +119,14 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
     """Return whether a host report is older than the latest stored report of the same host.
 
-    Two reports of the same incarnation (one run of the tailer or delivery service, from start to
-    end) are compared by sequence number. Reports of different incarnations are compared by their
-    times of receipt. If the report seems older but the times of receipt differ by 5 minutes or more
-    (`CLOCKS_APART_MS_MAX`) because of a wrong number or clock, it is not treated as outdated;
-    otherwise the stored report could block the host's reports forever.
+    - If both reports have the same incarnation (one run of a tailer or delivery service, from start
+      to end), the new report is outdated if its sequence number is lower, unless it was received at
+      least 5 minutes after the stored report.
+    - If the incarnations differ, the new report is outdated if it was received before the stored
+      report, by less than 5 minutes.
+
+    Larger differences (`CLOCKS_APART_MS_MAX`) are attributed to a wrong sequence number or clock,
+    which must not block the host's reports forever.
 
     Args:
         report: The new report, as the entry of any of its sources.

@@ -61,7 +61,9 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
 
 
 def read_further_sites(connection: Connection) -> set[str]:
-    """Return the names of all sites (edge clusters) with audit data in the ledger, except the first.
+    """Return the names of all sites with audit data in the ledger, except the first site.
+
+    A site is an edge cluster.
 
     Args:
         connection: A transaction of the ledger.
