@@ -132,6 +132,9 @@ def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
 def encode_further_sites(offsets: AuditOffsets) -> str | None:
     """Encode the audit offsets of all sites except the first as JSON, for a database column.
 
+    An audit offset is a Kafka offset in the topic of a site's audit records. A site is an edge
+    cluster.
+
     Args:
         offsets: Audit offset of each site.
 
@@ -143,6 +146,9 @@ def encode_further_sites(offsets: AuditOffsets) -> str | None:
 
 def decode_audit_offsets(first: int, further: str | None) -> AuditOffsets:
     """Combine the two database columns that store audit offsets into the offsets of all sites.
+
+    An audit offset is a Kafka offset in the topic of a site's audit records. A site is an edge
+    cluster.
 
     Args:
         first: Offset of the first site.

@@ -474,10 +474,10 @@ def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
 
 
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
-    """Return the stored rows of a bucket that had no audit record when the bucket was sealed.
+    """Return the stored rows of a bucket that had no audit record when its content was fixed.
 
     If the file is missing or damaged, the function logs a warning and returns an empty table. This
-    is safe: such rows can only help to prove a later hour complete.
+    is safe, because the rows are only needed to prove that a later hour is complete.
 
     Args:
         storage: The storage.

@@ -44,7 +44,9 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 
 
 class UnauditedFile(NamedTuple):
-    """A file with the rows of one bucket that had no audit record when the bucket was sealed.
+    """A file with the rows of one bucket that had no audit record when its content was fixed.
+
+    A later audit record may describe these rows, and is then compared with them.
 
     Attributes:
         event_type: The bucket's event type.
@@ -79,8 +81,8 @@ def write_unaudited(
 ) -> UnauditedFile:
     """Write the rows of an hour that have no audit record to a file.
 
-    This happens before the hour is sealed. If an earlier, failed proof has left a file with the
-    same name, the file is replaced.
+    If an earlier, failed attempt to close the hour has left a file with the same name, the file is
+    replaced.
 
     Args:
         storage: The storage.
@@ -113,9 +115,9 @@ def write_unaudited(
 def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     """Find files of unaudited rows that the ledger does not refer to.
 
-    Unaudited rows are rows of a bucket that had no audit record when it was sealed. A closer may
-    delete the files if it still holds its lease after this call. Files are listed before the ledger
-    is read, so none of them can belong to a later closer.
+    Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
+    fixed. A closer may delete the files if it still holds its lease after this call. Files are
+    listed before the ledger is read, so none of them can belong to a later closer.
 
     Args:
         storage: The storage to list.

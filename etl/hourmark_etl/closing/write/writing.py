@@ -201,15 +201,16 @@ def write_hours(
 
     Args:
         runner: Runs the write tasks.
-        storage: The storage.
-        sealed: The hours. None may have late events of another hour of the same type in this call.
+        storage: Storage with staged files and buckets.
+        sealed: The hours to write. The late events of an hour must not belong to another of these
+            hours, because they are only compared with closed buckets.
         closed_buckets: By type, the closed buckets that may already contain its late events.
         schemas: Avro schemas as JSON by schema id.
         folder: Path of the new folder.
-        limits: Sizes and parallelism.
+        limits: Size limits and number of parallel tasks.
 
     Returns:
-        What was written, in the order of `sealed`.
+        The written files and totals of each hour, in the order of `sealed`.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -287,9 +288,10 @@ def plan_tasks(
     Small hours share a task. A large hour is split by event id over at most `limits.tasks` tasks.
 
     Args:
-        sealed: The hours. None may have late events of another hour of the same type in this call.
+        sealed: The hours to write. The late events (events of earlier hours) of an hour must not
+            belong to another of these hours.
         closed_buckets: By type, the closed buckets that may already contain its late events.
-        limits: Sizes and parallelism.
+        limits: Size limits and number of parallel tasks.
 
     Returns:
         The tasks; empty if no hour has rows.
