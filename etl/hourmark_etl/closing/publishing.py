@@ -399,8 +399,8 @@ class Publisher:
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
         """Find sealed hours whose buckets already exist on storage.
 
-        Use it after a restart, because an interrupted closer may have published hours without
-        recording this in the ledger.
+        Call it after a restart, because an interrupted closer may have published hours without
+        recording them as closed in the ledger.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.

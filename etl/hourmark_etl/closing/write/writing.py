@@ -203,7 +203,7 @@ def write_hours(
         runner: Runs the write tasks.
         storage: Storage with staged files and buckets.
         sealed: The hours to write. The late events of an hour must not belong to another of these
-            hours, because they are only compared with closed buckets.
+            hours of the same type, because they are only compared with closed buckets.
         closed_buckets: By type, the closed buckets that may already contain its late events.
         schemas: Avro schemas as JSON by schema id.
         folder: Path of the new folder.
@@ -289,7 +289,7 @@ def plan_tasks(
 
     Args:
         sealed: The hours to write. The late events (events of earlier hours) of an hour must not
-            belong to another of these hours.
+            belong to another of these hours of the same type.
         closed_buckets: By type, the closed buckets that may already contain its late events.
         limits: Size limits and number of parallel tasks.
 
