@@ -195,7 +195,9 @@ def find_late_clashes(
         reports: Results of `verify_bucket`.
 
     Returns:
-        One finding for each bucket and clash; empty if each late event occurs only once.
+        At most one finding for each report that repeats late events of an earlier report, and at
+        most one for each hour whose own bucket also contains late events. Its details name
+        duplicate ids and both buckets. Empty if each late event occurs only once.
     """
     late: dict[bytes, Hour] = {}
     findings = []

@@ -62,7 +62,8 @@ class CleanupCounts:
         event_files: Staged files of events.
         audit_files: Staged files of audit records, the statements of what a byte range contains.
         folders: Folders of uncommitted batches, and interrupted uploads.
-        unaudited_files: Files with events that had no audit record when their bucket was sealed.
+        unaudited_files: Files with events that had no audit record when the content of their bucket
+            was fixed.
         index_files: Indexes of the event ids in closed buckets.
     """
 

@@ -194,7 +194,8 @@ class ClosingHolds:
         """Store which types have buckets on storage that could not be checked at startup.
 
         Args:
-            event_types: These event types. They replace the stored ones.
+            event_types: Types with unchecked buckets; empty if all were checked. They replace all
+                types that were stored before.
         """
         self._unchecked = frozenset(event_types)
 

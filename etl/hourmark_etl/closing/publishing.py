@@ -95,19 +95,21 @@ def build_manifest(
     The function performs no I/O.
 
     Args:
-        frontier: The sealed hour and its event type.
+        frontier: The hour and its event type. It must be sealed, that is, its content is fixed.
         written_hour: The files that were written for the hour.
-        listed: The groups of staged rows that belong to the hour.
+        listed: The staged rows of the bucket, grouped by staged file, event type and hour.
         set_aside: Malformed records of the hour that could not be staged.
         fingerprints: Schema fingerprints by schema id, for all schemas of the files.
-        previous: The marker of the hour before; None for the type's first hour.
+        previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's
+            first hour.
         ledger: The ledger's id and commit number.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
-        unverified: Checks that an operator's override skipped, besides those in `written_hour`.
+        unverified: Readable descriptions of checks that an operator's override skipped, in addition
+            to those in `written_hour`.
 
     Returns:
-        The manifest with its own digest.
+        The manifest, which includes its own digest.
     """
     seal, hour = frontier.seal, frontier.hour
     assert seal is not None, "only a sealed hour is written"
@@ -260,13 +262,13 @@ def publish(
 ) -> Manifest:
     """Publish the written files of an hour as a bucket, with one atomic rename.
 
-    The files and the manifest are first moved into a folder of their own, whose names, sizes and
-    manifest are read back. If the bucket already exists, it is left unchanged and its manifest is
-    returned, which the caller must check.
+    The files and the manifest are first collected in a temporary folder. File names, sizes and the
+    manifest are read back from storage before the folder is renamed. If the bucket already exists,
+    it is left unchanged and its manifest is returned, which the caller must check.
 
     Args:
-        storage: The storage.
-        frontier: The sealed hour and its event type.
+        storage: Storage with the written files and the buckets.
+        frontier: The hour and its event type. It must be sealed, that is, its content is fixed.
         written_hour: The hour's files.
         manifest: The manifest to publish.
 
@@ -397,8 +399,8 @@ class Publisher:
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
         """Find sealed hours whose buckets already exist on storage.
 
-        Use it after a restart, because an interrupted closer may have published hours without
-        recording this in the ledger.
+        Call it after a restart, because an interrupted closer may have published hours without
+        recording them as closed in the ledger.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.

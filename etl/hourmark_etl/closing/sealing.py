@@ -77,9 +77,11 @@ class ClosingRound:
     """A set of hours of many event types that are proved, sealed and published together.
 
     Attributes:
-        frozen: The first hour of each type that takes part. The rows of these hours are fixed.
-        last: By type, the last hour in the round. It may be later than the first.
-        offsets: By type, the staging positions at which the rows were fixed.
+        frozen: The first hour of each type in the round. The staged rows of the round's hours are
+            fixed, so that rows that are staged later belong to later buckets.
+        last: By type, the last hour in the round. All hours from the first to the last take part.
+        offsets: By type, the staging positions (next Kafka offsets to stage) at the time when the
+            rows were fixed.
         cut: The cut (the offsets up to which records count) that allows the hours to close.
         overrides: By type, an operator's instruction to close the hour despite missing data; empty
             for a regular round.
@@ -96,12 +98,17 @@ class ClosingRound:
 class RoundDecisions:
     """The decisions on the hours of a round: which are sealed, and which must stay open.
 
+    A round is a set of hours that are proved together. A seal fixes the content and the grade of an
+    hour's bucket.
+
     Attributes:
-        chains: By type, the seals of its hours, starting with the first one.
-        unaudited: Rows for the ledger's table `unaudited` that belong to these seals.
+        chains: By type, the seals of consecutive hours, starting with the first hour of the round.
+            Types whose first hour must stay open are missing.
+        unaudited: Rows for the ledger's table `unaudited`, one for each sealed hour that has events
+            without an audit record.
         refused: Hours that are not proved complete, with readable descriptions of what is missing.
-        unwritable: Hours with rows that cannot be in a bucket, with the blocked phase and the
-            reasons.
+        unwritable: Hours with rows that cannot be written to a bucket. Each element contains the
+            hour, the phase of closing that fails, and readable reasons.
         conflicts: New conflicts (contradictory audit records), which only an override can resolve.
     """
 
@@ -141,8 +148,8 @@ class Sealer:
     def prove_round(self, closing_round: ClosingRound) -> RoundDecisions:
         """Prove the hours of a round and decide which of them are sealed.
 
-        The hours of a type are proved in order, up to the first one that must stay open. The ledger
-        is not changed.
+        A round is a set of hours of many event types that are proved together. The hours of a type
+        are proved in order, up to the first one that must stay open. The ledger is not changed.
 
         Args:
             closing_round: The hours, whose rows are fixed.
@@ -236,10 +243,11 @@ class Sealer:
     ) -> None:
         """Store the seals of a round in the ledger, in one transaction.
 
-        Lost records that overrides accept are recorded in the same transaction.
+        A seal fixes the content and the grade of an hour's bucket. Lost records that an operator's
+        override accepts are recorded in the same transaction.
 
         Args:
-            closing_round: The round.
+            closing_round: The round: the hours that were proved together.
             decisions: The result of `prove_round` for this round.
             all_types: All event types. Lost records of control topics (audit records, host reports)
                 are accepted only if every type has an override.
@@ -287,15 +295,15 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs for sealing that all hours of a round share.
+    """The inputs of `decide_seal` that are the same for all hours that are decided together.
 
     Attributes:
-        cut: The cut: the offsets up to which records count.
-        accepted: Lost records (offset gaps) that overrides have accepted.
+        cut: The offsets up to which records count, and the sources that the hours close without.
+        accepted: Lost records (offset gaps) that an operator's overrides have accepted.
         deadline_ms: Milliseconds after an hour's end at which it closes without missing sources.
         conflicts: Known conflicts (contradictory audit records) by type.
         losses: Losses of data that hosts have reported.
-        reporters: Latest reports of all sources.
+        reporters: Latest report of each log source of each host.
     """
 
     cut: ClosingCut
@@ -315,20 +323,23 @@ def decide_seal(
 ) -> Seal | None:
     """Decide whether an hour can be sealed, and with which grade.
 
-    - `proved`: all sources have delivered, and the rows contain every promised event.
-    - `timed_out`: sources or promised events are missing, and the deadline has passed.
-    - `forced`: an operator's override closes the hour, or lost records were accepted that affect
-      it.
+    A seal fixes the content of the hour's bucket and has one of these grades:
+
+    - `proved`: all sources have delivered, and the rows contain every event in the audit records.
+    - `timed_out`: sources or such events are missing, and the deadline has passed.
+    - `forced`: an operator's override closes the hour, or an override has accepted lost records
+      that affect the hour.
 
     Without an override, contradictory audit records keep the hour open even past the deadline. The
     function performs no I/O.
 
     Args:
         frontier: The hour and its event type.
-        proof: The result of its proof.
-        offsets: Staging positions at which the hour's rows were fixed.
-        override: The operator's instruction to close this hour anyway, if any.
-        context: The inputs that all hours of the round share.
+        proof: The comparison of the hour's staged rows with audit records.
+        offsets: Staging positions (next Kafka offsets to stage) when the hour's rows were fixed.
+        override: The operator's order to close this hour although data is missing; None if there is
+            no order.
+        context: The inputs that are the same for all hours that are decided together.
 
     Returns:
         The seal; None if the hour must stay open.
@@ -426,21 +437,23 @@ def plan_round(
     hours_max: int = HOURS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> dict[str, Hour]:
-    """Choose which hours the next round closes.
+    """Choose which hours the next round (the hours that are closed together) contains.
 
-    The oldest next hours of all types come first. Remaining capacity is filled with further hours
-    of these types, in turn.
+    The next hour of each type is chosen, oldest first. If fewer than `hours_max` hours are chosen,
+    the following hours of these types are added in turn, one per type at a time.
 
     Args:
         ready: The next hour to close of each type that may close.
         watermarks_ms: By type, the time in Unix milliseconds up to which hours may close.
-        unlisted_bytes: By type and hour (Unix seconds), bytes of staged rows.
+        unlisted_bytes: By type and hour (Unix seconds), bytes of staged events that are not
+            assigned to a bucket yet. A missing hour has no bytes.
         hours_max: Maximum number of hours of all types.
-        bytes_max: Maximum total bytes of staged rows. The next hours themselves are included even
-            if they exceed it.
+        bytes_max: Maximum total bytes. It limits only the following hours: the next hour of a type
+            is chosen even if it exceeds the limit.
 
     Returns:
-        The last hour of each type in the round. Types that do not fit into the round are missing.
+        By type, the last hour to close in this round. If `hours_max` is less than the number of
+        types, the types with the newest next hours are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
     last = {f.event_type: f.hour for f in chosen}

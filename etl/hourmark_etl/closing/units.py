@@ -132,9 +132,10 @@ class UnitRows(NamedTuple):
 
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of the
-            event's own time in Unix seconds), `digest` (uint64, the row's share of its group's
-            digest), `value_hash` (uint64), then the requested columns.
-        read: Totals of the rows that were read, by group of staged rows.
+            event's own time in Unix seconds), `digest` (uint64, computed from event id and range
+            id), `value_hash` (uint64), then the requested columns.
+        read: Totals of the rows that were read, by group (the rows of one type and hour in one
+            staged file).
     """
 
     table: pa.Table

@@ -418,8 +418,8 @@ def skip_unreadable(
         database: The ledger (the ETL's state database).
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
-        error: The read error of the partition, which staging does not get past.
-        end: Offset at which staging continues.
+        error: The stored read error of the partition. Its offset is the first one to skip.
+        end: Offset at which staging continues, that is, the offset after the last skipped one.
 
     Returns:
         The stored gap.
@@ -468,9 +468,9 @@ def commit_batch(
 ) -> list[ReadError]:
     """Commit a staged batch to the ledger in one transaction.
 
-    The transaction advances the staging positions from the batch's start to its end. It also
-    inserts the batch's files, groups, set-aside records and host reports, and updates the read
-    errors.
+    The transaction advances the staging positions (next offsets to stage) from the batch's start to
+    its end. It also stores the batch's files and host reports, the records that were set aside
+    because no bucket can contain them, and the current read errors.
 
     Args:
         database: The ledger (the ETL's state database).

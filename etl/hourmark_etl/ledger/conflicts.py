@@ -95,8 +95,9 @@ def conflicts(database: Database) -> dict[str, list[Conflict]]:
 def reset_damaged_conflicts(database: Database, lease: Lease) -> DamagedRow | None:
     """Delete all stored conflicts if one is damaged, so that audit files are compared again.
 
-    The hour in a damaged row may be wrong. Without the reset, a wrong hour would stay open, and the
-    right one might close.
+    A conflict is a contradiction between two audit records, which keeps one hour open. The hour in
+    a damaged row may be wrong: without the reset, that hour would stay open, and the hour that the
+    audit records concern might close.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -77,9 +77,17 @@ class Database:
 
         Args:
             url: SQLAlchemy URL of the database.
-            may_migrate: Whether an older ledger is migrated instead of refused.
+            may_migrate: Whether a ledger with an older schema version is migrated. If False,
+                `OlderLedger` is raised.
             compiled_cache: Cache of compiled statements that several `Database` objects share; each
                 has its own by default.
+
+        Raises:
+            ConfigError: The URL is invalid or names an unsupported database.
+            OlderLedger: The ledger has an older schema version, and `may_migrate` is False.
+            EtlStop: The ledger cannot be migrated, was written by a newer version of the software,
+                or is damaged.
+            Unavailable: The database does not respond.
         """
         self._url = url
         engines = open_engine(url)
@@ -227,10 +235,10 @@ class Database:
             return connection.execute(query).freeze()()
 
     def identity(self) -> tuple[str, int]:
-        """Return what identifies the current state of the ledger.
+        """Return the ledger's id and commit number, which together identify its current state.
 
         Returns:
-            A pair: the ledger's UUID, and the number of its last commit.
+            A pair: the ledger's UUID as text, and the number of its last commit.
 
         Raises:
             Unavailable: The database does not respond.

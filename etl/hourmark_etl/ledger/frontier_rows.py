@@ -132,6 +132,9 @@ def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
 def encode_further_sites(offsets: AuditOffsets) -> str | None:
     """Encode the audit offsets of all sites except the first as JSON, for a database column.
 
+    An audit offset is a Kafka offset in the topic of a site's audit records. A site is an edge
+    cluster.
+
     Args:
         offsets: Audit offset of each site.
 
@@ -143,6 +146,9 @@ def encode_further_sites(offsets: AuditOffsets) -> str | None:
 
 def decode_audit_offsets(first: int, further: str | None) -> AuditOffsets:
     """Combine the two database columns that store audit offsets into the offsets of all sites.
+
+    An audit offset is a Kafka offset in the topic of a site's audit records. A site is an edge
+    cluster.
 
     Args:
         first: Offset of the first site.
@@ -173,11 +179,13 @@ def encode_seals(seals: Iterable[Seal]) -> str:
 def decode_seals(text: str) -> tuple[Seal, ...]:
     """Decode the seals of an event type's next hours, which `encode_seals` encoded.
 
+    A seal fixes the content of one hour's bucket and contains the evidence that it is complete.
+
     Args:
         text: JSON text from the ledger.
 
     Returns:
-        The seals of consecutive hours.
+        The seals of consecutive hours, beginning with the oldest open hour of the type.
 
     Raises:
         ValueError: The text is not JSON of seals.

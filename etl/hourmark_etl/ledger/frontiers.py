@@ -62,8 +62,8 @@ class SealEffects:
     A seal fixes the content of a bucket before the bucket is written.
 
     Attributes:
-        waived: Sources that the buckets no longer wait for. A source that has sent a report since
-            it was read is not marked as waived.
+        waived: Latest known reports of the sources that later buckets no longer wait for. If a
+            source has sent another report in the meantime, buckets continue to wait for it.
         unaudited: Rows to insert into the table `unaudited`.
         accepted: Offset gaps (missing records) that overrides accept.
         checks: Checks for lost records on edge partitions, which replace all stored checks of their
@@ -302,9 +302,9 @@ def force_sealed_hours(
 ) -> None:
     """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
 
-    The grade `forced` states that a bucket was closed by an override although data is missing. The
-    affected hours' files of unaudited events are removed from the ledger, because lost rows may be
-    among them.
+    The grade `forced` states that a bucket was closed by an override although data is missing. For
+    each affected hour, the ledger's reference to its file of unaudited events (events without an
+    audit record) is deleted, because lost rows may be in the file.
 
     Args:
         connection: The caller's transaction.
@@ -338,8 +338,8 @@ def omit_unwritable_rows(
     """Let a sealed hour close without the rows that cannot be written.
 
     The hour's grade is changed to `forced`: closed by an override although data is missing. The
-    hour's file of unaudited events is removed from the ledger, because omitted rows may be among
-    them.
+    ledger's reference to the hour's file of unaudited events (events without an audit record) is
+    deleted, because omitted rows may be in the file.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -422,8 +422,9 @@ def record_closed_hours(
     """Record published buckets as closed, and advance the oldest open hour of each type past them.
 
     The given manifests are stored, even if another process published the buckets. The overrides and
-    conflicts of the closed hours are deleted. So are the files of unaudited events of hours that
-    were closed without some of their rows.
+    conflicts of the closed hours are deleted from the ledger. For hours that were closed without
+    some of their rows, the references to files of unaudited events (events without an audit record)
+    are deleted too.
 
     Args:
         database: The ledger (the ETL's state database).

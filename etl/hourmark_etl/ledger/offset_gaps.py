@@ -160,9 +160,10 @@ def _lost_end_by_text_of_0_3_0(what: str) -> bool:
 def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
     """Store offset gaps (missing records) without duplicates.
 
-    A gap replaces the stored open gap with the same topic and text. An accepted gap also replaces
-    the stored accepted gap with the same topic, text and type. An open gap does not: both are kept,
-    because the gap was found again after its acceptance.
+    Each gap replaces the stored open gap with the same topic and text. If it was accepted by an
+    operator's override, it also replaces the stored accepted gap with the same topic, text and
+    type. An open gap is stored in addition to an accepted one, because it was found again after its
+    acceptance.
 
     Args:
         connection: The caller's transaction.

@@ -55,14 +55,14 @@ class LedgerRules:
         return known_schemas(self._database)
 
     def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
-        """Add the rules revisions that exist in the rules topic but not in the ledger.
+        """Add the rules revisions that exist in the Kafka topic of rules but not in the ledger.
 
         Call it after an older copy of the ledger was restored, because the copy lacks later
-        revisions. Every source of an added revision is awaited again before hours close. If the
-        ledger had no rules at all, no event types are activated; `put` activates the declared ones.
+        revisions. Hours then wait again for every source of an added revision. If the ledger had no
+        rules at all, no event types are created; call `put` to create the declared types.
 
         Args:
-            topic_rules: All revisions in the rules topic.
+            topic_rules: All revisions in the Kafka topic of rules.
             first_hour: First hour of event types that the ledger does not have yet.
 
         Returns:
@@ -132,6 +132,8 @@ class LedgerRules:
 
 def merge_rules(connection: Connection, new_rules: RulesBook) -> None:
     """Add the rules revisions and schemas that the ledger does not have yet.
+
+    A rules revision declares all event types, sources and schemas at one time.
 
     Args:
         connection: The caller's transaction.

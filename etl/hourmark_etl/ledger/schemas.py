@@ -52,12 +52,15 @@ def read_schemas_by_id(
 
 
 class SchemaCheck(NamedTuple):
-    """The event type of a schema id, and the compiled check of its datums.
+    """The event type of a schema id, and a compiled check for Avro datums of this schema.
+
+    A datum is an event in Avro binary encoding. The check tells whether a datum is valid without
+    decoding it into Python objects.
 
     Attributes:
-        event_type: Event type.
-        program: Program for `hourmark.avro.datum_check`; empty if the schema cannot be compiled.
-            The datums are then checked when a bucket is written.
+        event_type: Event type that the schema belongs to.
+        program: The compiled check, a program for `hourmark.avro.datum_check`. Empty if the schema
+            cannot be compiled; datums are then checked when a bucket is written.
     """
 
     event_type: str
@@ -65,10 +68,10 @@ class SchemaCheck(NamedTuple):
 
 
 def load_schema_checks(database: Database, checks: dict[int, SchemaCheck]) -> None:
-    """Load the compiled datum check of every schema id that is missing in `checks`.
+    """Load the compiled check for Avro datums of every schema id that is missing in `checks`.
 
-    Ids that `checks` already has are not read again, because the schema of an id never changes.
-    Ids whose ledger row is damaged are omitted.
+    Schema ids that `checks` already has are not read again, because the schema of an id never
+    changes. Ids whose ledger row is damaged are omitted.
 
     Args:
         database: The ledger (the ETL's state database).

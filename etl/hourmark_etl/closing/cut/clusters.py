@@ -126,8 +126,9 @@ class KafkaSiteClusters:
     ) -> tuple[list[OffsetGap], list[EdgeCheck]]:
         """Return the gaps (records that may be lost) that an operator's override may accept.
 
-        A gap of the audit topic is left out while the topic's log ends below the position that was
-        staged, because new records at these offsets would not be read.
+        A gap of the audit topic is left out while the topic's log on the central cluster ends
+        before the staging position (next offset to stage), because new records that get these
+        offsets would not be staged.
 
         Args:
             topics: Topic names at the edge.
@@ -210,9 +211,10 @@ class KafkaSiteClusters:
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """Return the high watermarks of topics on the central cluster, for all sites.
 
-        Last stable offsets are too low: a mirror's position may be committed before the transaction
-        marker reaches another partition. If the log of an audit topic ends below the position that
-        was staged, the difference is recorded in the ledger as a gap.
+        High watermarks are used instead of last stable offsets, because a mirror's position may be
+        committed before the transaction marker reaches every partition. If the log of an audit
+        topic ends before its staging position (next offset to stage), the missing offsets are
+        stored in the ledger as a gap, which keeps hours open.
 
         Args:
             topics: Topic names at the edge.

@@ -186,9 +186,10 @@ class ClosingCut:
         taken_at_ms: When the cut was started, in Unix milliseconds.
         watermarks_ms: By event type: hours that end at or before this time (Unix milliseconds) may
             close.
-        audit_next: Audit records below these offsets count.
-        waived: By event type, the sources that its hours close without.
-        unverified: By event type, checks that an operator's override skipped.
+        audit_next: For each site, the audit offset below which audit records count.
+        waived: By event type, the latest reports of the sources that its hours close without.
+        unverified: By event type, readable descriptions of checks that an operator's override
+            skipped.
     """
 
     taken_at_ms: int

@@ -127,9 +127,9 @@ class EdgeSite:
             topics: Topic names at the edge.
 
         Returns:
-            A pair: the gaps, and the edge checks to store when they are accepted. Later searches
-            for gaps start from the positions in these checks. Both lists are empty if there is no
-            gap.
+            A pair: the gaps, and the edge checks to store when the gaps are accepted. Later
+            searches for gaps start from the positions in these checks. Both lists are empty if
+            there is no gap.
         """
         asked = sorted(t for t in topics if t in self.gaps)
         if self.mirror is None or not asked:

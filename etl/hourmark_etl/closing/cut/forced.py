@@ -42,7 +42,7 @@ def select_overridden_frontiers(
         overrides: Overrides by event type.
 
     Returns:
-        The frontiers whose hour has an override, in the order of `frontiers`.
+        The entries of `frontiers` whose hour has an override, in the given order.
     """
     return [
         f

@@ -99,12 +99,13 @@ def may_deliver(frontier: Frontier, reporter: ReportedSource) -> bool:
     """Return whether a log source may deliver events of an event type.
 
     Args:
-        frontier: The next hour to close of the event type, with the sources that may deliver it.
-        reporter: The latest report of the source.
+        frontier: The next hour to close of the event type, with the names of its sources.
+        reporter: The latest report of the log source.
 
     Returns:
-        True if the type names the source, if the source is the API, which may deliver every type,
-        or if the type is that of dead letters.
+        True if the source is one of the type's sources, if the source is the delivery service's
+        API, which may deliver every type, or if the type is the dead-letter type (lines that could
+        not be parsed), which every source may deliver.
     """
     return (
         reporter.source in frontier.sources
@@ -197,7 +198,7 @@ def find_silent_sources(
         latest: The latest reports of all sources.
 
     Returns:
-        The silent ones of `waived`; empty if all of them still report.
+        The entries of `waived` that are no longer reported; empty if all sources still report.
     """
     heard_ms = max((r.heard_at_ms for r in latest), default=0)
     return [r for r in waived if heard_ms - r.heard_at_ms > SILENT_MS]
@@ -373,7 +374,7 @@ def _seconds(milliseconds: int) -> str:
 
 
 class DuplicateHostWatch:
-    """Detects two running tailers or services that report under the same host id.
+    """Detects two running tailers (log agents) or services that report under the same host id.
 
     Pass the latest reports to `observe` in every poll. The instance keeps the previous reports to
     compare them.

@@ -55,10 +55,13 @@ class ReparsedRange(NamedTuple):
 
 
 class LateRowsCheck(NamedTuple):
-    """The result of checking the late rows of one hour, which are rows of earlier, closed hours.
+    """The result of checking the late rows of one hourly bucket.
+
+    Late rows are rows of the bucket whose events belong to earlier hours, which are closed.
 
     Attributes:
-        second_readings: Byte ranges with late rows that no closed bucket contains.
+        second_readings: Byte ranges with late rows that no closed bucket contains, although an
+            earlier bucket was proved to contain the whole range.
         unknown: Readable reasons why some rows could not be checked.
     """
 
@@ -69,11 +72,11 @@ class LateRowsCheck(NamedTuple):
 class LateRowsItem(NamedTuple):
     """The input of a task that searches closed buckets for late rows.
 
-    Late rows are rows of earlier hours, whose buckets are closed.
+    Late rows are staged rows of earlier hours, whose buckets are closed.
 
     Attributes:
-        rows: The late rows.
-        closed: The closed buckets to search, for each entry of `rows.frontier_indexes`.
+        rows: The late rows of one or more new buckets.
+        closed: For each bucket in `rows.frontier_indexes`, the closed buckets to search.
     """
 
     rows: StagedRowsItem
@@ -86,9 +89,10 @@ class UnmatchedRows(NamedTuple):
     Late rows are rows of earlier hours, whose buckets are closed.
 
     Attributes:
-        found: Columns `frontier_index`, `hour`, `range_id` and `rows`, the number of distinct ids
-            that no closed bucket contains.
-        unknown: By frontier index, why rows could not be checked.
+        found: Columns `frontier_index` (the index of the bucket that the rows are staged for),
+            `hour` (Unix seconds), `range_id` and `rows`, the number of distinct event ids that no
+            closed bucket contains.
+        unknown: By bucket index, the readable reason why rows could not be checked.
     """
 
     found: pa.Table
@@ -105,20 +109,22 @@ def check_late_rows(
 ) -> dict[int, LateRowsCheck]:
     """Check that late rows are duplicates of rows in closed buckets.
 
-    A late row belongs to an earlier hour, whose bucket is closed. Only rows of byte ranges that an
-    earlier hour has proved complete are checked. If no closed bucket contains such a row, its byte
-    range was parsed twice with different results.
+    A late row is staged for a new bucket but belongs to an earlier hour, whose bucket is closed. If
+    no closed bucket contains a late row of a range that was already proved complete, the byte range
+    was parsed twice with different results.
 
     Args:
         runner: Runs the lookups.
-        storage: The storage.
+        storage: Storage with staged files and closed buckets.
         database: Database of the ledger.
-        frontiers: The hours that are being proved, by their index in the round.
-        ranges: The byte ranges to check, columns `frontier_index`, `hour` and `range_id`.
+        frontiers: The event type and hour of each new bucket, by bucket index (a number that
+            identifies the bucket in `ranges`).
+        ranges: The byte ranges to check, which earlier buckets were proved to contain completely,
+            with columns `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id`.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
 
     Returns:
-        Results by frontier index; empty if there are no ranges.
+        One result by bucket index for each bucket in `ranges`; empty if there are no ranges.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -163,8 +169,9 @@ def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) 
 
     Args:
         item: The rows and the closed buckets to search.
-        storage: The storage.
-        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
+        storage: Storage with staged files and closed buckets.
+        ranges: The byte ranges whose rows are searched for, with columns `frontier_index` (the
+            index of the bucket that the rows are staged for), `hour` (Unix seconds) and `range_id`.
 
     Returns:
         The counts by byte range. A bucket that cannot be read is reported in `unknown`.

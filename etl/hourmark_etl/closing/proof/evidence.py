@@ -45,14 +45,15 @@ _LOG = logging.getLogger(__name__)
 class StagedRowsItem(NamedTuple):
     """The input of a proof task that reads the staged rows of one or more hours.
 
-    Hours that are proved together form a round and have an index in it.
+    Several hourly buckets are proved complete at once. Each is identified by its bucket index, a
+    number that starts at 0.
 
     Attributes:
-        unit: The rows to read: those of several small buckets, or an id range of a large one.
-        frontier_indexes: For each listing (rows of one bucket) of the unit, the index of its hour
-            in the round.
-        earlier: Files with unaudited rows (rows without an audit record) of earlier buckets, as
-            pairs of frontier index and path.
+        unit: The rows to read: all rows of several small buckets, or an id range of a large one.
+        frontier_indexes: The bucket index of each element of `unit.listings`.
+        earlier: Files with rows of earlier buckets that had no audit record when the content of
+            those buckets was fixed. Each element is a pair of the index of the bucket that is
+            proved with these rows, and the file's path.
     """
 
     unit: Unit
@@ -88,9 +89,14 @@ class AuditFilesItem(NamedTuple):
 class RangeEvidence(NamedTuple):
     """The result of one proof task: staged rows and audit records, aggregated by byte range.
 
+    An audit record promises the events of a byte range of a log file: it states how many events the
+    range contains for each event type and hour. Both tables may be empty.
+
     Attributes:
-        row_counts: Numbers and sums of staged rows, one row per byte range.
-        promised: What audit records promise, one row per byte range, type and hour of a record.
+        row_counts: Number of staged rows and sums of their ids and value hashes for each bucket,
+            hour and byte range, with the columns that `count_rows_by_range` returns.
+        promised: One row for each bucket and promise that counts for it, with the columns that
+            `PromiseFilter.select_counting` returns.
     """
 
     row_counts: pa.Table
@@ -98,17 +104,20 @@ class RangeEvidence(NamedTuple):
 
 
 class PromiseFilter(NamedTuple):
-    """Selects the promises of audit records that count in the proof of each hour of a round.
+    """Selects the promises of audit records that are compared with each of several buckets.
 
-    A promise states how many events a byte range has for one type and hour. In the proof of an
-    hour, the promises for that hour count, and late promises for earlier hours that no seal has
-    counted yet. In both cases the audit record must be below the cut. Instances can be pickled.
+    A promise is the part of an audit record that states how many events a byte range of a log file
+    contains for one event type and hour. A promise counts for a bucket if it is for the bucket's
+    hour, or if it is for an earlier hour and arrived too late for the earlier buckets. Instances
+    can be pickled.
 
     Attributes:
-        frontiers: For each hour a tuple of its index in the round, event type, hour (Unix seconds),
-            and the audit offsets up to which promises of earlier hours are settled. If these are
-            None, promises of earlier hours do not count.
-        below: The cut: audit records at or past these offsets do not count; None for no limit.
+        frontiers: For each bucket a tuple of its index (a number that identifies it), event type,
+            hour (Unix seconds), and audit offsets. Promises for earlier hours count only at or past
+            these offsets, because earlier buckets have accounted for those below. None: promises
+            for earlier hours do not count.
+        below: Offset (exclusive) of each site's audit topic up to which audit records count; None
+            for no limit.
     """
 
     frontiers: tuple[
@@ -120,15 +129,17 @@ class PromiseFilter(NamedTuple):
     def for_frontiers(
         cls, frontiers: Mapping[int, Frontier], cut_offsets: AuditOffsets
     ) -> PromiseFilter:
-        """Create the filter for all hours that are proved together.
+        """Create the filter for several buckets that are proved complete together.
 
         Args:
-            frontiers: The hours, by their index in the round.
+            frontiers: The event type and hour of each bucket, by bucket index (a number that
+                identifies the bucket in the returned tables).
             cut_offsets: Offset (exclusive) of each site's audit topic up to which audit records
                 count.
 
         Returns:
-            A filter that also counts late promises for earlier hours of each type.
+            A filter that also selects promises for earlier hours that no earlier bucket has
+            accounted for.
         """
         return cls(
             tuple(
@@ -138,16 +149,17 @@ class PromiseFilter(NamedTuple):
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in a file of audit records that count for any of the hours.
+        """Return the promises in a file of audit records that count for any of the buckets.
 
         Args:
-            rows: Rows of a staged file of audit records.
+            rows: Rows of a staged file of audit records, one per promise.
             site: Id of the site that all rows come from.
 
         Returns:
-            A table with one row per promise and hour, with columns `frontier_index`, `hour`,
-            `range_id`, `count`, `sum`, `checksum`, `offset` and `origin`. It has no rows if no
-            promise counts.
+            A table with one row per promise and bucket; it has no rows if no promise counts. The
+            columns are `frontier_index` (bucket index); `hour` (Unix seconds) and `range_id` of the
+            promised events; their `count`, the `sum` of their ids, and the `checksum` of their
+            values, which may be null; and `offset` and readable `origin` of the audit record.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
@@ -159,15 +171,17 @@ class PromiseFilter(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in a file of audit records that earlier seals have already counted.
+        """Return the promises in a file of audit records that earlier buckets have accounted for.
+
+        These promises have an offset below the bucket's audit offset in `frontiers`.
 
         Args:
-            rows: Rows of a staged file of audit records.
+            rows: Rows of a staged file of audit records, one per promise.
             site: Id of the site that all rows come from.
 
         Returns:
-            A table with the columns that `select_counting` returns. It has no rows if no promise is
-            settled.
+            A table with one row per promise and bucket, with the columns that `select_counting`
+            returns. It has no rows if there are no such promises.
         """
         known = self._known(rows, site)
         return known.filter(pc.less(known.column("offset"), known.column("settled"))).select(
@@ -273,11 +287,12 @@ def read_item(
 
     Args:
         item: The task.
-        storage: The storage.
-        windows: Selects the promises of audit records that count.
+        storage: Storage with the staged files.
+        windows: Filter for the promises (numbers of events that audit records state) to return.
 
     Returns:
-        The aggregated rows or the promises; the other table is empty.
+        For a `StagedRowsItem`, the aggregated rows and an empty table of promises. For an
+        `AuditFilesItem`, the selected promises and an empty table of rows.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -304,8 +319,8 @@ def read_item_by_part(
 
     Args:
         item: The task.
-        storage: The storage.
-        windows: Selects the promises of audit records that count.
+        storage: Storage with the staged files.
+        windows: Filter for the promises (numbers of events that audit records state) to return.
         part_count: Number of parts.
 
     Returns:
@@ -331,9 +346,9 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 
     Args:
         item: The task whose rows to read.
-        storage: The storage.
-        ranges: The byte ranges without an audit record, columns `frontier_index`, `hour` and
-            `range_id`.
+        storage: Storage with the staged files.
+        ranges: The byte ranges without an audit record, columns `frontier_index` (the index of a
+            bucket in the proof), `hour` (Unix seconds) and `range_id`.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier` (always
@@ -349,15 +364,17 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 def read_settled_promises(
     item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that earlier seals have already counted.
+    """Return the promises of some byte ranges that earlier buckets have accounted for.
 
-    A promise states how many events a byte range has for one type and hour.
+    A promise is the part of an audit record that states how many events a byte range of a log file
+    contains for one event type and hour.
 
     Args:
         item: The files of audit records to read.
-        storage: The storage.
-        windows: Contains the offsets up to which promises are settled.
-        ranges: The byte ranges, columns `frontier_index`, `hour` and `range_id`.
+        storage: Storage with the staged files.
+        windows: Contains the audit offsets below which earlier buckets have accounted for promises.
+        ranges: The byte ranges, columns `frontier_index` (the index of a bucket in `windows`),
+            `hour` (Unix seconds) and `range_id`.
 
     Returns:
         A table with the columns that `PromiseFilter.select_settled` returns; it has no rows if
@@ -388,8 +405,8 @@ def read_matching_promises(
         storage: The storage.
         event_type: The event type.
         ranges: The byte ranges, columns `hour` and `range_id`.
-        from_offsets: First offset of each site's audit topic on the central cluster.
-        below_offsets: Offset after the last one, of each site's audit topic on the central cluster.
+        from_offsets: First offset to return, for the audit topic of each site.
+        below_offsets: End of the span (exclusive), for the audit topic of each site.
 
     Returns:
         The matching rows, with all columns of the files.
@@ -432,15 +449,16 @@ def read_promises(storage: Storage, path: str) -> pa.Table:
 def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
     """Read the staged rows of a proof task, and its unaudited rows of earlier buckets.
 
-    Unaudited rows are rows that had no audit record when their bucket was sealed.
+    Unaudited rows are rows that had no audit record when the content of their bucket was fixed.
 
     Args:
         item: The task whose rows to read.
-        storage: The storage.
+        storage: Storage with the staged files.
 
     Returns:
-        Columns `frontier_index`, `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which
-        is true for the unaudited rows of earlier buckets. These rows come last.
+        Columns `frontier_index` (the index of a bucket in the proof), `hour` (Unix seconds),
+        `range_id`, `event_id`, `value_hash` and `earlier`, which is true for the unaudited rows of
+        earlier buckets. The unaudited rows come last.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -456,10 +474,10 @@ def read_item_rows(item: StagedRowsItem, storage: Storage) -> pa.Table:
 
 
 def read_unaudited(storage: Storage, path: str) -> pa.Table:
-    """Return the stored rows of a bucket that had no audit record when the bucket was sealed.
+    """Return the stored rows of a bucket that had no audit record when its content was fixed.
 
     If the file is missing or damaged, the function logs a warning and returns an empty table. This
-    is safe: such rows can only help to prove a later hour complete.
+    is safe, because the rows are only needed to prove that a later hour is complete.
 
     Args:
         storage: The storage.

@@ -72,19 +72,20 @@ PROMISED: Final = pa.schema(
 class UnmetPromise(NamedTuple):
     """A promise of an audit record that does not match the staged rows.
 
-    A promise states how many events of a byte range belong to one type and hour, and sums over
-    their ids and values.
+    A promise is the part of an audit record about one event type and hour: the number of events
+    that a byte range of a log file contains, and sums of their ids and values.
 
     Attributes:
-        frontier_index: Index in the round of the hour that is being proved.
-        hour: The promised hour in Unix seconds.
+        frontier_index: Index of the bucket that the promise counts for, among the buckets that are
+            compared together.
+        hour: Hour of the promised events, Unix seconds.
         range_id: Id of the byte range, 8 bytes.
         promised: Number of promised events.
         sum: Promised sum of the low 64 bits of the ids, as a signed integer.
-        found: Number of distinct event ids found.
-        origin: Readable origin of the range.
-        checksum: Promised checksum of the values; None if the promise has none.
-        same_ids: Whether exactly the promised ids exist, so that only values differ.
+        found: Number of distinct staged event ids of the range and hour.
+        origin: Readable text that states where the byte range comes from.
+        checksum: Promised sum of the value hashes; None if the audit record has no checksum.
+        same_ids: Whether number and sum of the ids match, so that only the values differ.
     """
 
     frontier_index: int
@@ -131,9 +132,9 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
     """Remove duplicate event ids within each byte range of a log file.
 
     Args:
-        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
-            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
-            record.
+        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
+            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`. An id is `earlier`
@@ -151,9 +152,9 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
     """Remove duplicate pairs of event id and value hash within each byte range of a log file.
 
     Args:
-        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
-            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
-            record.
+        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
+            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
         The same columns. `earlier` is true if it is true for any row with the same event id.
@@ -167,9 +168,9 @@ def count_rows_by_range(rows: pa.Table) -> pa.Table:
     """Count the distinct rows of each byte range and add up their ids and value hashes.
 
     Args:
-        rows: Staged rows with columns `frontier_index`, `hour`, `range_id`, `event_id`,
-            `value_hash` and `earlier`, which is true for rows of earlier buckets that had no audit
-            record.
+        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
+            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that had no audit record.
 
     Returns:
         One row per byte range: `frontier_index`, `hour`, `range_id`; `fresh`, the number of ids
@@ -203,19 +204,21 @@ def compare_ranges(
     hours: Sequence[int],
     named_max: int,
 ) -> RangeCounts:
-    """Compare all promises of some byte ranges with all staged rows of these ranges.
+    """Compare the promises of audit records with the staged rows of the same byte ranges.
 
-    A promise is met if number and sum of the event ids match and, if both sides have them, the
-    checksums of the values. The function performs no I/O.
+    A promise states how many events a byte range contains for one type and hour. It is met if
+    number and sum of the event ids match and, if both sides have them, the checksums of the values.
+    Several buckets are compared at once, each with an index. The function performs no I/O.
 
     Args:
-        held_parts: Tables that `count_rows_by_range` returned. A range may be in several of them.
-        promised_parts: Tables of promises of audit records, with the columns of `PROMISED`.
-        hours: Hour of each frontier in Unix seconds, by frontier index.
-        named_max: Maximum number of unmet promises to return for each frontier's own hour.
+        held_parts: Counts of staged rows, as `count_rows_by_range` returns them. Counts of a range
+            that is in several tables are added.
+        promised_parts: Tables of promises, as `PromiseFilter.select_counting` returns them.
+        hours: Hour of each bucket in Unix seconds, by bucket index.
+        named_max: Maximum number of unmet promises to return for the own hour of each bucket.
 
     Returns:
-        Totals by frontier and hour, ranges without a promise, and unmet promises.
+        Totals by bucket index and hour, ranges without a promise, and unmet promises.
     """
     rows = _sum_by_range(pa.concat_tables([HELD.empty_table(), *held_parts]))
     promises = _distinct_promises(pa.concat_tables([PROMISED.empty_table(), *promised_parts]))

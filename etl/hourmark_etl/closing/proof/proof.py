@@ -129,21 +129,23 @@ _LOG = logging.getLogger(__name__)
 class Proof:
     """The result of checking an hour of an event type against its audit records.
 
-    The hour is proved complete if `findings` is empty.
+    A promise is the part of an audit record that states how many events a byte range of a log file
+    contains for one event type and hour. The hour is proved complete if `findings` is empty.
 
     Attributes:
-        method: `empty` (no promises, no rows), `sums` (totals match) or `join` (by byte range).
-        audit_records: Number of promises that the hour settles.
+        method: `empty` if there are no promises and no rows, `sums` if only totals were compared,
+            `join` if each byte range was compared.
+        audit_records: Number of promises that were compared.
         promised: Number of promised events.
         unaudited: Number of distinct event ids without a promise.
         checked: Number of promised events whose values a checksum verified.
-        findings: Readable descriptions of unmet promises.
-        lacks: The byte ranges of these promises.
-        books: Totals by hour of event time.
-        unaudited_file: File with the rows without a promise, if any.
-        listed: Totals of all rows of the hour.
+        findings: Readable descriptions of promises that the staged rows do not meet.
+        lacks: The byte ranges of the unmet promises.
+        books: Numbers of promised and of unaudited events by hour of event time.
+        unaudited_file: File with the rows that have no promise; None if there are no such rows.
+        listed: Totals of all staged rows that were compared.
         second_readings: Byte ranges that were parsed twice with different results.
-        unknown: Readable reasons why late rows could not be checked.
+        unknown: Readable reasons why some late rows (rows of earlier hours) could not be checked.
     """
 
     method: str
@@ -354,17 +356,19 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of promised events with staged rows, without promises settled earlier.
+    """The comparison of several buckets with audit records, after repeated records are removed.
 
-    A promise is the statement of an audit record about the number of events in a byte range.
+    A promise is the part of an audit record that states how many events a byte range of a log file
+    contains for one event type and hour. An audit record that is sent twice repeats its promises.
 
     Attributes:
-        verdict: The comparison before settled promises were removed.
-        unaudited: Byte ranges with rows but no promise, columns `frontier_index`, `hour`,
-            `range_id` and `rows`.
-        unmet: Promises that the rows do not meet.
-        passed_over: Repetitions of promises that an earlier hour has settled. They are not required
-            again.
+        verdict: The comparison that includes repeated promises.
+        unaudited: Byte ranges that have rows but no promise, not even a repeated one, with columns
+            `frontier_index` (index of the bucket), `hour`, `range_id` and `rows` (number of event
+            ids).
+        unmet: Promises that the rows do not meet, without repeated promises.
+        passed_over: Repeated promises. An earlier bucket has accounted for their events, so the
+            rows need not meet them again.
     """
 
     verdict: RangeCounts
@@ -378,8 +382,9 @@ def prove_by_sums(
 ) -> Proof | None:
     """Prove an hour complete by comparing totals only, without reading rows.
 
-    The number and digest of the rows must equal those of the promises, and the sums of values if
-    the promises have checksums. The function performs no I/O.
+    A promise states the number of events that an audit record reports for a byte range. Rows and
+    promises must have the same number of events, the same digest of event ids and byte ranges, and,
+    if the promises have checksums, the same sum of value hashes. The function performs no I/O.
 
     Args:
         listed: Totals of the rows that belong to the hour, by hour of event time (Unix seconds).
@@ -415,21 +420,21 @@ def add_partial_groups(
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
-    """Add the audit records of partially counted groups to the totals of each hour.
+    """Complete the totals of promised events with audit records that the ledger cannot add up.
 
-    The ledger has totals by group of audit records. If only some records of a group count for an
-    hour, the ledger's totals leave the group out. This function reads the group's file, once for
-    all hours, and adds the records that count.
+    The ledger has totals by group: the audit records of one type and hour in one staged file. If
+    only some records of a group count for a bucket, `read_proof_totals` leaves the group out. This
+    function reads the file of each such group once, and adds the records that count.
 
     Args:
-        sums: Totals of each hour from the ledger.
-        storage: The storage.
-        frontiers: The hours, in the order of `sums`.
+        sums: Totals of each bucket, as `read_proof_totals` returns them.
+        storage: Storage with the staged files.
+        frontiers: The event type and hour of each bucket, in the order of `sums`.
         cut_offsets: Audit records below these offsets count.
 
     Returns:
-        For each hour a pair: the totals of its rows, and those of the promises, both by hour of
-        event time (Unix seconds).
+        For each bucket a pair of mappings by hour of event time (Unix seconds): totals of the
+        staged rows, and totals of the events that audit records promise.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -460,17 +465,20 @@ def build_proof(
     unaudited_file: UnauditedFile | None,
     late_rows: LateRowsCheck,
 ) -> Proof:
-    """Create the proof of one hour from the comparison of promises with rows.
+    """Create the proof of one hourly bucket from the comparison of several buckets.
+
+    The function performs no I/O.
 
     Args:
-        index: Index of the hour in the round.
-        frontier: The hour and its event type.
-        comparison: The comparison for all hours of the round.
-        unaudited_file: The file with the hour's rows without a promise; None if there are none.
-        late_rows: The check of the hour's late rows (rows of earlier hours).
+        index: Index of the bucket in `comparison`.
+        frontier: The event type and hour of the bucket.
+        comparison: Comparison of the staged rows of several buckets with audit records.
+        unaudited_file: The file with the bucket's rows that have no audit record; None if there are
+            no such rows.
+        late_rows: Check of the bucket's late rows (rows of earlier hours).
 
     Returns:
-        The proof. If it has no findings, the hour is complete.
+        The proof. If its `findings` is empty, the hour is complete.
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)

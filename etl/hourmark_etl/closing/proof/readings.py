@@ -73,8 +73,9 @@ class AuditVersion(NamedTuple):
 
     Attributes:
         offset: Offset of the first record with this content, on the central cluster.
-        origin: Readable origin of the range.
-        promised: Tuples of event type, hour (Unix seconds) and number of events.
+        origin: Readable text that states where the byte range comes from.
+        promised: How many events the range contains according to the record, as tuples of event
+            type, hour (Unix seconds) and number of events.
         site: Id of the site whose audit topic contains the record.
     """
 
@@ -89,7 +90,7 @@ class ContradictoryRange(NamedTuple):
 
     Attributes:
         range_id: The range id, 8 bytes.
-        readings: The different records.
+        readings: The contents that contradict each other, with one audit record for each of them.
     """
 
     range_id: bytes
@@ -215,8 +216,9 @@ def read_contents(
         ranges: Byte ranges to return, columns `range_id` and `observed_at`; None for all.
 
     Returns:
-        Columns `range_id`, `observed_at`, `content` (digest of ids and promises) and `values`
-        (digest of checksums, may be null), each combination once.
+        Each distinct combination of `range_id`, `observed_at` (time at which the range was
+        observed), `content` (digest of what an audit record states about the range's events and
+        their ids) and `values` (digest of the checksums of the events' values; may be null).
 
     Raises:
         Unreadable: A file is missing or damaged and must be staged again first.
@@ -313,19 +315,20 @@ def build_conflicts(
 ) -> list[Conflict]:
     """Return the conflicts that a byte range with contradictory audit records causes.
 
-    A conflict blocks an hour of an event type until an operator's override closes it. Every type
-    and hour in the range's audit records causes one. If that hour is closed, the next hour that may
-    contain the rows is blocked instead. Nothing is blocked by a record that closed hours have
-    already settled. The function performs no I/O.
+    A conflict blocks an hour of an event type until an operator's override closes it. Each type and
+    hour in the range's audit records causes a conflict. If the content of that hour's bucket is
+    already fixed, the conflict blocks the first hour whose content is not. An audit record that an
+    earlier bucket has already been compared with causes no conflict for that bucket's type. The
+    function performs no I/O.
 
     Args:
         difference: The range and its records.
         frontiers: The next hour to close of each type, by type.
         length_s: Length of an hour (a bucket) in seconds.
-        now_ms: Current time in Unix milliseconds.
+        now_ms: Time of detection to store, Unix milliseconds.
 
     Returns:
-        Conflicts in the order of type and hour; empty if all records are settled.
+        Conflicts in the order of type and hour; empty if no hour needs to be blocked.
     """
     what = difference.text(length_s)
     found = {

@@ -44,7 +44,9 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 
 
 class UnauditedFile(NamedTuple):
-    """A file with the rows of one bucket that had no audit record when the bucket was sealed.
+    """A file with the rows of one bucket that had no audit record when its content was fixed.
+
+    A later audit record may describe these rows, and is then compared with them.
 
     Attributes:
         event_type: The bucket's event type.
@@ -62,11 +64,12 @@ class UnauditedFile(NamedTuple):
         """Build the row that records this file in the ledger's table `unaudited`.
 
         Args:
-            audit_next: The audit offsets up to which the bucket's seal counted audit records.
-            sealed_at_ms: Time of sealing in Unix milliseconds.
+            audit_next: For each site, the audit offset (exclusive) up to which the bucket was
+                compared with audit records.
+            sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
 
         Returns:
-            Values by column name.
+            Values by column name, ready to be inserted.
         """
         return ledger.make_unaudited_row(
             self.event_type, self.hour_s, self.path, self.rows, audit_next, sealed_at_ms
@@ -78,18 +81,19 @@ def write_unaudited(
 ) -> UnauditedFile:
     """Write the rows of an hour that have no audit record to a file.
 
-    This happens before the hour is sealed. If an earlier, failed proof has left a file with the
-    same name, the file is replaced.
+    If an earlier, failed attempt to close the hour has left a file with the same name, the file is
+    replaced.
 
     Args:
         storage: The storage.
         epoch: Epoch (fencing token) of the closer's lease. It becomes part of the file name.
         frontier: The hour and its event type.
-        rows: Distinct rows with columns `hour`, `event_id`, `range_id` and `value_hash`; others are
-            ignored.
+        rows: Distinct rows with columns `hour`, `event_id`, `range_id` and `value_hash`; other
+            columns are ignored.
 
     Returns:
-        The file. The caller must add its row to the ledger together with the seal.
+        The file. The caller must insert `UnauditedFile.ledger_row` into the ledger in the
+        transaction that seals the hour, that is, fixes the content of its bucket.
 
     Raises:
         StorageError: The file could not be written.
@@ -111,9 +115,9 @@ def write_unaudited(
 def find_leftover_files(storage: Storage, database: Database) -> list[str]:
     """Find files of unaudited rows that the ledger does not refer to.
 
-    Unaudited rows are rows of a bucket that had no audit record when it was sealed. A closer may
-    delete the files if it still holds its lease after this call. Files are listed before the ledger
-    is read, so none of them can belong to a later closer.
+    Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
+    fixed. A closer may delete the files if it still holds its lease after this call. Files are
+    listed before the ledger is read, so none of them can belong to a later closer.
 
     Args:
         storage: The storage to list.
@@ -138,14 +142,16 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
 class UnauditedCleaner:
     """Deletes files of unaudited rows that are no longer needed.
 
-    Unaudited rows are rows of a bucket that had no audit record when it was sealed. Their file is
-    deleted after audit records of all its rows have arrived and a later hour has settled them, or
-    after so much time that no audit record can arrive.
+    Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
+    fixed. Their file is kept because a later audit record may describe them. It is deleted once
+    audit records of all its rows have arrived and a later bucket has accounted for them, or after
+    `keep_ms`.
 
     Args:
-        storage: The storage.
+        storage: Storage with the files.
         database: Database of the ledger.
-        keep_ms: Milliseconds after sealing until a file is deleted in any case.
+        keep_ms: Milliseconds from the time at which the bucket's content was fixed until its file
+            is deleted in any case.
     """
 
     def __init__(self, storage: Storage, database: Database, keep_ms: int) -> None:

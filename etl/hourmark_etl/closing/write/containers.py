@@ -42,12 +42,13 @@ class WrittenFile:
         schema_id: Schema id of all events.
         path: Path relative to the storage root.
         records: Number of events.
-        bytes: Size of the file.
-        blake2b: Digest of the file in hex.
-        id_sum: Sum of the ids' last 8 bytes, modulo 2^64.
+        bytes: Size of the file in bytes.
+        blake2b: BLAKE2b digest of the file in hex.
+        id_sum: Sum of the last 8 bytes of all event ids, modulo 2^64.
         hours: Totals of the written rows by hour of event time (Unix seconds).
-        index: The rows of the id index that belong to the file.
-        index_digest: Digest of that index in hex.
+        index: Where the ids of the file's events are stored in an id index file, which is used to
+            find late duplicates.
+        index_digest: Digest of the id index file in hex.
         read_back_error: Difference found when reading the file back; empty if there is none.
     """
 
@@ -73,13 +74,14 @@ class WrittenHour:
     Attributes:
         event_type: The bucket's event type.
         hour_s: Unix seconds at the start of the bucket's hour.
-        files: The files.
-        duplicates: Totals of dropped duplicates by hour of event time. Their ids are in this bucket
-            or in an earlier one.
-        publish_error: Why the bucket must not be published; empty if it may be.
-        left_out: Totals of invalid rows by hour of event time.
-        faults: Readable reasons for some of these rows.
-        unwritable: Like `publish_error`, for problems that an operator's override can accept.
+        files: The written files; empty if the bucket has no events.
+        duplicates: Totals of dropped duplicates by hour of event time (Unix seconds). Their ids are
+            in this bucket or in an earlier one.
+        publish_error: Why the bucket must not be published; empty if there is no such problem.
+        left_out: Totals of invalid rows, which were not written, by hour of event time.
+        faults: Readable reasons why rows are invalid, for some of the rows in `left_out`.
+        unwritable: Why the bucket must not be published unless an operator's override accepts the
+            problem; empty if there is no such problem.
         unverified: Readable descriptions of checks that were not possible.
     """
 
@@ -106,12 +108,13 @@ class DatumRun:
         late: Whether the rows are late events (events of earlier hours).
         schema_id: Schema id of all rows.
         data: Buffer with the encoded events.
-        offsets: Offsets into `data`; one element more than rows.
-        ids: Event ids, rows x 16 bytes.
-        digests: Digest of each row.
+        offsets: Byte offsets into `data`; one element more than rows.
+        ids: Event ids, as an array of shape (rows, 16).
+        digests: Digest of each row, which depends on its event id and range id.
         hours: Hour of event time of each row, in Unix seconds.
-        index_path: Path of the id index.
-        index_row: Row of the first id in the index.
+        index_path: Path of the id index file that contains the ids of these rows. It is used to
+            find late duplicates.
+        index_row: Index of the first row's id in the id index file.
     """
 
     event_type: str

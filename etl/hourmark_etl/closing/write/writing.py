@@ -78,10 +78,11 @@ class SealedHour(NamedTuple):
     Attributes:
         event_type: The event type.
         hour: The hour.
-        listed: The groups of staged rows that the bucket consists of, including late events.
+        listed: The groups of staged rows that the bucket consists of, including late events. A
+            group contains the rows of one event type and hour in one staged file.
         leaves_out: Whether an operator's override permits leaving out rows that cannot be written.
-        gives_up: Whether an override permits skipping checks against a closed bucket that is
-            unreadable: its marker, and which late events it contains.
+        gives_up: Whether an override permits skipping checks that need an unreadable closed bucket,
+            such as the search for late events that this bucket already contains.
     """
 
     event_type: str
@@ -120,9 +121,10 @@ class WriteTask(NamedTuple):
     """The rows that one write task writes, and the buckets in which it searches for duplicates.
 
     Attributes:
-        units: The rows to write: one unit, or units with adjacent id ranges of one bucket.
-        earlier: For each listing (rows of one bucket) of the units, the closed buckets that may
-            already contain its late events.
+        units: The rows to write: rows of one or more buckets in one unit, or several units with
+            adjacent id ranges of one bucket.
+        earlier: For each bucket in the units' `listings`, the closed buckets that may already
+            contain its late events (events of earlier hours).
     """
 
     units: tuple[Unit, ...]
@@ -133,16 +135,17 @@ class WriteTask(NamedTuple):
 class WriteResult:
     """The results of one or several write tasks.
 
-    All mappings except `read` are keyed by event type and the bucket's hour (Unix seconds). Totals
-    are by hour of event time.
+    All mappings except `read` are keyed by event type and the bucket's hour (Unix seconds). Their
+    totals are given for each hour of event time (Unix seconds).
 
     Attributes:
         files: The files that were written.
-        read: Totals of the rows that were read, by group of staged rows.
-        duplicates: Totals of dropped duplicates.
-        left_out: Totals of invalid rows.
-        faults: Readable reasons for some invalid rows.
-        lookup_errors: Why closed buckets could not be searched for duplicates.
+        read: Totals of the rows that were read, by group (the rows of one event type and hour in
+            one staged file).
+        duplicates: Totals of duplicates, which were not written.
+        left_out: Totals of invalid rows, which were not written.
+        faults: Readable reasons why rows are invalid, for some of the rows in `left_out`.
+        lookup_errors: Readable reason why closed buckets could not be searched for duplicates.
     """
 
     files: list[WrittenFile] = dataclasses.field(default_factory=list)
@@ -198,15 +201,16 @@ def write_hours(
 
     Args:
         runner: Runs the write tasks.
-        storage: The storage.
-        sealed: The hours. None may have late events of another hour of the same type in this call.
+        storage: Storage with staged files and buckets.
+        sealed: The hours to write. The late events of an hour must not belong to another of these
+            hours of the same type, because they are only compared with closed buckets.
         closed_buckets: By type, the closed buckets that may already contain its late events.
         schemas: Avro schemas as JSON by schema id.
         folder: Path of the new folder.
-        limits: Sizes and parallelism.
+        limits: Size limits and number of parallel tasks.
 
     Returns:
-        What was written, in the order of `sealed`.
+        The written files and totals of each hour, in the order of `sealed`.
 
     Raises:
         Unreadable: A staged file is missing or damaged and must be staged again first.
@@ -284,9 +288,10 @@ def plan_tasks(
     Small hours share a task. A large hour is split by event id over at most `limits.tasks` tasks.
 
     Args:
-        sealed: The hours. None may have late events of another hour of the same type in this call.
+        sealed: The hours to write. The late events (events of earlier hours) of an hour must not
+            belong to another of these hours of the same type.
         closed_buckets: By type, the closed buckets that may already contain its late events.
-        limits: Sizes and parallelism.
+        limits: Size limits and number of parallel tasks.
 
     Returns:
         The tasks; empty if no hour has rows.

@@ -119,15 +119,18 @@ def _known(connection: Connection, host_ids: Sequence[str]) -> dict[str, dict[st
 def is_outdated_report(report: ReportedSource, latest: ReportedSource) -> bool:
     """Return whether a host report is older than the latest stored report of the same host.
 
-    Within one incarnation (one start of a tailer or service), the report with the lower sequence
-    number is older. A lower number that is received `CLOCKS_APART_MS_MAX` or more after the stored
-    report is accepted, because otherwise a wrong stored number would block the host's reports
-    forever. Reports of different incarnations are compared by their times of receipt. A report is
-    older if it was received earlier, by less than `CLOCKS_APART_MS_MAX`.
+    - If both reports have the same incarnation (one run of a tailer or delivery service, from start
+      to end), the new report is outdated if its sequence number is lower, unless it was received at
+      least 5 minutes after the stored report.
+    - If the incarnations differ, the new report is outdated if it was received before the stored
+      report, by less than 5 minutes.
+
+    Larger differences (`CLOCKS_APART_MS_MAX`) are attributed to a wrong sequence number or clock,
+    which must not block the host's reports forever.
 
     Args:
-        report: The new report, for any one of its sources.
-        latest: The latest stored report of the same host, for any one of its sources.
+        report: The new report, as the entry of any of its sources.
+        latest: The latest stored report of the same host, as the entry of any of its sources.
     """
     if report.incarnation == latest.incarnation:
         return (
@@ -143,17 +146,18 @@ def explain_foreign_report(report: ReportedSource, latest: ReportedSource) -> st
     A report is rejected in three cases, so that a client cannot report under the id of another live
     host:
 
-    - The host id belongs to a delivery service, and the report is from a tailer.
-    - The report has the stored incarnation, but another kind of reporter.
-    - The host name differs from that of a report received less than a minute before, and the stored
-      report was not a goodbye.
+    - The stored report is from a delivery service, and the new one from a tailer (log agent).
+    - One of the reports is from a tailer and the other from a delivery service, but both have the
+      same incarnation, the id of one run of a process.
+    - The reports have different host names and were received within a minute, and the stored report
+      is not a goodbye (a report of an orderly shutdown).
 
     Args:
-        report: The new report, for any one of its sources.
-        latest: The latest stored report of the same host, for any one of its sources.
+        report: The new report, as the entry of any of its sources.
+        latest: The latest stored report of the same host id, as the entry of any of its sources.
 
     Returns:
-        A readable reason, or "".
+        A readable reason; empty if the report is accepted.
     """
     if latest.kind == "service" and report.kind != "service":
         return "this host id is a delivery service's, and the report is a tailer's"

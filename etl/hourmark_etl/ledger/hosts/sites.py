@@ -26,13 +26,14 @@ FIRST_AUDIT: Final = (
 def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> None:
     """Check that the configuration contains every site of the ledger, with the same first site.
 
-    This prevents the removal of a site whose audit records are in the ledger, and the replacement
-    of the first site by another one.
+    A site is an edge cluster; the first site is the cluster in the setting `kafka.edge`. The check
+    prevents the removal of a site whose audit records are in the ledger, and the replacement of the
+    first site by another one.
 
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        audits: Site name by the name of its audit topic on the central cluster.
+        audits: Name of each configured site, by the name of its audit topic on the central cluster.
 
     Raises:
         UsageError: A site of the ledger is not configured, or the first site has changed.
@@ -61,6 +62,8 @@ def check_sites(database: Database, lease: Lease, audits: Mapping[str, str]) -> 
 
 def read_further_sites(connection: Connection) -> set[str]:
     """Return the names of all sites with audit data in the ledger, except the first site.
+
+    A site is an edge cluster.
 
     Args:
         connection: A transaction of the ledger.

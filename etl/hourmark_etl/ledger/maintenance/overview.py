@@ -19,7 +19,8 @@ from hourmark_etl.model import HourState
 class FixedHours:
     """The hours up to which an event type's buckets are closed, and up to which they are fixed.
 
-    A frozen or sealed bucket is fixed but not closed.
+    The content of a bucket is fixed before the bucket is written and closed, so `fixed_to_s` is
+    never before `closed_to_s`.
 
     Attributes:
         closed_to_s: Start of the first hour whose bucket is not closed, Unix seconds.

@@ -89,11 +89,12 @@ def read_proof_totals(
 
     Args:
         database: The ledger (the ETL's state database).
-        frontiers: The frozen hours to prove, each the oldest open hour of its event type.
+        frontiers: The hours of the buckets, each the oldest open hour of its event type. They must
+            be frozen, that is, their staged rows are assigned to their buckets.
         below_offsets: Only audit records below these offsets count.
 
     Returns:
-        One `ProofTotals` per frontier, in the given order.
+        One `ProofTotals` per bucket, in the given order.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.
@@ -197,14 +198,16 @@ def read_assigned_groups(
 def read_assigned_schema_ids(database: Database, frontiers: Sequence[Frontier]) -> list[set[int]]:
     """Return the schema ids of the staged rows that are assigned to each bucket.
 
-    Groups whose list of ids cannot be parsed are skipped; other queries report them as damaged.
+    The ledger stores a list of schema ids for the rows of each event type and hour in each staged
+    file. Lists that cannot be parsed are skipped, because other queries report the damaged row.
 
     Args:
         database: The ledger (the ETL's state database).
-        frontiers: The frozen or sealed hours whose buckets are requested.
+        frontiers: The hours whose buckets are requested. Rows are assigned to a bucket when its
+            hour is frozen.
 
     Returns:
-        One set per frontier, in the given order; a set is empty if its bucket has no staged rows.
+        One set per hour, in the given order; a set is empty if the bucket has no staged rows.
     """
     c = _LISTED.c
     found: list[set[int]] = [set() for _ in frontiers]
@@ -446,9 +449,11 @@ def _values(rows: int) -> str:
 class FileDifference:
     """A staged file whose row count differs from the total of its groups in the ledger.
 
+    A group contains the rows of one event type and hour in one staged file.
+
     Attributes:
         path: Path relative to the storage root.
-        kind: `EVENTS` or `AUDIT`.
+        kind: Whether the file contains events (`EVENTS`) or audit records (`AUDIT`).
         rows: Number of rows of the file, as recorded in the ledger.
         in_groups: Total number of rows of the file's groups.
     """

@@ -290,9 +290,10 @@ class LedgerFile:
 
     Attributes:
         file_id: Row id in the ledger.
-        file: Path, kind, row count and offsets of the file.
+        file: Path, kind, row count and Kafka offsets of the file.
         folder: Folder of the batch that wrote the file.
-        groups: Totals of each group of rows, by pairs of event type and hour in Unix seconds.
+        groups: Totals of the file's rows, by pairs of event type and hour in Unix seconds. The rows
+            of one event type and hour are called a group.
     """
 
     file_id: int
@@ -411,7 +412,9 @@ def replace_damaged_file(
         lease: Lease under which the ledger is changed.
         damaged_file: The damaged file.
         path: Path of the new file, relative to the storage root.
-        groups: Groups of the new file, which provide their first rows; empty for an audit file.
+        groups: The rows of each event type and hour in the new file; empty for a file of audit
+            records. Only their `first_row` is stored, because all other values are the same as in
+            the damaged file.
 
     Raises:
         StaleDriver: Another process has taken over the lease; nothing was changed.
