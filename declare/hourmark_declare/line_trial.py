@@ -64,12 +64,14 @@ class ReadContext:
         host: Name of the host that the lines come from.
         record_start: Regular expression that matches the first line of each multi-line record;
             empty if every line is a record.
+        format: `cri` if the tailer reads the file as a container log; otherwise empty.
     """
 
     observed_at_ms: int
     zone: str
     host: str
     record_start: str = ""
+    format: str = ""
 
 
 def select_source(declared: Declarations, source: str | None, event_type: str | None) -> Source:
@@ -230,6 +232,7 @@ def _range(context: ReadContext, source: str, rules: str, start: int, size: int)
         path="sample",
         host_name=context.host,
         record_start=context.record_start,
+        format=context.format,
     )
 
 

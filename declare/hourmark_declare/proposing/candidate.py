@@ -31,6 +31,10 @@ class Candidate:
             empty if every line is a record.
         catches_all: Whether a line that does not match the format still becomes an event, with the
             whole line as its message.
+        zone: IANA time zone that the abbreviations in the timestamps belong to; empty to use the
+            zone that the user chose.
+        container_log: Whether the tailer reads the file as a container log of Kubernetes.
+        doubts: Readings of the lines that could be wrong, as sentences for users.
     """
 
     form: str
@@ -39,6 +43,9 @@ class Candidate:
     format: str = "free"
     record_start: str = ""
     catches_all: bool = False
+    zone: str = ""
+    container_log: bool = False
+    doubts: tuple[str, ...] = ()
 
     def type_name(self, name: str) -> str:
         """Return the name of the event type that parses the lines of a source in this format.

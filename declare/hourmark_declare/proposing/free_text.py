@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.timestamps import (
-    CommonTimestamp,
-    find_common_timestamp,
-    find_timestamp,
-)
+from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.line_template import Template, infer_template
+from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
+from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
 from hourmark_declare.proposing.value_types import optional_field
+from hourmark_declare.proposing.vocabulary import LEVELS
+from hourmark_declare.proposing.zone_names import zone_of_abbreviation
+from hourmark_delivery_service.parsing.syslog.forms import parse_syslog_forms
 
-_LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
-# Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
-_LEVEL_FORMS: Final = (
-    (rf"[\[<(]?(?P<level>{_LEVELS})\b[\]>):]*", 0.5),
-    (rf"[\[<(](?P<level>(?i:{_LEVELS}))[\]>)]:?", 0.5),
-    (rf"(?P<level>(?i:{_LEVELS})):", 0.5),
-    (rf"(?P<level>(?i:{_LEVELS}))\b", 0.9),
-)
+PLAIN_TEXT: Final = "lines of text without a time"
 _QUOTED: Final = r'"(?P<{}>(?:[^"\\]|\\.)*)"'
 _ACCESS: Final = (
     r"(?P<client>\S+) \S+ (?P<user>\S+) \[(?P<time>[^\]]+)\] "
@@ -40,37 +35,62 @@ _ACCESS_FIELDS: Final = {
     "bytes": "long",
     "referrer": "string",
     "agent": "string",
-    MESSAGE: "bytes",
 }
-_CLOSED: Final = r"[\])]?:?[ \t]*"  # what may follow a timestamp directly
-_DASHED: Final = r"(?:[\-|][ \t]+)?"
 _CATCHING: Final = {"time": "observed", "field": MESSAGE}  # required for lines that do not match
 _UNSTAMPED_MIN: Final = (
     0.02  # a smaller share of lines without a timestamp does not indicate multi-line records
 )
+_STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
+_NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
+_BSD_TIME: Final = re.compile(rb"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d (?:\d{4} )?\d\d:\d\d:\d\d")
+_SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 
 
-def syslog_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
+def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of log files whose lines start with a syslog header.
 
-    The built-in type `syslog` parses such lines. The format does not depend on the lines, so the
-    argument is ignored. The caller determines how many lines match the format.
+    The built-in type `syslog` parses such lines. Other formats have a time and words behind it as
+    well. A line is therefore one of syslog only if it has a priority or a time without a year, or a
+    program behind a host, or a program with its process id. A level or a number is no host.
+
+    Args:
+        sample: First and last lines of a log file.
 
     Yields:
-        Exactly one candidate format.
+        One candidate format if four in five lines are such lines; otherwise nothing.
     """
-    yield Candidate(form="a system log", format="syslog")
+    lines = [line for line in sample.lines if line.strip()][:1000]
+    if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):
+        yield Candidate(form="a system log", format="syslog")
 
 
-def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
+def _is_syslog(line: bytes) -> bool:
+    parts = parse_syslog_forms(line.rstrip(b"\r"))
+    if parts is None:
+        return False
+    header = parts.header
+    host = (header.host or b"").decode("latin-1")
+    if host and host != "-" and _NO_HOST.fullmatch(host):
+        return False
+    if line.startswith(b"<") or _BSD_TIME.match(line):
+        return True
+    return header.time is not None and header.program is not None and bool(host or header.pid)
+
+
+def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of access logs in the common or combined format of Apache and nginx.
 
-    The format does not depend on the lines, so the argument is ignored. The caller determines how
-    many lines match the format.
+    Args:
+        sample: First and last lines of a log file.
 
     Yields:
-        Exactly one candidate format.
+        One candidate format. Nothing if a tenth of the matching lines has more columns.
     """
+    access = re.compile(_ACCESS.encode())
+    found = [match for line in sample.lines if (match := access.fullmatch(line)) is not None]
+    longer = sum(bool(match[MESSAGE].strip()) for match in found)
+    if not found or 10 * longer > len(found):
+        return
     line = {
         "payload": "pattern",
         "pattern": _ACCESS,
@@ -78,97 +98,166 @@ def access_log_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
         "null_text": "-",
         **_CATCHING,
     }
-    fields = tuple(optional_field(name, of) for name, of in _ACCESS_FIELDS.items())
+    fields = (*(optional_field(name, of) for name, of in _ACCESS_FIELDS.items()), _message(sample))
     yield Candidate(form="an access log", line=line, fields=fields, catches_all=True)
 
 
-def timestamped_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield formats for lines that consist of a timestamp, an optional level and a message.
+def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
+    """Yield formats for lines that have a timestamp, other fields such as a level, and a message.
 
     Args:
-        lines: Lines of a log file without line feeds.
+        sample: First and last lines of a log file.
 
     Yields:
-        First, a format of multi-line records, if more than 2 % of the lines lack the timestamp and
-        the text before the timestamp is the same in most lines. Then a format in which every line
-        is a record. Nothing if no line has a timestamp.
+        First, a format of multi-line records, if more than 2 % of the lines lack the timestamp.
+        Then a format in which every line is a record. Each once more with another time zone, if
+        the timestamps name an abbreviation of one. Nothing if no line has a timestamp.
     """
+    lines = sample.lines
     if (found := find_common_timestamp(lines)) is None:
         return
-    behind = _separator_pattern(
-        [
-            line[at.end :]
-            for line in lines
-            if (at := find_timestamp(line)) is not None and at.form == found.form
-        ]
+    texts = [line.decode(errors="replace") for line in lines]
+    spans = _decoded_spans(lines, found)
+    stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
+    choice = choose_order(found.form, stamps, sample.written_ms)
+    zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
+    for zone in zones:
+        if _STAMPED_MIN <= found.share < 1 - _UNSTAMPED_MIN:
+            template = _records_template(texts, spans, choice)
+            if template is not None and not re.search(r"\.\{0,120\}\?", template.start):
+                yield _timestamped(sample, found, choice, template, zone, records=True)
+        if (template := _lines_template(texts, spans, choice)) is not None:
+            yield _timestamped(sample, found, choice, template, zone, records=False)
+
+
+def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
+    """Yield the format of lines that have fields such as a level, but no timestamp.
+
+    Args:
+        sample: First and last lines of a log file.
+
+    Yields:
+        One candidate format; nothing if the lines have no level and less than two fields in common.
+    """
+    texts = [line.decode(errors="replace") for line in sample.lines if line.strip()]
+    template = infer_template(texts, [None] * len(texts), "", multiline=False)
+    if template is None or not ("level" in template.types or template.parts > 2):
+        return
+    line = {"payload": "pattern", "pattern": template.pattern, **_CATCHING}
+    line |= {"host_field": "host"} if template.has_host else {}
+    yield Candidate(
+        form="lines with fields, without a time",
+        line=line,
+        fields=(*_template_fields(template), _message(sample)),
+        catches_all=True,
     )
-    if found.before is not None and found.share < 1 - _UNSTAMPED_MIN:
-        yield _timestamped(found, behind, records=True)
-    yield _timestamped(found, behind, records=False)
 
 
-def plain_text_candidates(_: Sequence[bytes]) -> Iterator[Candidate]:
+def plain_text_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of log files with unstructured lines, which any line matches.
 
-    Each line becomes an event with the field `message`. Its event time is the time of reading. The
-    argument is ignored, because the format does not depend on the lines.
+    Each line becomes an event with the field `message`. Its event time is the time of reading.
+
+    Args:
+        sample: First and last lines of a log file.
 
     Yields:
         Exactly one candidate format.
     """
     line = {"payload": "text", "field": MESSAGE, "time": "observed"}
-    yield Candidate(
-        form="lines of text without a time", line=line, fields=({"name": MESSAGE, "type": "bytes"},)
+    field = {"name": MESSAGE, "type": text_type(sample)}
+    yield Candidate(form=PLAIN_TEXT, line=line, fields=(field,))
+
+
+def text_type(sample: FileSample) -> str:
+    """Return the Avro type for free text of a log file.
+
+    Args:
+        sample: First and last lines of the file.
+
+    Returns:
+        `string` if all lines of the sample are UTF-8, otherwise `bytes`.
+    """
+    try:
+        for line in sample.lines:
+            line.decode()
+    except UnicodeDecodeError:
+        return "bytes"
+    return "string"
+
+
+def _message(sample: FileSample) -> dict[str, Any]:
+    return optional_field(MESSAGE, text_type(sample))
+
+
+def _decoded_spans(lines: Sequence[bytes], found: CommonTimestamp) -> dict[int, tuple[int, int]]:
+    # Positions in characters: timestamps are found in bytes.
+    spans = {}
+    for index, (start, end) in found.spans.items():
+        before = len(lines[index][:start].decode(errors="replace"))
+        spans[index] = before, before + end - start
+    return spans
+
+
+def _lines_template(
+    texts: Sequence[str], spans: dict[int, tuple[int, int]], choice: TimeChoice
+) -> Template | None:
+    chosen = [texts[index] for index in spans]
+    return infer_template(chosen, [*spans.values()], choice.pattern, multiline=False)
+
+
+def _records_template(
+    texts: Sequence[str], spans: dict[int, tuple[int, int]], choice: TimeChoice
+) -> Template | None:
+    starts = [*spans, len(texts)]
+    records = [
+        "\n".join(texts[first:behind]) for first, behind in zip(starts, starts[1:], strict=False)
+    ]
+    return infer_template(records, [*spans.values()], choice.pattern, multiline=True)
+
+
+def _template_fields(template: Template) -> tuple[dict[str, Any], ...]:
+    return tuple(optional_field(name, of) for name, of in template.types.items())
+
+
+def _timestamped(
+    sample: FileSample,
+    found: CommonTimestamp,
+    choice: TimeChoice,
+    template: Template,
+    zone: str,
+    *,
+    records: bool,
+) -> Candidate:
+    named = {"time_field": "time"} if choice.format.startswith(("unix", "rfc3339")) else {}
+    line = {
+        "payload": "pattern",
+        "pattern": template.pattern,
+        **named,
+        "time_format": choice.format,
+        **_CATCHING,
+    }
+    line |= {"host_field": "host"} if template.has_host else {}
+    doubts = list(choice.doubts)
+    if not found.form.is_dated:
+        doubts.append("the times have no date: the latest day that is not ahead is assumed")
+    if zone:
+        doubts += zone_doubts(zone)
+    first = min(found.spans.values(), default=(0, 0))[0]
+    begin = "begin with" if first <= 40 else "have"
+    return Candidate(
+        form=f"{'records' if records else 'lines'} that {begin} a time",
+        line=line,
+        fields=(*_template_fields(template), _message(sample)),
+        record_start=f"^{template.start}" if records else "",
+        catches_all=True,
+        zone=zone,
+        doubts=tuple(doubts),
     )
 
 
-def _timestamped(found: CommonTimestamp, behind: str, *, records: bool) -> Candidate:
-    before = r".{0,120}?" if found.before is None else _quoted(found.before)
-    stamp = f"(?P<time>{found.form.pattern})"
-    end = r"\r?\n?" if records else ""  # for a first line with only the timestamp
-    pattern = f"{'(?s)' if records else ''}{before}{stamp}{behind}{end}(?P<{MESSAGE}>.*)"
-    line = {"payload": "pattern", "pattern": pattern, "time_format": found.form.format, **_CATCHING}
-    fields = (
-        *([optional_field("level", "string")] if "<level>" in behind else []),
-        optional_field(MESSAGE, "bytes"),
-    )
-    start = f"^{before}{found.form.pattern}" if records else ""
-    form = f"{'records' if records else 'lines'} that begin with a time"
-    return Candidate(form=form, line=line, fields=fields, record_start=start, catches_all=True)
-
-
-def _separator_pattern(rests: Sequence[bytes]) -> str:
-    # Return the pattern between timestamp and message: level and dash, if most lines have them.
-    rests = _without(_CLOSED, rests)
-    dash, rests = _dash(rests)
-    level = _level(rests)
-    if not level:
-        return f"{_CLOSED}{dash}"
-    found = (match for rest in rests if (match := re.match(level.encode(), rest)) is not None)
-    after, _ = _dash([match.string[match.end() :].lstrip(b" \t") for match in found])
-    return rf"{_CLOSED}{dash}(?:{level}[ \t]*{after})?"
-
-
-def _level(rests: Sequence[bytes]) -> str:
-    for pattern, share in _LEVEL_FORMS:
-        if sum(re.match(pattern.encode(), rest) is not None for rest in rests) > share * len(rests):
-            return pattern
-    return ""
-
-
-def _dash(rests: Sequence[bytes]) -> tuple[str, Sequence[bytes]]:
-    without = _without(_DASHED, rests)
-    if 2 * sum(len(rest) < len(before) for rest, before in zip(without, rests, strict=True)) > len(
-        rests
-    ):
-        return _DASHED, without
-    return "", rests
-
-
-def _without(pattern: str, rests: Sequence[bytes]) -> list[bytes]:
-    compiled = re.compile(pattern.encode())
-    return [compiled.sub(b"", rest, count=1) for rest in rests]
-
-
-def _quoted(text: bytes) -> str:
-    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text.decode(errors="replace"))
+def zone_doubts(zone: str) -> list[str]:
+    """Return what is uncertain about a time zone that was chosen by an abbreviation."""
+    if zone in ("America/Chicago", "Asia/Kolkata", "Europe/London"):
+        return [f"the abbreviation of the time zone is read as {zone}, and could be another"]
+    return []

@@ -6,31 +6,36 @@ import collections
 import dataclasses
 import itertools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
 from hourmark_declare.proposing.candidate import Candidate
+from hourmark_declare.proposing.columns import delimited_candidates, spaced_candidates
+from hourmark_declare.proposing.container_logs import CandidateSource, container_log_candidates
 from hourmark_declare.proposing.file_sample import FileSample
 from hourmark_declare.proposing.free_text import (
     access_log_candidates,
     plain_text_candidates,
     syslog_candidates,
     timestamped_candidates,
+    untimed_candidates,
 )
-from hourmark_declare.proposing.structured import (
-    json_line_candidates,
-    logfmt_candidates,
-    tab_separated_candidates,
-)
+from hourmark_declare.proposing.structured import json_line_candidates, logfmt_candidates
 
-CANDIDATE_SOURCES: Final[Sequence[Callable[[Sequence[bytes]], Iterator[Candidate]]]] = (
+_STRUCTURED: Final[Sequence[CandidateSource]] = (
     json_line_candidates,
     access_log_candidates,
     logfmt_candidates,
     syslog_candidates,
-    tab_separated_candidates,
+    delimited_candidates,
+    spaced_candidates,
     timestamped_candidates,
+    untimed_candidates,
+)
+CANDIDATE_SOURCES: Final[Sequence[CandidateSource]] = (
+    lambda sample: container_log_candidates(sample, (*_STRUCTURED, plain_text_candidates)),
+    *_STRUCTURED,
     plain_text_candidates,
 )
 GOOD: Final = 0.9  # share of matching records at which the first such format is selected
@@ -81,8 +86,9 @@ class Proposal:
 def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
     """Try all candidate formats on the sample of a log file, and return the best one.
 
-    Returns the first format that at least 90 % of the records match. If there is none, returns the
-    format that most records match, or plain text if no format matches more than half of them.
+    Returns the first format that at least 90 % of the records match, and that reads a time; without
+    one, the first that 90 % match. If there is none, returns the format that most records match, or
+    plain text if no format matches more than half of them.
 
     Args:
         sample: First and last lines of the file.
@@ -93,16 +99,16 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
     Returns:
         The selected format with its parsing results.
     """
-    tried = []
-    for candidate in itertools.chain.from_iterable(
-        form(sample.lines) for form in CANDIDATE_SOURCES
-    ):
+    tried: list[Proposal] = []
+    for candidate in itertools.chain.from_iterable(form(sample) for form in CANDIDATE_SOURCES):
         if (proposal := _evaluate(sample, name, candidate, zone, host)) is None:
             continue
-        if proposal.share >= GOOD and candidate.form != "lines of text without a time":
-            return proposal
         tried.append(proposal)
+        if proposal.share >= GOOD and (proposal.oldest is not None or candidate.container_log):
+            return proposal
     *others, text = tried
+    if good := [proposal for proposal in others if proposal.share >= GOOD]:
+        return good[0]
     best = max(others, key=lambda proposal: proposal.share, default=text)
     return best if best.share > 0.5 else text
 
@@ -111,7 +117,11 @@ def _evaluate(
     sample: FileSample, name: str, candidate: Candidate, zone: str, host: str
 ) -> Proposal | None:
     context = ReadContext(
-        observed_at_ms=sample.written_ms, zone=zone, host=host, record_start=candidate.record_start
+        observed_at_ms=sample.written_ms,
+        zone=candidate.zone or zone,
+        host=host,
+        record_start=candidate.record_start,
+        format="cri" if candidate.container_log else "",
     )
     try:
         records, of_all = (
@@ -122,7 +132,7 @@ def _evaluate(
     fitting = [one for one in records if one.is_event]
     times = (
         sorted(one.time for one in fitting if one.time is not None)
-        if candidate.line.get("payload") != "text"
+        if candidate.container_log or _reads_time(candidate)
         else []
     )
     return Proposal(
@@ -137,6 +147,10 @@ def _evaluate(
         newest=times[-1] if times else None,
         examples=fitting[:_TOLD] or of_all[:_TOLD],
     )
+
+
+def _reads_time(candidate: Candidate) -> bool:
+    return not candidate.line or bool({"time_field", "time_format"} & {*candidate.line})
 
 
 def _parse(

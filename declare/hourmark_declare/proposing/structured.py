@@ -1,186 +1,202 @@
-"""Candidates for structured formats: JSON lines, logfmt, tab-separated columns."""
+"""Candidates for self-describing formats: JSON objects, nested JSON, and logfmt."""
 
 from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from hourmark_declare.proposing.candidate import Candidate
+from hourmark_declare.proposing.candidate import MESSAGE, Candidate
+from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.free_text import text_type
+from hourmark_declare.proposing.nested_json import infer_nested_fields
+from hourmark_declare.proposing.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import (
     infer_fields,
     infer_text_type,
     optional_field,
     parse_json_objects,
 )
+from hourmark_declare.proposing.vocabulary import HOST_KEYS, TIME_KEYS, first_key, time_key_rank
 
-TIME_KEYS: Final = (
-    "time",
-    "timestamp",
-    "@timestamp",
-    "ts",
-    "datetime",
-    "date",
-    "event_time",
-    "eventTime",
-    "t",
-    "asctime",
-    "created_at",
-)
-_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d)")
-_LOCAL: Final = re.compile(
-    r"\d{4}-\d\d-\d\d(?P<sep>[T ])\d\d:\d\d:\d\d(?:(?P<mark>[.,])\d+)?(?P<zone>[+-]\d{4})?"
-)
-_UNIX: Final = (
-    ("unix", 10**9, 10**10),
-    ("unix-ms", 10**12, 10**13),
-    ("unix-us", 10**15, 10**16),
-    ("unix-ns", 10**18, 10**19),
-)
 _PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
 _MORE: Final = "more"
+_MOST: Final = 0.9
+_COERCED_MIN: Final = 10  # values, of which two differ, for a number in quotes to be one
+_OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "url", "path"))
 
 
-def json_line_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of log files in which each line is a JSON object.
+def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
+    """Yield the format of log files that consist of JSON objects.
 
-    The fields, their types and the source of the event time are inferred from the lines.
+    The fields, their types, the host and the source of the event time are inferred.
 
     Args:
-        lines: Lines of a log file without line feeds.
+        sample: First and last lines of a log file.
 
     Yields:
-        One candidate format; nothing if no line is a JSON object.
+        One candidate format. If no key contains a time, first one in which a pattern reads the time
+        from within the objects, if they have one. If objects extend over several lines, the
+        records begin with a line that begins with `{`. Nothing if there is no JSON object.
     """
-    if rows := parse_json_objects(lines):
-        more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
-        time = detect_time_settings(rows)
-        fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", "")])
-        line = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
-        yield Candidate(form="JSON lines", line=line, fields=(*fields, more))
+    rows, start, name = parse_json_objects(sample.lines), "", "JSON lines"
+    if 2 * len(rows) < len(sample.lines) and (records := _joined_objects(sample.lines)):
+        rows, start, name = parse_json_objects(records), r"^\{", "JSON objects of several lines"
+    if not rows:
+        return
+    more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
+    time = detect_time_settings(rows, sample.written_ms)
+    if time.get("time") == "observed" and not start:
+        yield from _nested(sample)
+    host = _host_key(rows)
+    coerced = _numbers_in_quotes(rows, {time.get("time_field", ""), host or ""})
+    fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
+    fields = [optional_field(of["name"], coerced.get(of["name"], of["type"][1])) for of in fields]
+    line = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
+    line |= {"host_field": host} if host else {}
+    if chosen := [of["name"] for of in fields if of["name"] in coerced]:
+        line["coerce"] = chosen
+    yield Candidate(form=name, line=line, fields=(*fields, more), record_start=start)
 
 
-def logfmt_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
+def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of log files with logfmt lines (`key=value key="value"`).
 
-    The fields, their types and the source of the event time are inferred from the lines.
+    The fields, their types, the host and the source of the event time are inferred.
 
     Args:
-        lines: Lines of a log file without line feeds.
+        sample: First and last lines of a log file.
 
     Yields:
         One candidate format; nothing if no line contains at least two pairs of key and value.
     """
-    rows = [row for line in lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
+    rows = [row for line in sample.lines if len(row := _pairs(line.decode(errors="replace"))) > 1]
     if not rows:
         return
     columns = collections.defaultdict[str, list[str]](list)
     for row in rows:
         for key, value in row.items():
             columns[key].append(value)
-    time = detect_time_settings(rows)
-    known = infer_fields(rows, excluded=[_MORE, time.get("time_field", "")])
+    time = detect_time_settings(rows, sample.written_ms)
+    host = _host_key(rows)
+    known = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
     fields = [optional_field(of["name"], infer_text_type(columns[of["name"]])) for of in known]
     more = {"name": _MORE, "type": {"type": "map", "values": "string"}}
     line = {"payload": "logfmt", **time, "unknown": "keep", "unknown_field": _MORE}
+    line |= {"host_field": host} if host else {}
     yield Candidate(form="logfmt", line=line, fields=(*fields, more))
 
 
-def tab_separated_candidates(lines: Sequence[bytes]) -> Iterator[Candidate]:
-    """Yield the format of log files with tab-separated columns.
-
-    The columns are named `column_1`, `column_2` and so on. Their types, and the column that
-    contains the event time, are inferred from the lines.
-
-    Args:
-        lines: Lines of a log file without line feeds.
-
-    Yields:
-        One candidate format; nothing if the most frequent number of columns is less than three.
-    """
-    rows = [
-        line.decode(errors="replace").rstrip("\r").split("\t") for line in lines if line.strip()
-    ]
-    widths = collections.Counter(map(len, rows))
-    if not widths or (width := widths.most_common(1)[0][0]) < 3:
-        return
-    columns = {
-        f"column_{n + 1}": [row[n] for row in rows if len(row) == width] for n in range(width)
-    }
-    times = {
-        name: form
-        for name, values in columns.items()
-        if (form := detect_time_format(values)) is not None
-    }
-    time = (
-        dict(zip(("time_field", "time_format"), next(iter(times.items())), strict=True))
-        if times
-        else {"time": "observed"}
-    )
-    fields = [
-        optional_field(name, infer_text_type(values))
-        for name, values in columns.items()
-        if name != time.get("time_field")
-    ]
-    line = {"payload": "tsv", "columns": [*columns], **time, "null_text": "-"}
-    yield Candidate(form=f"{width} columns with tabs between", line=line, fields=tuple(fields))
-
-
-def detect_time_settings(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0) -> dict[str, str]:
     """Return the settings that define where the event time comes from, for a type file.
 
     Args:
         rows: Values by key, one mapping for each line of a log file.
+        written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
-        Settings of the table `[line]`: `time_field` and `time_format` for the first key of
-        `TIME_KEYS` that more than half of the rows contain in a known format. Otherwise `{"time":
+        Settings of the table `[line]`: `time_field` and `time_format` for the likeliest key that
+        more than half of the rows contain in a known format: by its name, then by the order of
+        keys. A key whose name does not indicate a time must contain dates. Otherwise `{"time":
         "observed"}`, which means the time of reading.
     """
-    rows = [*rows]
-    for key in TIME_KEYS:
+    keys = dict.fromkeys(key for row in rows for key in row)
+    for key in sorted(keys, key=time_key_rank):
         values = [row[key] for row in rows if key in row]
-        if 2 * len(values) > len(rows) and (form := detect_time_format(values)) is not None:
-            return {"time_field": key, "time_format": form}
+        if 2 * len(values) <= len(rows) or any(isinstance(of, dict | list | bool) for of in values):
+            continue
+        if (form := detect_time_format(values, written_ms)) is None:
+            continue
+        is_named = time_key_rank(key) <= len(TIME_KEYS)
+        if not is_named and (
+            form.startswith("unix") or len({*map(str, values)}) == 1 < len(values)
+        ):
+            continue
+        return {"time_field": key, "time_format": form}
     return {"time": "observed"}
 
 
-def detect_time_format(values: Sequence[Any]) -> str | None:
+def detect_time_format(values: Sequence[Any], written_ms: int = 0) -> str | None:
     """Return the time format that all values match.
 
     Args:
         values: Texts or numbers.
+        written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
         A value for the setting `time_format`: `rfc3339`, a `strptime` format, `unix`, `unix-ms`,
         `unix-us` or `unix-ns`. None if there is no common format or `values` is empty.
     """
-    texts = [str(value) for value in values]
-    if texts and all(_RFC3339.fullmatch(text) for text in texts):
-        return "rfc3339"
-    local = [_LOCAL.fullmatch(text) for text in texts]
-    formats = {
-        f"%Y-%m-%d{m['sep']}%H:%M:%S{m['mark'] + '%f' if m['mark'] else ''}{'%z' if m['zone'] else ''}"
-        for m in local
-        if m
+    choice = choose_time_format([str(value) for value in values], written_ms)
+    return None if choice is None else choice.format
+
+
+def _nested(sample: FileSample) -> Iterator[Candidate]:
+    found = infer_nested_fields(sample.lines, sample.written_ms)
+    if found is None:
+        return
+    line = {
+        "payload": "pattern",
+        "pattern": found.pattern,
+        "time_field": "time",
+        "time_format": found.time_format,
+        "time": "observed",
+        "field": MESSAGE,
     }
-    if texts and all(local) and len(formats) == 1:
-        return formats.pop()
-    numbers = [float(text) for text in texts if re.fullmatch(r"\d{1,19}(?:\.\d{1,9})?", text)]
-    fitting = [
-        form
-        for form, least, most in _UNIX
-        if numbers and all(least <= number < most for number in numbers)
+    fields = [optional_field(name, of) for name, of in found.types.items()]
+    yield Candidate(
+        form="JSON lines with the time within an object",
+        line=line,
+        fields=(*fields, optional_field(MESSAGE, text_type(sample))),
+        catches_all=True,
+    )
+
+
+def _joined_objects(lines: Sequence[bytes]) -> list[bytes]:
+    # Objects over several lines, each of which begins with `{` at the begin of a line.
+    starts = [n for n, line in enumerate(lines) if line.startswith(b"{")]
+    if not starts or len(starts) == len(lines):
+        return []
+    joined = [
+        b"\n".join(lines[first:behind])
+        for first, behind in zip(starts, [*starts[1:], len(lines)], strict=True)
     ]
-    return fitting[0] if fitting and len(numbers) == len(texts) else None
+    return joined if 2 * len(parse_json_objects(joined)) > len(joined) else []
+
+
+def _host_key(rows: Sequence[Mapping[str, Any]]) -> str | None:
+    # The key that contains the host; of a log of requests, `host` is that of the request.
+    keys = {key for row in rows for key in row}
+    key = first_key(keys, HOST_KEYS)
+    if key is None or (key.lower() in ("host", "server_name") and keys & _OF_REQUESTS):
+        return None
+    values = [row[key] for row in rows if key in row]
+    texts = [value for value in values if isinstance(value, str) and 0 < len(value) <= 255]
+    return key if len(texts) >= _MOST * len(rows) and len(texts) == len(values) else None
+
+
+def _numbers_in_quotes(rows: Sequence[Mapping[str, Any]], excluded: set[str]) -> dict[str, str]:
+    columns = collections.defaultdict[str, list[Any]](list)
+    for row in rows:
+        for key, value in row.items():
+            columns[key].append(value)
+    found = {}
+    for key, values in columns.items():
+        texts = [value for value in values if isinstance(value, str)]
+        if key in excluded or len(texts) < len(values) or len(texts) < _COERCED_MIN:
+            continue
+        of_type = infer_text_type(texts) if "" not in texts and "-" not in texts else "string"
+        if of_type in ("long", "double") and len(set(texts)) > 1:
+            found[key] = of_type
+    return found
 
 
 def _pairs(line: str) -> dict[str, str]:
     found = [*_PAIR.finditer(line)]
-    told = sum(match.end() - match.start() for match in found)
+    covered = sum(match.end() - match.start() for match in found)
     return (
         {match["key"]: match["quoted"] or match["plain"] or "" for match in found}
-        if 10 * told > 8 * len(line.strip()) - 9
+        if 10 * covered > 8 * len(line.strip()) - 9
         else {}
     )

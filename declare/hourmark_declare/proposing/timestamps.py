@@ -1,32 +1,70 @@
-"""Detects timestamps at or near the beginning of lines, and the text before them."""
+"""Finds timestamps in lines by a grammar of dates, clocks and zones, and selects that of the events.
+
+A timestamp is a date, a separator and a clock with an optional fraction, half of the day, zone and
+year; or a clock and a date; or Unix time in seconds, milliseconds, microseconds or nanoseconds.
+Each has a regular expression that a type file may contain (RE2), and the format that the delivery
+service reads it by.
+"""
 
 from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
-_DATES: Final = (  # search pattern, pattern in a type file, and `strptime` format
-    (r"\d{4}-\d\d-\d\d", r"\d{4}-\d\d-\d\d", "%Y-%m-%d"),
-    (r"\d{4}/\d\d/\d\d", r"\d{4}/\d\d/\d\d", "%Y/%m/%d"),
-    (r"\d{1,2}/[A-Z][a-z]{2}/\d{4}", r"\d{1,2}/[A-Z][a-z]{2}/\d{4}", "%d/%b/%Y"),
-    (r"\d{1,2} [A-Z][a-z]{2} \d{4}", r"\d{1,2} [A-Z][a-z]{2} \d{4}", "%d %b %Y"),
-    (r"\d\d\.\d\d\.\d{4}", r"\d\d\.\d\d\.\d{4}", "%d.%m.%Y"),
-    (r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d", r"[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d", "%a %b %e"),
-    (r"[A-Z][a-z]{2} [ \d]\d", r"[A-Z][a-z]{2} [ \d]\d", "%b %e"),
-    (r"(?<!\d)\d{6}(?= \d{6}(?!\d))", r"\d{6}", "%y%m%d"),
+_MONTH: Final = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
+# Pattern, and formats in order of preference: a date of numbers alone may be read in several orders.
+_DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
+    (r"\d{4}-\d\d-\d\d", ("%Y-%m-%d",)),
+    (r"\d{4}/\d{1,2}/\d{1,2}", ("%Y/%m/%d",)),
+    (r"\d{4}\.\d\d\.\d\d", ("%Y.%m.%d",)),
+    (r"\d{4}(?:0\d|1[0-2])[0-3]\d", ("%Y%m%d",)),
+    (rf"\d{{1,2}}/{_MONTH}/\d{{4}}", ("%d/%b/%Y",)),
+    (rf"\d{{1,2}}-{_MONTH}-\d{{4}}", ("%d-%b-%Y",)),
+    (rf"\d{{1,2}}-{_MONTH}-\d\d", ("%d-%b-%y",)),
+    (rf"{_DAY_NAME}, \d{{1,2}} {_MONTH} \d{{4}}", ("%a, %d %b %Y",)),
+    (rf"\d{{1,2}} {_MONTH} \d{{4}}", ("%d %b %Y",)),
+    (rf"{_DAY_NAME} {_MONTH} [ \d]\d,? \d{{4}}", ("%a %b %e %Y",)),
+    (rf"{_MONTH} [ \d]?\d, \d{{4}}", ("%b %d, %Y",)),
+    (r"\d\d\.\d\d\.\d{4}", ("%d.%m.%Y", "%m.%d.%Y")),
+    (r"\d{1,2}/\d{1,2}/\d{4}", ("%m/%d/%Y", "%d/%m/%Y")),
+    (r"\d\d-\d\d-\d{4}", ("%d-%m-%Y", "%m-%d-%Y")),
+    (r"\d\d/\d\d/\d\d", ("%y/%m/%d", "%m/%d/%y", "%d/%m/%y")),
+    (r"\d\d-\d\d-\d\d", ("%y-%m-%d", "%m-%d-%y", "%d-%m-%y")),
+    (rf"{_DAY_NAME} {_MONTH} [ \d]\d", ("%a %b %e",)),
+    (rf"{_MONTH} [ \d]\d", ("%b %e",)),
+    (rf"{_MONTH} \d", ("%b %e",)),
+    (r"\d\d-\d\d", ("%m-%d", "%d-%m")),
+    (r"\d\d\.\d\d", ("%m.%d", "%d.%m")),
+    (r"\d{6}", ("%y%m%d",)),
+    (r"(?:0\d|1[0-2])[0-3]\d", ("%m%d",)),
 )
+_CLOCK: Final = r"(?:[01]?\d|2[0-3]):[0-5]?\d:[0-5]?\d"
 _REST: Final = (
-    r"(?P<between>T|:| {1,3})(?P<clock>\d\d:\d\d:\d\d|\d{6})(?P<fraction>[.,]\d{1,9})?"
-    r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| (?:UTC|GMT|CES?T|BST|[ECMP][SD]T)\b)?(?P<year> "
-    r"(?:19|20)\d\d\b)?"
+    r"(?P<between>T|:|-|_|\t|,|;|, | at | {1,3})"
+    rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|\d{{6}}(?!\d)|\d\d:\d\d(?![:\d]))"
+    r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
+    r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
+    r" (?:UTC|GMT|[CEWM]E?S?T|[ECMP][SD]T|AK[SD]T|HST|BST|MSK|[JKI]ST|HKT|AE[SD]T|AC[SD]T|AWST|NZ[SD]T|SAST|WIB|PKT|WEST|EEST|CEST)\b)?"
+    r"(?P<year> (?:19|20)\d\d\b)?"
 )
-_TIMES: Final = [
-    (re.compile(f"(?P<date>{search}){_REST}".encode()), of_date, fmt)
-    for search, of_date, fmt in _DATES
-]
+_UNIX: Final = (  # digits before the fraction, and format
+    (r"1\d{9}(?:\.\d{1,9})?", "unix"),
+    (r"1\d{12}", "unix-ms"),
+    (r"1\d{15}", "unix-us"),
+    (r"1\d{18}", "unix-ns"),
+)
+_CLOCKS: Final = {  # pattern in a type file, and format
+    r"\d\d:\d\d": "%H:%M",
+    r"\d\d\.\d\d\.\d\d": "%H.%M.%S",
+    r"\d{6}": "%H%M%S",
+}
+_RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
+_RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
+_BEFORE: Final = r"(?<![\d.:/-])"  # what precedes a date; a letter may
 
 
 class TimestampFormat(NamedTuple):
@@ -34,11 +72,24 @@ class TimestampFormat(NamedTuple):
 
     Attributes:
         pattern: Regular expression without groups that matches such timestamps.
-        format: Format of such timestamps for `strptime`.
+        format: Format of such timestamps for `strptime`, or `unix`, `unix-ms`, `unix-us`,
+            `unix-ns`.
+        others: Other formats by which the same numbers could be read, such as day before month.
     """
 
     pattern: str
     format: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_dated(self) -> bool:
+        """Return whether such timestamps contain a date, with or without a year."""
+        return "unix" in self.format or any(f"%{of}" in self.format for of in "dej")
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether such timestamps contain a year, or are Unix time."""
+        return self.format.startswith("unix") or "%y" in self.format.lower()
 
 
 class TimestampMatch(NamedTuple):
@@ -46,8 +97,8 @@ class TimestampMatch(NamedTuple):
 
     Attributes:
         form: Format of the timestamp.
-        start: Byte offset of the timestamp's first byte in the line.
-        end: Byte offset after the timestamp's last byte.
+        start: Offset of the timestamp's first byte (or character) in the line.
+        end: Offset after the timestamp's last byte (or character).
     """
 
     form: TimestampFormat
@@ -55,8 +106,29 @@ class TimestampMatch(NamedTuple):
     end: int
 
 
+def _grammar() -> Iterator[tuple[re.Pattern[str], str, tuple[str, ...]]]:
+    for date, formats in _DATES:
+        compact = date.endswith(r"\d{6}") or formats == ("%m%d",)
+        before = r"(?<!\d)" if compact else _BEFORE
+        yield re.compile(f"{before}(?P<date>{date}){_REST}"), date, formats
+
+
+_DATED: Final = tuple(_grammar())
+_CLOCK_FIRST: Final = re.compile(
+    rf"(?<![\d.:])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})? (?P<date>\d\d/\d\d/\d{{4}}|\d\d\.\d\d\.\d{{4}}|\d{{4}}-\d\d-\d\d)\b"
+)
+_CLOCK_ALONE: Final = re.compile(
+    rf"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{{1,9}})?(?![\w:])"
+)
+_UNIX_TIMES: Final = [
+    (re.compile(rf"(?<![\w.:/+-]){pattern}(?![\w./-])"), pattern, form) for pattern, form in _UNIX
+]
+_UNIX_SPAN_S: Final = (978_307_200, 2_100_000_000)  # 2001 to 2036
+_UNITS: Final = {"unix": 1, "unix-ms": 10**3, "unix-us": 10**6, "unix-ns": 10**9}
+
+
 def find_timestamp(line: bytes) -> TimestampMatch | None:
-    """Find the first timestamp in a line.
+    """Find the first timestamp with a date in a line.
 
     Args:
         line: Line of a log file.
@@ -64,73 +136,204 @@ def find_timestamp(line: bytes) -> TimestampMatch | None:
     Returns:
         The timestamp; None if none starts within the first 120 bytes of the line.
     """
+    return next(
+        (of for of in find_timestamps(line.decode("latin-1"), _WITHIN) if of.form.is_dated), None
+    )
+
+
+def find_timestamps(text: str, within: int = _WITHIN) -> list[TimestampMatch]:
+    """Find the timestamps in a text that do not overlap, in the order of their position.
+
+    Args:
+        text: Line or record of a log file.
+        within: Number of characters in which a timestamp must begin.
+
+    Returns:
+        The timestamps; of two that overlap, the one that begins first. Empty if there are none.
+    """
+    text = text[: within + 80]
     found = [
-        (match.start(), n, match)
-        for n, (form, _, _) in enumerate(_TIMES)
-        if (match := form.search(line[: 2 * _WITHIN]))
+        (match.start(), number, _dated_match(match, date, formats))
+        for number, (search, date, formats) in enumerate(_DATED)
+        for match in search.finditer(text)
     ]
-    if not found or min(found)[0] > _WITHIN:
-        return None
-    _, number, match = min(found)
-    return TimestampMatch(_form(match, *_TIMES[number][1:]), match.start(), match.end())
+    found += [
+        (match.start(), len(_DATED), _clock_first_match(match))
+        for match in _CLOCK_FIRST.finditer(text)
+    ]
+    found += [
+        (
+            match.start(),
+            len(_DATED) + 1,
+            TimestampMatch(TimestampFormat(pattern, form), *match.span()),
+        )
+        for search, pattern, form in _UNIX_TIMES
+        for match in search.finditer(text)
+        if _UNIX_SPAN_S[0] <= float(match[0]) / _UNITS[form] < _UNIX_SPAN_S[1]
+    ]
+    found += [
+        (match.start(), len(_DATED) + 2, TimestampMatch(_clock_form(match), *match.span()))
+        for match in _CLOCK_ALONE.finditer(text)
+    ]
+    kept: list[TimestampMatch] = []
+    for start, _, one in sorted(found, key=lambda item: item[:2]):
+        if start <= within and (not kept or start >= kept[-1].end):
+            kept.append(one)
+    return kept
 
 
-def _form(match: re.Match[bytes], date: str, date_format: str) -> TimestampFormat:
-    between, clock = match["between"].decode(), match["clock"]
-    pattern = date + between + (r"\d\d:\d\d:\d\d" if b":" in clock else r"\d{6}")
-    text = date_format + between + ("%H:%M:%S" if b":" in clock else "%H%M%S")
+def match_timestamp(text: str) -> TimestampFormat | None:
+    """Return the format of a text that is a timestamp as a whole; None if it is none."""
+    return next(
+        (of.form for of in find_timestamps(text, 0) if (of.start, of.end) == (0, len(text))), None
+    )
+
+
+def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> TimestampMatch:
+    between, clock = match["between"], match["clock"]
+    clock_pattern, clock_format = _clock_of(clock)
+    pattern, rest = date + re.escape(between).replace(r"\ ", " ").replace("\\\t", r"\t"), between
+    pattern, rest = pattern + clock_pattern, rest + clock_format
     if fraction := match["fraction"]:
-        mark = fraction[:1].decode()
-        pattern, text = pattern + re.escape(mark) + r"\d{1,9}", text + mark + "%f"
+        pattern += re.escape(fraction[0]) + r"\d{1,9}"
+        rest += fraction[0] + "%f"
+    if half := match["half"]:
+        pattern, rest = pattern + " ?[AaPp][Mm]", rest + " " * half.startswith(" ") + "%p"
+        rest = rest.replace("%H", "%I")
     if zone := match["zone"]:
-        space, named = " " * zone.startswith(b" "), zone.strip()[:1].isalpha() and zone != b"Z"
-        pattern += space + ("[A-Z]{3,4}" if named else r"(?:Z|[+-]\d\d:?\d\d)")
-        text += space + ("%Z" if named else "%z")
+        space = " " * zone.startswith(" ")
+        if zone.strip()[0].isalpha() and zone != "Z":
+            pattern, rest = pattern + space + "[A-Z]{3,4}", rest + space + "%Z"
+        elif len(zone.strip()) == 3:
+            pattern, rest = pattern + space + r"[+-]\d\d", rest + space + "%Z"
+        else:
+            pattern, rest = pattern + space + r"(?:Z|[+-]\d\d:?\d\d)", rest + space + "%z"
     if match["year"]:
-        pattern, text = pattern + r" \d{4}", text + " %Y"
-    return TimestampFormat(pattern, text)
+        pattern, rest = pattern + r" \d{4}", rest + " %Y"
+    all_formats = [f"{of}{rest}" for of in formats]
+    form = TimestampFormat(pattern, all_formats[0], tuple(all_formats[1:]))
+    return TimestampMatch(form, match.start(), match.end())
+
+
+def _clock_of(clock: str) -> tuple[str, str]:
+    for pattern, form in _CLOCKS.items():
+        if re.fullmatch(pattern, clock):
+            return pattern, form
+    padded = len(clock) == 8
+    return (r"\d\d:\d\d:\d\d" if padded else r"\d{1,2}:\d{1,2}:\d{1,2}"), "%H:%M:%S"
+
+
+def _clock_form(match: re.Match[str]) -> TimestampFormat:
+    pattern, form = _clock_of(match["clock"])
+    if fraction := match["fraction"]:
+        return TimestampFormat(
+            pattern + re.escape(fraction[0]) + r"\d{1,9}", f"{form}{fraction[0]}%f"
+        )
+    return TimestampFormat(pattern, form)
+
+
+def _clock_first_match(match: re.Match[str]) -> TimestampMatch:
+    clock = _clock_form(match)
+    date, formats = next(
+        (pattern, formats) for pattern, formats in _DATES if re.fullmatch(pattern, match["date"])
+    )
+    first, *others = [f"{clock.format} {of}" for of in formats]
+    form = TimestampFormat(f"{clock.pattern} {date}", first, tuple(others))
+    return TimestampMatch(form, match.start(), match.end())
 
 
 class CommonTimestamp(NamedTuple):
-    """The timestamp format that occurs most often in the lines of a log file.
+    """The timestamps of the events in a log file: those that most lines have at the same place.
 
     Attributes:
-        before: Text between the start of a line and the timestamp; None if it differs from line to
-            line.
-        form: Format of the timestamp.
+        form: Format of the timestamps.
         share: Share of the non-blank lines that have this timestamp, between 0 and 1.
+        spans: Start and end of the timestamp in each line, by index of the line; a line without
+            the timestamp is absent.
     """
 
-    before: bytes | None
     form: TimestampFormat
     share: float
+    spans: dict[int, tuple[int, int]]
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
-    """Find the most frequent timestamp format in the lines of a log file.
+    """Find the timestamps of the events in the lines of a log file.
+
+    The place of a timestamp is its format and the number of words before it. The place that most
+    lines have is selected; of similarly frequent ones, one whose text changes, with a date and a
+    year, and that begins first. If some lines have no timestamp, and the words before it differ,
+    lines with another word than the first belong to records of several lines.
 
     Args:
         lines: Lines of the file; blank lines are ignored.
 
     Returns:
-        The format, the text before the timestamp and the share of the lines that have it. None if
-        no line has a timestamp.
+        The timestamps; None if no line has one.
     """
-    written = [line for line in lines if line.strip()]
-    found = [(line, of) for line in written if (of := find_timestamp(line)) is not None]
-    if not found:
+    written = sum(bool(line.strip()) for line in lines)
+    places: dict[tuple[str, int], _Place] = {}
+    texts = [line.decode("latin-1") for line in lines]
+    for index, text in enumerate(texts):
+        for one in find_timestamps(text):
+            words = len(text[: one.start].split())
+            place = places.setdefault((_without_fraction(one.form.format), words), _Place({}, {}))
+            if index not in place.spans:
+                place.spans[index] = one.start, one.end
+                place.forms[one.form] = place.forms.get(one.form, 0) + 1
+    if not places:
         return None
-    forms = collections.Counter(of.form for _, of in found)
-    form, _ = forms.most_common(1)[0]
-    before = collections.Counter(line[: of.start] for line, of in found if of.form == form)
-    (most, count), first = (
-        before.most_common(1)[0],
-        next(line[: of.start] for line, of in found if of.form == form),
-    )
-    if count >= 0.9 * before.total() or (len(found) == len(written) and len(before) == 1):
-        return CommonTimestamp(most, form, count / len(written))
-    if (
-        len(found) < len(written) and 2 * before[first] >= count
-    ):  # records whose later lines also contain timestamps
-        return CommonTimestamp(first, form, before[first] / len(written))
-    return CommonTimestamp(None, form, before.total() / len(written))
+    most = max(len(place.spans) for place in places.values())
+
+    def rank(place: _Place) -> tuple[bool, bool, bool, float, int]:
+        form = next(iter(place.forms))
+        values = {texts[index][start:end] for index, (start, end) in place.spans.items()}
+        begin = sum(start for start, _ in place.spans.values()) / len(place.spans)
+        return (
+            len(values) == 1 < len(place.spans),
+            not form.is_complete,
+            not form.is_dated,
+            begin,
+            -len(place.spans),
+        )
+
+    place = min((of for of in places.values() if len(of.spans) >= 0.8 * most), key=rank)
+    spans = place.spans
+    if len(spans) < written:
+        spans = _record_starts(texts, spans)
+    return CommonTimestamp(place.common_form(), len(spans) / max(written, 1), spans)
+
+
+class _Place(NamedTuple):
+    # The timestamps of one format behind one number of words: spans by line, and counts of forms.
+    spans: dict[int, tuple[int, int]]
+    forms: dict[TimestampFormat, int]
+
+    def common_form(self) -> TimestampFormat:
+        # Of several forms RFC 3339 covers some; otherwise the most frequent format is used, with
+        # all of its patterns.
+        most = max(self.forms, key=lambda form: self.forms[form])
+        if len(self.forms) == 1:
+            return most
+        formats = {form.format for form in self.forms}
+        if len(formats) > 1 and _without_fraction(most.format) == _RFC3339:
+            return TimestampFormat(_RFC3339_PATTERN, "rfc3339")
+        patterns = dict.fromkeys(of.pattern for of in self.forms if of.format == most.format)
+        pattern = f"(?:{'|'.join(patterns)})" if len(patterns) > 1 else most.pattern
+        return most._replace(pattern=pattern)
+
+
+def _without_fraction(form: str) -> str:
+    return form.replace(".%f", "") if form.startswith(_RFC3339[:-2]) else form
+
+
+def _record_starts(
+    texts: Sequence[str], spans: dict[int, tuple[int, int]]
+) -> dict[int, tuple[int, int]]:
+    # Of a record in which several lines contain a timestamp, the first line is the start.
+    before = {index: texts[index][:start] for index, (start, _) in spans.items()}
+    counts = collections.Counter(before.values())
+    first = before[min(before)]
+    if 1 < len(counts) <= 5 and first.rstrip().endswith((":", "=")) and counts[first] > 1:
+        return {index: span for index, span in spans.items() if before[index] == first}
+    return spans

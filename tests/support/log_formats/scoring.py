@@ -29,6 +29,9 @@ PROGRAM_FIELDS: Final = (
     "name",
     "c",
     "SYSLOG_IDENTIFIER",
+    "module",
+    "thread",
+    "scope_name",
 )
 
 

@@ -183,7 +183,7 @@ FORMATS: Final[list[LogFormat]] = corpus(
         "unparsed": 0,
         "multiline": True,
     },
-    redis={"record": _redis, "time": FIRST, "level": "*", "program": "M", "numbers": (1234,)},
+    redis={"record": _redis, "time": FIRST, "level": "*", "numbers": (1234,)},
     mongodb={
         "record": _mongodb,
         "time": FIRST,

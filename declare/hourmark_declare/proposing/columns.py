@@ -1,0 +1,316 @@
+"""Candidates for tables: columns between commas, semicolons, tabs, bars or spaces, with their names.
+
+Names come from a header row, or from a comment such as `#Fields: date time` (W3C, Zeek). Values in
+quotes or brackets may contain the delimiter. A date and a clock in adjacent columns are one time.
+"""
+
+from __future__ import annotations
+
+import collections
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from hourmark.avro.fields import FIELD_NAME
+from hourmark.avro.framing import ENVELOPE_NAMES
+from hourmark_declare.proposing.candidate import MESSAGE, Candidate
+from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
+from hourmark_declare.proposing.value_types import infer_text_type, optional_field
+from hourmark_declare.proposing.vocabulary import HOST_KEYS, first_key, is_level, time_key_rank
+
+_MOST: Final = 0.9
+_DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_FIELDS_COMMENT: Final = re.compile(r"#\s*[Ff]ields:?[ \t]+(?P<names>.+)")
+_NAME: Final = re.compile(r"[A-Za-z_@#][\w .()/%#@:$\[\]-]{0,60}")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$)|\S+')
+_SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
+_REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+(?: HTTP/[\d.]+)?|-")
+_ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
+_AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        name: Name of the field.
+        values: Values in the sample, without quotes or brackets around all of them.
+        wrap: `"`, `[` if all values are within quotes or brackets; otherwise empty.
+        width: Number of original columns: 2 for a date with a clock.
+    """
+
+    name: str
+    values: list[str]
+    wrap: str
+    width: int = 1
+
+
+def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
+    """Yield the format of tables whose columns are separated by a comma, semicolon, tab or bar.
+
+    Args:
+        sample: First and last lines of a log file.
+
+    Yields:
+        At most one candidate for each delimiter: if nine in ten lines have the same number of at
+        least three columns. Without names of the columns, one of them must contain a time.
+    """
+    lines = [line.decode(errors="replace").rstrip("\r") for line in sample.lines if line.strip()]
+    for delimiter in _DELIMITERS:
+        if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
+            continue
+        data = [line for line in lines if not line.startswith("#")]
+        rows = [_split(line, delimiter) for line in data]
+        yield from _candidates(sample, lines, rows, delimiter)
+
+
+def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
+    """Yield the format of tables whose columns are separated by spaces.
+
+    Args:
+        sample: First and last lines of a log file.
+
+    Yields:
+        At most one candidate: if nine in ten lines have the same number of at least five columns,
+        and at least half of the columns contain something else than a word.
+    """
+    lines = [line.decode(errors="replace").rstrip("\r") for line in sample.lines if line.strip()]
+    data = [line for line in lines if not line.startswith("#")]
+    rows = [_TOKEN.findall(line) for line in data]
+    yield from _candidates(sample, lines, rows, " ")
+
+
+def _split(line: str, delimiter: str) -> list[str]:
+    if delimiter == "\t" or '"' not in line:
+        return line.split(delimiter)
+    cell = rf'[ ]?"(?:[^"]|"")*"|[^{re.escape(delimiter)}]*'
+    return [found for found in re.findall(rf"(?:^|{re.escape(delimiter)})({cell})", line)]
+
+
+def _candidates(
+    sample: FileSample, lines: Sequence[str], rows: Sequence[list[str]], delimiter: str
+) -> Iterator[Candidate]:
+    widths = collections.Counter(map(len, rows))
+    if not widths:
+        return
+    width, count = widths.most_common(1)[0]
+    if width < (_SPACED_MIN if delimiter == " " else 3) or count < _MOST * len(rows) or count < 2:
+        return
+    table = [row for row in rows if len(row) == width]
+    names = _names(lines, table, delimiter)
+    if names is not None and _is_header(table[0], table[1:]):
+        table = table[1:]
+    if delimiter == " " and names is None and not _is_table(table):
+        return
+    columns = _columns(table, names)
+    time = _time(sample, columns, delimiter)
+    if time is None and names is None:
+        return
+    yield _candidate(_joined(columns, time), time, delimiter, is_named=names is not None)
+
+
+def _names(lines: Sequence[str], table: Sequence[list[str]], delimiter: str) -> list[str] | None:
+    for line in lines[:20]:
+        if (match := _FIELDS_COMMENT.fullmatch(line.rstrip())) is not None:
+            names = match["names"].split("\t" if "\t" in match["names"] else None)
+            if len(names) == len(table[0]):
+                return _unique(names)
+    if len(table) > 1 and _is_header(table[0], table[1:]):
+        return _unique([name.strip().strip('"') for name in table[0]])
+    return None
+
+
+def _is_header(first: Sequence[str], rows: Sequence[list[str]]) -> bool:
+    # A row of names: each looks like one, and is no value of its column.
+    cells = [cell.strip().strip('"') for cell in first]
+    if not rows or not all(_NAME.fullmatch(cell) for cell in cells) or len(set(cells)) < len(cells):
+        return False
+    columns = list(zip(*rows, strict=True))
+    typed = any(infer_text_type(column) in ("long", "double") for column in columns)
+    dated = any(choose_time_format(column[:20], 0) is not None for column in columns)
+    again = any(
+        sum(value.strip().strip('"') == cell for value in column) > 0
+        for cell, column in zip(cells, columns, strict=True)
+    )
+    return (typed or dated) and not again
+
+
+def _is_table(table: Sequence[list[str]]) -> bool:
+    columns = list(zip(*table, strict=True))
+    plain = [
+        sum(bool(re.fullmatch(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?", value)) for value in column)
+        for column in columns
+    ]
+    words = sum(2 * count > len(table) for count in plain)
+    tail = next((n for n, count in enumerate(reversed(plain)) if 2 * count <= len(table)), 0)
+    return 2 * words <= len(columns) and tail <= 3
+
+
+def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Column]:
+    columns = []
+    for number, values in enumerate(zip(*table, strict=True)):
+        wrap = next(
+            (
+                opening
+                for opening, closing in (('"', '"'), ("[", "]"))
+                if all(v[:1] == opening and v[-1:] == closing and len(v) > 1 for v in values)
+            ),
+            "",
+        )
+        bare = [value[1:-1] for value in values] if wrap else [*values]
+        columns.append(Column(names[number] if names else "", bare, wrap))
+    return columns if names else _guessed(columns)
+
+
+def _guessed(columns: Sequence[Column]) -> list[Column]:
+    # Names of columns without a header, from what is in them.
+    taken: set[str] = set()
+    named = []
+    for number, column in enumerate(columns, 1):
+        name = _guess(column, taken, [of.name for of in named])
+        name = name if name and name not in taken else f"column_{number}"
+        taken.add(name)
+        named.append(column._replace(name=name))
+    return named
+
+
+def _guess(column: Column, taken: set[str], before: Sequence[str]) -> str:
+    values = column.values
+    if all(is_level(value) for value in values):
+        return "level"
+    if (
+        column.wrap == '"'
+        and all(_REQUEST.fullmatch(value) for value in values)
+        and set(values) != {"-"}
+    ):
+        return "request"
+    if (
+        "request" in taken
+        and "status" not in taken
+        and all(re.fullmatch(r"[1-5]\d\d", v) for v in values)
+    ):
+        return "status"
+    if before and before[-1] == "status" and infer_text_type(values) == "long":
+        return "bytes"
+    if all(_ADDRESS.fullmatch(value) for value in values) and set(values) != {"-"}:
+        return "client"
+    if (
+        column.wrap == '"'
+        and all(_AGENT.fullmatch(value) for value in values)
+        and set(values) != {"-"}
+    ):
+        return "agent"
+    return ""
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    for number, name in enumerate(names, 1):
+        plain = re.sub(r"\W+", "_", name.strip(), flags=re.ASCII).strip("_") or f"column_{number}"
+        plain = plain if FIELD_NAME.fullmatch(plain) else f"column_{plain}"
+        if plain in ENVELOPE_NAMES and plain != "host":
+            plain = f"log_{plain}"
+        found.append(f"{plain}_{number}" if plain in found else plain)
+    return found
+
+
+class _Time(NamedTuple):
+    first: int  # number of the column
+    width: int  # 2: a date, and a clock in the next column
+    choice: TimeChoice
+
+
+def _time(sample: FileSample, columns: Sequence[Column], delimiter: str) -> _Time | None:
+    found: list[tuple[int, int, _Time]] = []
+    for number, column in enumerate(columns):
+        if number + 1 < len(columns) and not column.wrap and not columns[number + 1].wrap:
+            both = [
+                f"{date}{delimiter}{clock}"
+                for date, clock in zip(column.values, columns[number + 1].values, strict=True)
+            ]
+            if (choice := choose_time_format(both, sample.written_ms)) is not None:
+                found.append((time_key_rank(column.name), number, _Time(number, 2, choice)))
+        if (choice := choose_time_format(column.values, sample.written_ms)) is not None:
+            found.append((time_key_rank(column.name), number, _Time(number, 1, choice)))
+    return min(found, key=lambda item: item[:2], default=(0, 0, None))[2]
+
+
+def _joined(columns: Sequence[Column], time: _Time | None) -> list[Column]:
+    if time is None:
+        return [*columns]
+    first, last = time.first, time.first + time.width
+    wrap = columns[first].wrap
+    return [*columns[:first], Column("time", [], wrap, time.width), *columns[last:]]
+
+
+def _candidate(
+    columns: Sequence[Column], time: _Time | None, delimiter: str, *, is_named: bool
+) -> Candidate:
+    names = [column.name for column in columns]
+    host = first_key(names, HOST_KEYS)
+    fields = [
+        optional_field(column.name, infer_text_type(column.values))
+        for column in columns
+        if column.name not in (host, "time") or (column.name == "time" and time is None)
+    ]
+    settings: dict[str, Any] = (
+        {"time_field": "time", "time_format": time.choice.format} if time else {}
+    )
+    settings |= {"host_field": host} if host else {}
+    total = sum(column.width for column in columns)
+    between = {" ": "spaces", **_DELIMITERS}[delimiter]
+    form = f"{total} columns with {between} between{', named by a header' if is_named else ''}"
+    doubts = time.choice.doubts if time else ()
+    if delimiter == "\t" and (time is None or time.width == 1):
+        is_empty = any("" in column.values for column in columns)
+        line = {
+            "payload": "tsv",
+            "columns": names,
+            **settings,
+            "null_text": "" if is_empty else "-",
+        }
+        line |= {} if time else {"time": "observed"}
+        return Candidate(form=form, line=line, fields=tuple(fields), doubts=doubts)
+    pattern = (r"[ \t]+" if delimiter == " " else re.escape(delimiter).replace("\\\t", r"\t")).join(
+        _cell(column, time, delimiter) for column in columns
+    )
+    lead = r"[ \t]*" if delimiter == " " else ""
+    line = {"payload": "pattern", "pattern": f"{lead}{pattern}{lead}", **settings}
+    line |= {"time": "observed", "field": MESSAGE}
+    return Candidate(
+        form=form,
+        line=line,
+        fields=(*fields, optional_field(MESSAGE, "string")),
+        catches_all=True,
+        doubts=doubts,
+    )
+
+
+def _cell(column: Column, time: _Time | None, delimiter: str) -> str:
+    if column.name == "time" and time is not None:
+        group = f"(?P<time>{time.choice.pattern})"
+        return {"": group, '"': f'"{group}"', "[": rf"\[{group}\]"}[column.wrap]
+    if column.wrap == "[":
+        return rf"\[(?P<{column.name}>[^\[\]]*)\]"
+    of_type = infer_text_type(column.values)
+    number = {"long": r"[+-]?\d+", "double": r"[+-]?\d+(?:\.\d+)?"}.get(of_type)
+    inside = (
+        rf'(?:[^"\\{"" if delimiter == " " else chr(34)}]|\\.|"")*'
+        if delimiter != " "
+        else r'(?:[^"\\]|\\.)*'
+    )
+    if column.wrap == '"':
+        if number is not None:
+            return f'"(?:(?P<{column.name}>{number})|-?)"'
+        return f'"(?P<{column.name}>{inside})"'
+    if number is not None:
+        return f"(?:(?P<{column.name}>{number})|-{'?' if delimiter != ' ' else ''})"
+    if delimiter == " ":
+        return rf"(?P<{column.name}>\S+)"
+    plain = rf'[^"{_in_class(delimiter)}][^{_in_class(delimiter)}]*'
+    return f'(?P<{column.name}>"(?:[^"]|"")*"|(?:{plain})?)'
+
+
+def _in_class(delimiter: str) -> str:
+    return r"\t" if delimiter == "\t" else delimiter

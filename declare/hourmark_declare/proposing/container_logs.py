@@ -1,0 +1,57 @@
+"""Candidates for container logs of Kubernetes (CRI): the format of what the containers wrote."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from hourmark.records import cri
+from hourmark_declare.proposing.candidate import Candidate
+from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.value_types import optional_field
+
+_MOST: Final = 0.9
+_RUNTIME_FIELDS: Final = ("stream", "namespace", "pod", "container")
+
+CandidateSource = Callable[[FileSample], Iterator[Candidate]]
+
+
+def container_log_candidates(
+    sample: FileSample, inner_sources: Sequence[CandidateSource]
+) -> Iterator[Candidate]:
+    """Yield formats of container logs, whose lines are `<time> <stream> <P or F> <text>`.
+
+    The tailer joins partial lines and removes the runtime's header. The format is that of the texts
+    of the containers, and an event without a time of its own has the runtime's. Names of pod,
+    namespace and container come from the path.
+
+    Args:
+        sample: First and last lines of a log file.
+        inner_sources: Sources of candidates for the texts.
+
+    Yields:
+        One candidate for each candidate of the texts whose records are single lines. Nothing if
+        less than nine in ten lines are of a container log.
+    """
+    body = b"".join(line + b"\n" for line in sample.lines)
+    records = [record for _, record in cri.split_records(body) if record is not None]
+    texts = [record.text for record in records if record.stream]
+    if not texts or len(texts) < _MOST * len(records):
+        return
+    inner = sample._replace(head=texts, tail=[])
+    for source in inner_sources:
+        for candidate in source(inner):
+            if candidate.record_start or not candidate.line:
+                continue
+            taken = {field["name"] for field in candidate.fields}
+            added = [
+                optional_field(name, "string") for name in _RUNTIME_FIELDS if name not in taken
+            ]
+            yield dataclasses.replace(
+                candidate,
+                form=f"a container log of {candidate.form.removesuffix(' without a time')}",
+                line={**candidate.line, "time": "observed"},
+                fields=(*candidate.fields, *added),
+                container_log=True,
+            )

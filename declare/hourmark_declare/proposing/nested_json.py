@@ -1,0 +1,153 @@
+"""Infers a pattern that reads a time and other values from within JSON objects of one structure.
+
+The payload `json` reads the time of a key at the top only. Where the time is deeper, as in logs of
+MongoDB or OpenTelemetry, a pattern over the text of the line reads it, together with the values
+that nearly all lines have in the same order; the whole line is kept as message.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from hourmark.avro.fields import FIELD_NAME
+from hourmark.avro.framing import ENVELOPE_NAMES
+from hourmark_declare.proposing.candidate import MESSAGE
+from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
+from hourmark_declare.proposing.value_types import infer_json_type, parse_json_objects
+from hourmark_declare.proposing.vocabulary import LEVEL_KEYS, PROGRAM_KEYS, TIME_KEYS, time_key_rank
+
+_MOST: Final = 0.9
+_DEPTH_MAX: Final = 8
+_FIELDS_MAX: Final = 30
+_VALUES: Final = {
+    "long": r"(?P<{}>-?\d+)",
+    "double": r"(?P<{}>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)",
+    "boolean": "(?P<{}>true|false)",
+    "string": r'"(?P<{}>(?:[^"\\]|\\.)*)"',
+}
+
+Path = tuple[str, ...]
+
+
+class NestedFields(NamedTuple):
+    """What a pattern reads from JSON lines.
+
+    Attributes:
+        pattern: Regular expression for a whole line, with the groups `time` and `message`.
+        time_format: Format of the group `time`.
+        types: Avro type of each further group by name, in order.
+    """
+
+    pattern: str
+    time_format: str
+    types: dict[str, str]
+
+
+def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
+    """Infer a pattern for JSON lines whose time is within an object or a list.
+
+    Args:
+        lines: Lines of a log file; other lines than JSON objects are ignored.
+        written_ms: Time of the file's last modification in Unix milliseconds.
+
+    Returns:
+        The pattern. None if no value within nine in ten objects is a time, or if keys have no
+        common order.
+    """
+    rows = parse_json_objects(lines)
+    found: dict[Path, list[Any]] = collections.defaultdict(list)
+    order: dict[Path, list[int]] = collections.defaultdict(list)
+    for row in rows:
+        for number, (path, value) in enumerate(_scalars(row)):
+            found[path].append(value)
+            order[path].append(number)
+    least = _MOST * len(rows)
+    common = {path for path, values in found.items() if len(values) >= least}
+    time = _time_path({path: found[path] for path in common}, written_ms)
+    if time is None:
+        return None
+    time_path, choice = time
+    chosen = [path for path in common if path == time_path or _is_field(path)]
+    ordered = sorted(chosen, key=lambda path: sum(order[path]) / len(order[path]))
+    return _pattern(ordered, found, time_path, choice)
+
+
+def _scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    # Values in the order of the text, with their keys; of a list the first element.
+    if isinstance(value, dict) and len(path) < _DEPTH_MAX:
+        for key, inner in value.items():
+            yield from _scalars(inner, (*path, key))
+    elif isinstance(value, list):
+        if value:
+            yield from _scalars(value[0], path)
+    elif not isinstance(value, dict):
+        yield path, value
+
+
+def _time_path(values: dict[Path, list[Any]], written_ms: int) -> tuple[Path, TimeChoice] | None:
+    found: list[tuple[bool, int, int, Path, TimeChoice]] = []
+    for path, of in values.items():
+        rank = min(time_key_rank(key) for key in path)
+        if rank > len(TIME_KEYS) or any(isinstance(value, bool) for value in of):
+            continue
+        texts = [str(value) for value in of]
+        if (choice := choose_time_format(texts, written_ms)) is not None:
+            is_constant = len(set(texts)) == 1 < len(texts)
+            found.append((is_constant, rank, len(path), path, choice))
+    if not found:
+        return None
+    *_, path, choice = min(found, key=lambda item: item[:4])
+    return path, choice
+
+
+def _is_field(path: Path) -> bool:
+    name = _field_name(path)
+    return (
+        len(path) == 1 or path[-1].lower() in LEVEL_KEYS or name.lower() in PROGRAM_KEYS
+    ) and FIELD_NAME.fullmatch(name) is not None
+
+
+def _field_name(path: Path) -> str:
+    name = path[-1] if path[-1] != "name" or len(path) == 1 else f"{path[-2]}_name"
+    plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")
+    return f"log_{plain}" if plain in ENVELOPE_NAMES or plain in ("time", MESSAGE) else plain
+
+
+def _pattern(
+    paths: Sequence[Path], found: dict[Path, list[Any]], time_path: Path, choice: TimeChoice
+) -> NestedFields | None:
+    text, types, before = r"\{", dict[str, str](), ()
+    for path in paths:
+        of_type = infer_json_type(found[path])
+        name = "time" if path == time_path else _field_name(path)
+        if of_type is None or name in types or len(types) >= _FIELDS_MAX:
+            if path == time_path:
+                return None
+            continue
+        keys = "".join(f".*?{_quoted(key)}:[ ]?" for key in _new_keys(before, path)).removesuffix(
+            "[ ]?"
+        )
+        if path == time_path:
+            value = f'"?(?P<time>{choice.pattern})"?'
+        else:
+            value = _VALUES[of_type].format(name)
+            types[name] = of_type
+        text += f"{keys}[ ]?{value}"
+        before = path
+    return NestedFields(f"(?P<{MESSAGE}>{text}.*)", choice.format, types)
+
+
+def _new_keys(before: Path, path: Path) -> Path:
+    # The keys of a path that differ from the path before, and always the last.
+    same = 0
+    while same < min(len(before), len(path)) - 1 and before[same] == path[same]:
+        same += 1
+    return path[same:]
+
+
+def _quoted(key: str) -> str:
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", json.dumps(key, ensure_ascii=False))

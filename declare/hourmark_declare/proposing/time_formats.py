@@ -1,0 +1,100 @@
+"""Chooses the time format of texts: one format that reads all of them, in the likeliest order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from hourmark_declare.proposing.timestamps import TimestampFormat, match_timestamp
+from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
+
+_MOST: Final = 0.97
+_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
+_NEAR_MS: Final = 2 * 86_400_000  # between the last time in a file and its last modification
+_FUTURE_S: Final = 900
+_RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
+
+
+class TimeChoice(NamedTuple):
+    """The format by which the times of a log file are read.
+
+    Attributes:
+        pattern: Regular expression without groups that matches the times.
+        format: Value of the setting `time_format`.
+        doubts: Other readings, as sentences for users; empty if there is none.
+    """
+
+    pattern: str
+    format: str
+    doubts: tuple[str, ...] = ()
+
+
+def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | None:
+    """Return the format of the times in a column, or at a key.
+
+    Args:
+        values: Texts; empty ones and `-` are ignored.
+        written_ms: Time of the file's last modification in Unix milliseconds, by which the order
+            of day and month is chosen.
+
+    Returns:
+        The format; None if less than 97 % of the values have a common format with a date.
+    """
+    texts = [value for value in values if value not in ("", "-", "None")]
+    if 2 * len(texts) <= len(values) or not texts:
+        return None
+    if all(_RFC3339.fullmatch(text) for text in texts):
+        return TimeChoice(_RFC3339_PATTERN, "rfc3339")
+    found = [match_timestamp(text) for text in texts]
+    forms = [form for form in found if form is not None and form.is_dated]
+    if len(forms) < _MOST * len(texts):
+        return None
+    formats = {form.format for form in forms}
+    if len(formats) > 1:
+        return None
+    patterns = dict.fromkeys(form.pattern for form in forms)
+    pattern = f"(?:{'|'.join(patterns)})" if len(patterns) > 1 else next(iter(patterns))
+    form = forms[0]._replace(pattern=pattern)
+    return choose_order(form, texts, written_ms)
+
+
+def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -> TimeChoice:
+    """Choose the order of year, month and day in which dates of numbers alone are read.
+
+    An order that cannot read all texts is excluded. Of the others, the one whose latest time is
+    nearest to the file's last modification, and not after it, is chosen.
+
+    Args:
+        form: Format with the possible orders.
+        texts: Timestamps of the file.
+        written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
+
+    Returns:
+        The chosen format. It has a doubt if another order reads all texts as well, unless the
+        latest time is within two days of the last modification or the clock has AM and PM.
+    """
+    if not form.others:
+        return TimeChoice(form.pattern, form.format)
+    distances: dict[str, int] = {}
+    context = TimeContext(
+        observed_at_ms=written_ms or 2**42, future_seconds=_FUTURE_S, zone=ZoneInfo("UTC")
+    )
+    for order in (form.format, *form.others):
+        reader = TimeFormat(order)
+        times = [ms for text in texts if (ms := reader.read_ms(text.encode(), context)) is not None]
+        if len(times) >= _MOST * len(texts):
+            ahead = max(times) - context.observed_at_ms
+            distances[order] = abs(ahead) + (10**15 if ahead > 86_400_000 else 0)
+    if not distances:
+        return TimeChoice(form.pattern, form.format)
+    best = min(distances, key=lambda order: distances[order] if written_ms else 0)
+    if len(distances) == 1 or distances[best] <= _NEAR_MS or "%p" in best:
+        return TimeChoice(form.pattern, best)
+    other = next(order for order in distances if order != best)
+    return TimeChoice(
+        form.pattern,
+        best,
+        (f"times such as {texts[0]} are read as {best}, and could also be {other}",),
+    )

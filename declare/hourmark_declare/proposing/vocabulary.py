@@ -1,0 +1,120 @@
+"""Words and shapes by which parts of log lines are recognized: levels, hosts, programs, keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+LEVELS: Final = (
+    "TRACE|DEBUG|FINEST|FINER|FINE|CONFIG|VERBOSE|INFORMATION|INFORMATIONAL|INFO|NOTICE|NOTE|SUCCESS|"
+    "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
+    "FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]"
+)
+# Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
+LEVEL_FORMS: Final = (
+    (rf"[\[<(][ \t]*(?P<level>{LEVELS})[ \t]*[\]>):]+", 0.5),
+    (rf"(?P<level>{LEVELS})\b[\]>):]*", 0.5),
+    (rf"[\[<(][ \t]*(?P<level>(?i:{LEVELS}))[ \t]*[\]>)]:?", 0.5),
+    (rf"(?P<level>(?i:{LEVELS})):", 0.5),
+    (rf"(?P<level>(?i:{LEVELS}))\b", 0.9),
+)
+LEVEL_LETTERS: Final = frozenset("VDTIWEFCNAS")
+LEVEL_KEYS: Final = (
+    "level",
+    "severity",
+    "severitytext",
+    "severity_text",
+    "severitynumber",
+    "loglevel",
+    "log_level",
+    "levelname",
+    "lvl",
+    "priority",
+    "s",
+)
+HOST_KEYS: Final = (
+    "hostname",
+    "host",
+    "_hostname",
+    "host_name",
+    "host.name",
+    "computername",
+    "computer",
+    "s_computername",
+    "machine",
+    "machinename",
+    "node",
+    "nodename",
+    "server",
+    "server_name",
+    "servername",
+)
+PROGRAM_KEYS: Final = (
+    "program",
+    "logger",
+    "logger_name",
+    "component",
+    "service",
+    "service_name",
+    "app",
+    "application",
+    "process",
+    "c",
+    "scope_name",
+    "module",
+)
+TIME_KEYS: Final = (
+    "time",
+    "timestamp",
+    "@timestamp",
+    "ts",
+    "datetime",
+    "date",
+    "event_time",
+    "eventTime",
+    "t",
+    "asctime",
+    "created_at",
+)
+_TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
+_HOST: Final = re.compile(
+    r"(?=[^\s]*[A-Za-z])(?=[^\s]*[\d.])[A-Za-z0-9][A-Za-z0-9:_-]*(?:\.[A-Za-z0-9-]+)*|localhost"
+)
+_HOST_SHAPE: Final = re.compile(
+    r"[A-Za-z]+\d*(?:-[A-Za-z0-9:]+)*\d[A-Za-z0-9:-]*(?:\.[A-Za-z0-9-]+)*"
+    r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)|localhost"
+)
+
+
+def is_level(text: str) -> bool:
+    """Return whether a text is the name of a level, in any case."""
+    return re.fullmatch(f"(?i:{LEVELS})", text) is not None
+
+
+def are_hosts(values: Iterable[str]) -> bool:
+    """Return whether texts look like host names: letters and a number, or a known domain.
+
+    Args:
+        values: Texts of one column.
+
+    Returns:
+        True if at least 90 % of them do, and the most of them occur more than once.
+    """
+    seen = [*values]
+    hosts = sum(_HOST_SHAPE.fullmatch(value) is not None for value in seen)
+    return bool(seen) and hosts >= 0.9 * len(seen) and (len(set(seen)) <= max(0.5 * len(seen), 1))
+
+
+def time_key_rank(name: str) -> int:
+    """Return how likely a key of this name contains the time of an event; lower is likelier."""
+    plain = name.rsplit(".", 1)[-1]
+    if plain in TIME_KEYS:
+        return TIME_KEYS.index(plain)
+    return len(TIME_KEYS) + (0 if _TIME_NAME.search(plain) else 1)
+
+
+def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
+    """Return the name that stands first in a list of known names, in any case; None without one."""
+    by_lower = {name.lower(): name for name in reversed([*names])}
+    return next((by_lower[key] for key in known if key in by_lower), None)

@@ -1,0 +1,65 @@
+"""Time zones by the abbreviations that log files write, such as `CET`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+_ZONES: Final = {
+    "CET": "Europe/Berlin",
+    "CEST": "Europe/Berlin",
+    "WET": "Europe/Lisbon",
+    "WEST": "Europe/Lisbon",
+    "EET": "Europe/Helsinki",
+    "EEST": "Europe/Helsinki",
+    "MSK": "Europe/Moscow",
+    "BST": "Europe/London",
+    "EST": "America/New_York",
+    "EDT": "America/New_York",
+    "CST": "America/Chicago",
+    "CDT": "America/Chicago",
+    "MST": "America/Denver",
+    "MDT": "America/Denver",
+    "PST": "America/Los_Angeles",
+    "PDT": "America/Los_Angeles",
+    "AKST": "America/Anchorage",
+    "AKDT": "America/Anchorage",
+    "HST": "Pacific/Honolulu",
+    "JST": "Asia/Tokyo",
+    "KST": "Asia/Seoul",
+    "IST": "Asia/Kolkata",
+    "HKT": "Asia/Hong_Kong",
+    "PKT": "Asia/Karachi",
+    "WIB": "Asia/Jakarta",
+    "SAST": "Africa/Johannesburg",
+    "AEST": "Australia/Sydney",
+    "AEDT": "Australia/Sydney",
+    "ACST": "Australia/Adelaide",
+    "ACDT": "Australia/Adelaide",
+    "AWST": "Australia/Perth",
+    "NZST": "Pacific/Auckland",
+    "NZDT": "Pacific/Auckland",
+}
+
+
+def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
+    """Return the IANA time zones that read the abbreviations at the end of timestamps.
+
+    Args:
+        stamps: Timestamps of one format.
+
+    Returns:
+        The zones, without duplicates, most frequent abbreviation first; `Etc/GMT-1` for `+01`.
+        Empty if there is no known abbreviation, or only UTC and GMT.
+    """
+    found: dict[str, int] = {}
+    for stamp in stamps:
+        name = re.split(r"(?<=[\d ])(?=[A-Z]{3,4}$|[+-]\d\d$)", stamp)[-1]
+        zone = _ZONES.get(name, "")
+        if re.fullmatch(r"[+-]\d\d", name):
+            hours = int(name)
+            zone = "Etc/GMT" if hours == 0 else f"Etc/GMT{-hours:+d}"
+        if zone:
+            found[zone] = found.get(zone, 0) + 1
+    return sorted(found, key=lambda zone: -found[zone])
