@@ -14,10 +14,16 @@ from typing import Any, Final, NamedTuple
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.value_types import infer_text_type, optional_field
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, first_key, is_level, time_key_rank
+from hourmark_declare.proposing.vocabulary import (
+    HOST_KEYS,
+    first_key,
+    is_level,
+    quote_pattern,
+    time_key_rank,
+)
 
 _MOST: Final = 0.9
 _DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -26,7 +32,10 @@ _NAME: Final = re.compile(r"[A-Za-z_@#][\w .()/%#@:$\[\]-]{0,60}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$)|\S+')
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
 _REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+(?: HTTP/[\d.]+)?|-")
+_PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
+_ORIGIN: Final = re.compile(r"[A-Za-z_][\w$-]*(?:[./:]+[\w$-]+)+|[A-Z][A-Za-z]*_\w*")
+_COMPONENT: Final = re.compile(r"[a-z][a-z_]{3,}")
 _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-|S3Console)\S*.*|-")
 
 
@@ -85,7 +94,7 @@ def _split(line: str, delimiter: str) -> list[str]:
     if delimiter == "\t" or '"' not in line:
         return line.split(delimiter)
     cell = rf'[ ]?"(?:[^"]|"")*"|[^{re.escape(delimiter)}]*'
-    return [found for found in re.findall(rf"(?:^|{re.escape(delimiter)})({cell})", line)]
+    return list(re.findall(rf"(?:^|{re.escape(delimiter)})({cell})", line))
 
 
 def _candidates(
@@ -98,7 +107,7 @@ def _candidates(
     if width < (_SPACED_MIN if delimiter == " " else 3) or count < _MOST * len(rows) or count < 2:
         return
     table = [row for row in rows if len(row) == width]
-    names = _names(lines, table, delimiter)
+    names = _names(lines, table)
     if names is not None and _is_header(table[0], table[1:]):
         table = table[1:]
     if delimiter == " " and names is None and not _is_table(table):
@@ -107,10 +116,10 @@ def _candidates(
     time = _time(sample, columns, delimiter)
     if time is None and names is None:
         return
-    yield _candidate(_joined(columns, time), time, delimiter, is_named=names is not None)
+    yield _candidate(sample, _joined(columns, time), time, delimiter, is_named=names is not None)
 
 
-def _names(lines: Sequence[str], table: Sequence[list[str]], delimiter: str) -> list[str] | None:
+def _names(lines: Sequence[str], table: Sequence[list[str]]) -> list[str] | None:
     for line in lines[:20]:
         if (match := _FIELDS_COMMENT.fullmatch(line.rstrip())) is not None:
             names = match["names"].split("\t" if "\t" in match["names"] else None)
@@ -126,25 +135,25 @@ def _is_header(first: Sequence[str], rows: Sequence[list[str]]) -> bool:
     cells = [cell.strip().strip('"') for cell in first]
     if not rows or not all(_NAME.fullmatch(cell) for cell in cells) or len(set(cells)) < len(cells):
         return False
-    columns = list(zip(*rows, strict=True))
+    columns = [[value.strip().strip('"') for value in column] for column in zip(*rows, strict=True)]
     typed = any(infer_text_type(column) in ("long", "double") for column in columns)
     dated = any(choose_time_format(column[:20], 0) is not None for column in columns)
-    again = any(
-        sum(value.strip().strip('"') == cell for value in column) > 0
-        for cell, column in zip(cells, columns, strict=True)
-    )
+    again = any(cell in column for cell, column in zip(cells, columns, strict=True))
     return (typed or dated) and not again
 
 
 def _is_table(table: Sequence[list[str]]) -> bool:
+    # At least two columns of numbers besides the time, and less than half of words: no sentences.
     columns = list(zip(*table, strict=True))
-    plain = [
-        sum(bool(re.fullmatch(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?", value)) for value in column)
+    words = sum(
+        2 * sum(bool(_PLAIN_WORD.fullmatch(value)) for value in column) > len(table)
         for column in columns
-    ]
-    words = sum(2 * count > len(table) for count in plain)
-    tail = next((n for n, count in enumerate(reversed(plain)) if 2 * count <= len(table)), 0)
-    return 2 * words <= len(columns) and tail <= 3
+    )
+    numbers = sum(
+        infer_text_type(column) in ("long", "double") and choose_time_format(column, 0) is None
+        for column in columns
+    )
+    return 2 * words < len(columns) and numbers >= 2
 
 
 def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Column]:
@@ -166,42 +175,37 @@ def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Co
 def _guessed(columns: Sequence[Column]) -> list[Column]:
     # Names of columns without a header, from what is in them.
     taken: set[str] = set()
-    named = []
+    named: list[Column] = []
     for number, column in enumerate(columns, 1):
-        name = _guess(column, taken, [of.name for of in named])
+        name = _guess(column, taken, [of.name for of in named], is_last=number == len(columns))
         name = name if name and name not in taken else f"column_{number}"
         taken.add(name)
         named.append(column._replace(name=name))
     return named
 
 
-def _guess(column: Column, taken: set[str], before: Sequence[str]) -> str:
+def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: bool) -> str:
     values = column.values
     if all(is_level(value) for value in values):
         return "level"
-    if (
-        column.wrap == '"'
-        and all(_REQUEST.fullmatch(value) for value in values)
-        and set(values) != {"-"}
-    ):
+    quoted = column.wrap == '"' and set(values) != {"-"}
+    if quoted and all(_REQUEST.fullmatch(value) for value in values):
         return "request"
-    if (
-        "request" in taken
-        and "status" not in taken
-        and all(re.fullmatch(r"[1-5]\d\d", v) for v in values)
-    ):
+    codes = all(re.fullmatch(r"[1-5]\d\d", value) for value in values)
+    if codes and "request" in taken and "status" not in taken:
         return "status"
     if before and before[-1] == "status" and infer_text_type(values) == "long":
         return "bytes"
     if all(_ADDRESS.fullmatch(value) for value in values) and set(values) != {"-"}:
         return "client"
-    if (
-        column.wrap == '"'
-        and all(_AGENT.fullmatch(value) for value in values)
-        and set(values) != {"-"}
-    ):
+    if quoted and all(_AGENT.fullmatch(value) for value in values):
         return "agent"
-    return ""
+    if is_last and not column.wrap and 10 * sum(" " in value for value in values) > 3 * len(values):
+        return MESSAGE
+    if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
+        return "logger"
+    names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
+    return "component" if names and len(set(values)) <= 0.1 * len(values) else ""
 
 
 def _unique(names: Sequence[str]) -> list[str]:
@@ -245,7 +249,12 @@ def _joined(columns: Sequence[Column], time: _Time | None) -> list[Column]:
 
 
 def _candidate(
-    columns: Sequence[Column], time: _Time | None, delimiter: str, *, is_named: bool
+    sample: FileSample,
+    columns: Sequence[Column],
+    time: _Time | None,
+    delimiter: str,
+    *,
+    is_named: bool,
 ) -> Candidate:
     names = [column.name for column in columns]
     host = first_key(names, HOST_KEYS)
@@ -272,16 +281,19 @@ def _candidate(
         }
         line |= {} if time else {"time": "observed"}
         return Candidate(form=form, line=line, fields=tuple(fields), doubts=doubts)
-    pattern = (r"[ \t]+" if delimiter == " " else re.escape(delimiter).replace("\\\t", r"\t")).join(
+    pattern = (r"[ \t]+" if delimiter == " " else quote_pattern(delimiter)).join(
         _cell(column, time, delimiter) for column in columns
     )
     lead = r"[ \t]*" if delimiter == " " else ""
-    line = {"payload": "pattern", "pattern": f"{lead}{pattern}{lead}", **settings}
-    line |= {"time": "observed", "field": MESSAGE}
+    has_message = MESSAGE in names
+    rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is none
+    line = {"payload": "pattern", "pattern": f"{lead}{pattern}{lead}{rest}", **settings}
+    line |= {"null_text": "-" if delimiter == " " else "", "time": "observed", "field": MESSAGE}
+    text = optional_field(MESSAGE, text_type(sample))
     return Candidate(
         form=form,
         line=line,
-        fields=(*fields, optional_field(MESSAGE, "string")),
+        fields=(*(field for field in fields if field["name"] != MESSAGE), text),
         catches_all=True,
         doubts=doubts,
     )
@@ -304,6 +316,8 @@ def _cell(column: Column, time: _Time | None, delimiter: str) -> str:
         if number is not None:
             return f'"(?:(?P<{column.name}>{number})|-?)"'
         return f'"(?P<{column.name}>{inside})"'
+    if column.name == MESSAGE and not column.wrap:
+        return f"(?P<{MESSAGE}>.*)"
     if number is not None:
         return f"(?:(?P<{column.name}>{number})|-{'?' if delimiter != ' ' else ''})"
     if delimiter == " ":

@@ -91,3 +91,20 @@ def read_sample(path: Path) -> FileSample:
     return FileSample(
         path, first[:LINES_MAX], last[-LINES_MAX:], status.st_size, status.st_mtime_ns // 10**6
     )
+
+
+def text_type(sample: FileSample) -> str:
+    """Return the Avro type for free text of a log file.
+
+    Args:
+        sample: First and last lines of the file.
+
+    Returns:
+        `string` if all lines of the sample are UTF-8, otherwise `bytes`.
+    """
+    try:
+        for line in sample.lines:
+            line.decode()
+    except UnicodeDecodeError:
+        return "bytes"
+    return "string"

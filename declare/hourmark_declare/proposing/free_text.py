@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.file_sample import FileSample
+from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.line_template import Template, infer_template
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
 from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
@@ -137,11 +138,11 @@ def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format; nothing if the lines have no level and less than two fields in common.
+        One candidate format; nothing if the lines have no level and fewer than two fields in common.
     """
     texts = [line.decode(errors="replace") for line in sample.lines if line.strip()]
     template = infer_template(texts, [None] * len(texts), "", multiline=False)
-    if template is None or not ("level" in template.types or template.parts > 2):
+    if template is None or not ("level" in template.types or template.parts >= 2):
         return
     line = {"payload": "pattern", "pattern": template.pattern, **_CATCHING}
     line |= {"host_field": "host"} if template.has_host else {}
@@ -169,23 +170,6 @@ def plain_text_candidates(sample: FileSample) -> Iterator[Candidate]:
     yield Candidate(form=PLAIN_TEXT, line=line, fields=(field,))
 
 
-def text_type(sample: FileSample) -> str:
-    """Return the Avro type for free text of a log file.
-
-    Args:
-        sample: First and last lines of the file.
-
-    Returns:
-        `string` if all lines of the sample are UTF-8, otherwise `bytes`.
-    """
-    try:
-        for line in sample.lines:
-            line.decode()
-    except UnicodeDecodeError:
-        return "bytes"
-    return "string"
-
-
 def _message(sample: FileSample) -> dict[str, Any]:
     return optional_field(MESSAGE, text_type(sample))
 
@@ -210,9 +194,7 @@ def _records_template(
     texts: Sequence[str], spans: dict[int, tuple[int, int]], choice: TimeChoice
 ) -> Template | None:
     starts = [*spans, len(texts)]
-    records = [
-        "\n".join(texts[first:behind]) for first, behind in zip(starts, starts[1:], strict=False)
-    ]
+    records = ["\n".join(texts[first:behind]) for first, behind in itertools.pairwise(starts)]
     return infer_template(records, [*spans.values()], choice.pattern, multiline=True)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.timestamps import find_timestamps
@@ -22,6 +22,7 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_LETTERS,
     are_hosts,
     is_level,
+    quote_pattern,
 )
 
 MESSAGE: Final = "message"
@@ -34,6 +35,7 @@ _QUOTED: Final = re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"')
 _BRACKETED: Final = {
     "[": (re.compile(r"\[(?P<x>[^\[\]]*)\]"), r"\[", r"\]", r"[^\[\]]"),
     "(": (re.compile(r"\((?P<x>[^()]*)\)"), r"\(", r"\)", "[^()]"),
+    "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
 _PROGRAM: Final = re.compile(
@@ -45,10 +47,11 @@ _ADDRESS: Final = re.compile(
 )
 _KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
 _LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t])")
-_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)(?=[ \t]*:(?:\s|$))")
+_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
 _PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
-_DASHED: Final = re.compile(r"(?P<x>[^\s|\[\"](?:[^|\n]{0,60}?[^\s|])??)(?=[ \t]+[-|:>]+[ \t])")
-_PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)(?=[ \t]*\|)")
+_DASHED: Final = re.compile(r"(?P<x>[^\s|\[\"](?:[^|\n]{0,60}?[^\s|])??)[ \t]+[-|:>]+[ \t]+")
+_PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
 _WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)")
 _WORD_UP_TO: Final = {
     "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
@@ -58,6 +61,7 @@ _WORD_UP_TO: Final = {
 _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 _THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
 _REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+( HTTP/[\d.]+)?|-")
+_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
 _SPACE: Final = "[ \\t]"
 
 
@@ -150,9 +154,7 @@ class _Inference:
                     continue
                 break
             text = self._rendered(part)
-            if self._has_time and not self._time_read:
-                before += text
-            elif part.values.keys() == {"time"}:
+            if (self._has_time and not self._time_read) or part.values.keys() == {"time"}:
                 before += text
             else:
                 behind += text
@@ -193,7 +195,7 @@ class _Inference:
                 return part
         return None
 
-    def _enough(self, ends: Sequence[object] | dict[int, int]) -> bool:
+    def _enough(self, ends: Sized) -> bool:
         return len(ends) >= self._needed and len(ends) > 0
 
     def _matching(
@@ -230,8 +232,9 @@ class _Inference:
         ends = {n: match.end() for n, match in self._matching(cursors, search).items()}
         if not self._enough(ends) and not (self._time_read and 2 * len(ends) > len(cursors)):
             return None
-        some = "+" if len(ends) == len(cursors) else "*"
-        return _Part(_SPACE + some, ends, {}, is_optional=some == "*")
+        if self._enough(ends):
+            return _Part(f"{_SPACE}+", ends, {})
+        return _Part(f"{_SPACE}*", ends, {}, is_optional=True)
 
     def _level(self, cursors: Sequence[_Cursor]) -> _Part | None:
         if "level" in self._types:
@@ -307,14 +310,17 @@ class _Inference:
 
     def _inside(self, values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
         # Structure within brackets: `module:level`, or the same keys with numbers.
-        two = [re.fullmatch(r"([\w.-]+):(\w+)", value) for value in values]
-        if (
-            all(match is not None and is_level(match[2]) for match in two)
-            and "level" not in self._types
-        ):
+        behind = [_LEVEL_BEHIND.fullmatch(value) for value in values]
+        found = [match for match in behind if match is not None and is_level(match["level"])]
+        marks = {match["mark"] for match in found}
+        if len(found) == len(values) and len(marks) == 1 and "level" not in self._types:
+            mark = marks.pop()
             return (
-                r"(?P<{0}>[\w.-]+):(?P<{1}>\w+)",
-                {"module": [m[1] for m in two if m], "level": [m[2] for m in two if m]},
+                rf"(?P<{{0}}>[^/:\[\]]+){mark}(?P<{{1}}>\w+)",
+                {
+                    "module" if mark == ":" else "thread": [match["name"] for match in found],
+                    "level": [match["level"] for match in found],
+                },
             )
         pairs = [re.findall(r"([A-Za-z]+)[ =](\d+)(?=[:, ]|$)", value) for value in values]
         keys = {tuple(key for key, _ in of) for of in pairs}
@@ -324,9 +330,9 @@ class _Inference:
         if len(rest) != 1:
             return None
         pieces = rest.pop().split("#")
-        pattern = re.escape(pieces[0]).replace(r"\ ", " ")
+        pattern = quote_pattern(pieces[0])
         for number, piece in enumerate(pieces[1:]):
-            pattern += f"(?P<{{{number}}}>\\d+)" + re.escape(piece).replace(r"\ ", " ")
+            pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
         return pattern, {name: [of[number][1] for of in pairs] for number, name in enumerate(names)}
 
     def _program(self, cursors: Sequence[_Cursor]) -> _Part | None:
@@ -362,7 +368,7 @@ class _Inference:
         self._pending_key = key
         spaces = {match["mark"][1:] for match in found.values() if match["key"] == key}
         space = (spaces.pop() if len(spaces) == 1 else None) if mark == ":" else ""
-        literal = f"{re.escape(key)}{mark}" + (f"{_SPACE}+" if space is None else space)
+        literal = f"{quote_pattern(key)}{mark}" + (f"{_SPACE}+" if space is None else space)
         return _Part(literal, ends, {})
 
     def _constant(self, cursors: Sequence[_Cursor]) -> _Part | None:
@@ -376,7 +382,7 @@ class _Inference:
         ends = {
             n: of.at + len(literal) for n, of in enumerate(cursors) if of.rest.startswith(literal)
         }
-        return _Part(re.escape(literal), ends, {})
+        return _Part(quote_pattern(literal), ends, {})
 
     def _address(self, cursors: Sequence[_Cursor]) -> _Part | None:
         found = self._matching(cursors, _ADDRESS)
@@ -437,7 +443,7 @@ class _Inference:
             return None
         char = firsts[0][0]
         runs = collections.Counter(
-            re.match(re.escape(char) + "+", of.rest)[0]  # type: ignore[index]
+            re.match(quote_pattern(char) + "+", of.rest)[0]  # type: ignore[index]
             for of in cursors
             if of.rest.startswith(char)
         )
@@ -447,7 +453,7 @@ class _Inference:
         if char in "])" and self._open:
             self._open.pop()
         ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
-        return _Part(re.escape(run).replace("{", "{{").replace("}", "}}"), ends, {})
+        return _Part(quote_pattern(run).replace("{", "{{").replace("}", "}}"), ends, {})
 
     def _other_time(self, cursors: Sequence[_Cursor]) -> _Part | None:
         found: dict[int, tuple[int, str]] = {}
@@ -475,14 +481,19 @@ class _Inference:
             _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._open[-1], "")) if self._open else None
         )
         options: list[tuple[re.Pattern[str], str, Callable[[Sequence[str]], bool]]] = [
-            (_DASHED, r"(?P<{0}>[^\s|\[\"](?:[^|\n]{{0,60}}?[^\s|])??)", _are_short),
-            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)", _vary_little),
-            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)", _are_short),
+            (
+                _DASHED,
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n]{{0,60}}?[^\s|])??)[ \t]+[-|:>]+[ \t]+",
+                _are_short,
+            ),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)", _vary_little),
+            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)[ \t]*\|", _are_short),
         ]
         if closing is not None:
             options.insert(0, (closing, r"(?P<{0}>[^\s\[\]()]+)", _are_short))
         if self._time_read or not self._has_time:
             options += [
+                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)\]", _vary_little),
                 (_PADDED, r"(?P<{0}>[^\s|\[\]\"]+)", _vary_little),
                 (_LOGGER, r"(?P<{0}>[^\s|\[\]\"]+)", _vary_little),
             ]
@@ -491,7 +502,9 @@ class _Inference:
             values = [match["x"] for match in found.values()]
             if self._enough(found) and is_plausible(values):
                 return _Part(
-                    pattern, {n: m.end() for n, m in found.items()}, {_word_name(values): [*values]}
+                    pattern,
+                    {n: m.end() for n, m in found.items()},
+                    {_word_name(values): [*values]},
                 )
         if self._is_anchored(cursors):
             found = self._matching(cursors, _WORD)
@@ -552,7 +565,7 @@ class _Inference:
         if not self._time_read or "level" in self._types:
             return None
         search = re.compile(
-            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_FORMS[1][0]}[ \t]+)"
+            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_FORMS[0][0]}[ \t]+)"
         )
         found = self._matching(cursors, search)
         values = [(match["x"] or "").strip() or None for match in found.values()]
@@ -688,7 +701,7 @@ def _message_pattern(
         name = "host" if is_host else key
         value = {"long": r"-?\d+", "double": r"-?\d+(?:\.\d+)?"}.get(of_type, r"\S+")
         types[name] = of_type
-        pattern += rf".*?\b{re.escape(key)}[=:][ \t]*(?P<{name}>{value})"
+        pattern += rf".*?\b{quote_pattern(key)}[=:][ \t]*(?P<{name}>{value})"
     return f"(?P<{MESSAGE}>{pattern}.*)", types
 
 
@@ -709,7 +722,7 @@ def _anchors(cursor: _Cursor, at: int, words: int) -> Iterator[str]:
     rest = cursor.text[at : at + 80]
     if rest[:1] in ("[", '"') and words <= 2:
         yield "bracket"
-    if re.match(LEVEL_FORMS[0][0], rest) or re.match(LEVEL_FORMS[1][0], rest):
+    if re.match(LEVEL_FORMS[0][0], rest):
         yield "level"
     if (key := _KEY.match(rest)) and key["mark"] == "=":
         yield f"key {key['key']}"

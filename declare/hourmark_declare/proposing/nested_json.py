@@ -18,7 +18,13 @@ from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.value_types import infer_json_type, parse_json_objects
-from hourmark_declare.proposing.vocabulary import LEVEL_KEYS, PROGRAM_KEYS, TIME_KEYS, time_key_rank
+from hourmark_declare.proposing.vocabulary import (
+    LEVEL_KEYS,
+    PROGRAM_KEYS,
+    TIME_KEYS,
+    quote_pattern,
+    time_key_rank,
+)
 
 _MOST: Final = 0.9
 _DEPTH_MAX: Final = 8
@@ -120,7 +126,8 @@ def _field_name(path: Path) -> str:
 def _pattern(
     paths: Sequence[Path], found: dict[Path, list[Any]], time_path: Path, choice: TimeChoice
 ) -> NestedFields | None:
-    text, types, before = r"\{", dict[str, str](), ()
+    text, types = r"\{", dict[str, str]()
+    before: Path = ()
     for path in paths:
         of_type = infer_json_type(found[path])
         name = "time" if path == time_path else _field_name(path)
@@ -150,4 +157,4 @@ def _new_keys(before: Path, path: Path) -> Path:
 
 
 def _quoted(key: str) -> str:
-    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", json.dumps(key, ensure_ascii=False))
+    return quote_pattern(json.dumps(key, ensure_ascii=False))

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.file_sample import FileSample
-from hourmark_declare.proposing.free_text import text_type
+from hourmark_declare.proposing.file_sample import FileSample, text_type
 from hourmark_declare.proposing.nested_json import infer_nested_fields
 from hourmark_declare.proposing.time_formats import choose_time_format
 from hourmark_declare.proposing.value_types import (
@@ -53,10 +52,10 @@ def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
     coerced = _numbers_in_quotes(rows, {time.get("time_field", ""), host or ""})
     fields = infer_fields(rows, excluded=[_MORE, time.get("time_field", ""), host or ""])
     fields = [optional_field(of["name"], coerced.get(of["name"], of["type"][1])) for of in fields]
-    line = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
+    line: dict[str, Any] = {"payload": "json", **time, "unknown": "keep", "unknown_field": _MORE}
     line |= {"host_field": host} if host else {}
-    if chosen := [of["name"] for of in fields if of["name"] in coerced]:
-        line["coerce"] = chosen
+    chosen = [of["name"] for of in fields if of["name"] in coerced]
+    line |= {"coerce": chosen} if chosen else {}
     yield Candidate(form=name, line=line, fields=(*fields, more), record_start=start)
 
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from hourmark_declare.proposing.vocabulary import quote_pattern
+
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
 _MONTH: Final = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -39,6 +41,7 @@ _DATES: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     (rf"{_MONTH} \d", ("%b %e",)),
     (r"\d\d-\d\d", ("%m-%d", "%d-%m")),
     (r"\d\d\.\d\d", ("%m.%d", "%d.%m")),
+    (r"\d\d/\d\d", ("%m/%d", "%d/%m")),
     (r"\d{6}", ("%y%m%d",)),
     (r"(?:0\d|1[0-2])[0-3]\d", ("%m%d",)),
 )
@@ -118,7 +121,7 @@ _CLOCK_FIRST: Final = re.compile(
     rf"(?<![\d.:])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})? (?P<date>\d\d/\d\d/\d{{4}}|\d\d\.\d\d\.\d{{4}}|\d{{4}}-\d\d-\d\d)\b"
 )
 _CLOCK_ALONE: Final = re.compile(
-    rf"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{{1,9}})?(?![\w:])"
+    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?(?![\w:])"
 )
 _UNIX_TIMES: Final = [
     (re.compile(rf"(?<![\w.:/+-]){pattern}(?![\w./-])"), pattern, form) for pattern, form in _UNIX
@@ -192,10 +195,10 @@ def match_timestamp(text: str) -> TimestampFormat | None:
 def _dated_match(match: re.Match[str], date: str, formats: tuple[str, ...]) -> TimestampMatch:
     between, clock = match["between"], match["clock"]
     clock_pattern, clock_format = _clock_of(clock)
-    pattern, rest = date + re.escape(between).replace(r"\ ", " ").replace("\\\t", r"\t"), between
+    pattern, rest = date + quote_pattern(between), between
     pattern, rest = pattern + clock_pattern, rest + clock_format
     if fraction := match["fraction"]:
-        pattern += re.escape(fraction[0]) + r"\d{1,9}"
+        pattern += quote_pattern(fraction[0]) + r"\d{1,9}"
         rest += fraction[0] + "%f"
     if half := match["half"]:
         pattern, rest = pattern + " ?[AaPp][Mm]", rest + " " * half.startswith(" ") + "%p"
@@ -227,7 +230,7 @@ def _clock_form(match: re.Match[str]) -> TimestampFormat:
     pattern, form = _clock_of(match["clock"])
     if fraction := match["fraction"]:
         return TimestampFormat(
-            pattern + re.escape(fraction[0]) + r"\d{1,9}", f"{form}{fraction[0]}%f"
+            pattern + quote_pattern(fraction[0]) + r"\d{1,9}", f"{form}{fraction[0]}%f"
         )
     return TimestampFormat(pattern, form)
 

@@ -9,12 +9,11 @@ from typing import Final
 LEVELS: Final = (
     "TRACE|DEBUG|FINEST|FINER|FINE|CONFIG|VERBOSE|INFORMATION|INFORMATIONAL|INFO|NOTICE|NOTE|SUCCESS|"
     "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
-    "FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]"
+    "INF|WRN|DBG|FTL|VRB|TRC|NTC|FAILURE|STATEMENT|DETAIL|HINT|CONTEXT|DEBUG[1-5]"
 )
 # Forms of a level, and the share of lines that must have it: a word that begins a sentence is no level.
 LEVEL_FORMS: Final = (
-    (rf"[\[<(][ \t]*(?P<level>{LEVELS})[ \t]*[\]>):]+", 0.5),
-    (rf"(?P<level>{LEVELS})\b[\]>):]*", 0.5),
+    (rf"[\[<(]?[ \t]*(?P<level>{LEVELS})\b(?:[ \t]*[\]>):]+)?", 0.5),
     (rf"[\[<(][ \t]*(?P<level>(?i:{LEVELS}))[ \t]*[\]>)]:?", 0.5),
     (rf"(?P<level>(?i:{LEVELS})):", 0.5),
     (rf"(?P<level>(?i:{LEVELS}))\b", 0.9),
@@ -78,12 +77,10 @@ TIME_KEYS: Final = (
     "created_at",
 )
 _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
-_HOST: Final = re.compile(
-    r"(?=[^\s]*[A-Za-z])(?=[^\s]*[\d.])[A-Za-z0-9][A-Za-z0-9:_-]*(?:\.[A-Za-z0-9-]+)*|localhost"
-)
 _HOST_SHAPE: Final = re.compile(
-    r"[A-Za-z]+\d*(?:-[A-Za-z0-9:]+)*\d[A-Za-z0-9:-]*(?:\.[A-Za-z0-9-]+)*"
-    r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)|localhost"
+    r"[A-Za-z](?:[A-Za-z0-9_:-]*[0-9])(?:\.[A-Za-z0-9-]+)*"
+    r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
+    r"|localhost"
 )
 
 
@@ -118,3 +115,8 @@ def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
     """Return the name that stands first in a list of known names, in any case; None without one."""
     by_lower = {name.lower(): name for name in reversed([*names])}
     return next((by_lower[key] for key in known if key in by_lower), None)
+
+
+def quote_pattern(text: str) -> str:
+    r"""Return a regular expression for RE2 that matches a text literally; a tab is written `\t`."""
+    return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", text).replace("\t", r"\t")

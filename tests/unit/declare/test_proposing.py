@@ -80,7 +80,7 @@ FIELDS = {
     },
     "logfmt": {"level": "string", "n": "long", "msg": "string"},
     "4 columns with tabs between": {"column_2": "string", "column_3": "long", "column_4": "double"},
-    "lines that begin with a time": {"level": "string", "message": "bytes"},
+    "lines that begin with a time": {"level": "string", "message": "string"},
 }
 STAMPS = {
     "2026-11-21 10:00:00": "%Y-%m-%d %H:%M:%S",
