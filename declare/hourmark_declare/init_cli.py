@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 import shlex
@@ -33,7 +34,7 @@ from hourmark_declare.proposing.existing_config import ExistingConfig
 from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.first_hours import choose_first_hour
 from hourmark_declare.proposing.selection import Proposal, propose
-from hourmark_declare.proposing.timestamps import find_common_timestamp, find_timestamp
+from hourmark_declare.proposing.timestamps import find_common_timestamp
 from hourmark_declare.zones import machine_zone, validate_zone
 
 _FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
@@ -116,10 +117,11 @@ def init(
         bucket_seconds = there.bucket_seconds
     names = [name] if name is not None else _names(files, there.names if there else ())
     samples = [read_sample(file.absolute()) for file in files]
-    proposals = [
+    guessed = [
         propose(s, n, zone=zone, host=socket.gethostname())
         for s, n in zip(samples, names, strict=True)
     ]
+    proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
     now_ms = SystemClock().now_ms()
     first = (
         _parsed(begins, bucket_seconds)
@@ -136,7 +138,9 @@ def init(
     if as_json:
         print_json(
             {
-                "proposals": [_as_json(p) for p in proposals],
+                "proposals": [
+                    _as_json(p, guess) for p, guess in zip(proposals, guessed, strict=True)
+                ],
                 "files": {str(out / path): text for path, text in written.items()},
             }
         )
@@ -153,6 +157,30 @@ def init(
         )
     elif not as_json:
         click.echo("nothing was written; --yes writes", err=True)
+
+
+def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Proposal]:
+    # Of each guess, the user decides whether it is used; where nobody is asked, the safest is.
+    proposals = []
+    for guess in guessed:
+        if guess.safest is None:
+            proposals.append(guess)
+            continue
+        reasons = "; ".join(guess.assessment.reasons)
+        click.echo(f"{guess.sample.path}: {guess.candidate.form} is a guess: {reasons}", err=True)
+        if asks and click.confirm(
+            f"Use it? Otherwise: {guess.safest.candidate.form}", default=False, err=True
+        ):
+            proposals.append(dataclasses.replace(guess, safest=None))
+            continue
+        if not asks:
+            click.echo(
+                f"  the safest is kept: {guess.safest.candidate.form}. To decide it yourself, run "
+                "this in a terminal without --yes",
+                err=True,
+            )
+        proposals.append(guess.safest)
+    return proposals
 
 
 def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
@@ -177,6 +205,13 @@ def _named(out: Path) -> list[str]:
 def _show(proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | None) -> None:
     for p in proposals:
         click.echo(_summary(p))
+        assessed = p.assessment
+        reasons = f": {'; '.join(assessed.reasons)}" if assessed.reasons else ""
+        click.echo(f"  confidence: {assessed.confidence}{reasons}")
+        if p.candidate.zone:
+            click.echo(
+                f"  times are read in the zone {p.candidate.zone}, which their abbreviations name"
+            )
         for one in p.examples[:1]:
             event = (
                 f"{one.type} {one.time} {one.host} {one.fields}"
@@ -234,11 +269,8 @@ def _summary(p: Proposal) -> str:
 def _unread_time_hint(lines: Sequence[bytes]) -> str:
     if (found := find_common_timestamp(lines)) is None or found.share <= 0.5:
         return ""
-    time = next(
-        line[at.start : at.end].decode(errors="replace")
-        for line in lines
-        if (at := find_timestamp(line)) is not None
-    )
+    index, (start, end) = next(iter(found.spans.items()))
+    time = lines[index][start:end].decode(errors="replace")
     do = (
         "name its zone, such as --zone Europe/Berlin"
         if found.form.format.endswith("%Z")
@@ -247,7 +279,8 @@ def _unread_time_hint(lines: Sequence[bytes]) -> str:
     return f". Most bear a time such as {time}, which could not be read: {do} (docs/event-types.md)"
 
 
-def _as_json(p: Proposal) -> dict[str, Any]:
+def _as_json(p: Proposal, guess: Proposal) -> dict[str, Any]:
+    assessed = guess.assessment
     return {
         "file": str(p.sample.path),
         "name": p.name,
@@ -258,6 +291,9 @@ def _as_json(p: Proposal) -> dict[str, Any]:
         "dead_letters": p.dead_letters,
         "oldest": p.oldest,
         "newest": p.newest,
+        "confidence": assessed.confidence,
+        "reasons": [*assessed.reasons],
+        "guess": None if p is guess else guess.candidate.form,
     }
 
 

@@ -34,7 +34,8 @@ class Candidate:
         zone: IANA time zone that the abbreviations in the timestamps belong to; empty to use the
             zone that the user chose.
         container_log: Whether the tailer reads the file as a container log of Kubernetes.
-        doubts: Readings of the lines that could be wrong, as sentences for users.
+        doubts: Readings of times that could be wrong, as sentences for users.
+        notes: What else users should know about the format, as sentences.
     """
 
     form: str
@@ -46,6 +47,7 @@ class Candidate:
     zone: str = ""
     container_log: bool = False
     doubts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def type_name(self, name: str) -> str:
         """Return the name of the event type that parses the lines of a source in this format.
@@ -85,6 +87,34 @@ class Candidate:
         """
         catch_all = {"catch_all": name} if self.catches_all else {}
         return {"name": name, "format": self.format, "types": [self.type_name(name)], **catch_all}
+
+    @property
+    def without_time(self) -> Candidate:
+        """Return a copy of this candidate whose events have the time at which lines are read.
+
+        The text of the time becomes the field `log_time`, so that nothing of a line is lost.
+        """
+        line = {
+            name: value
+            for name, value in self.line.items()
+            if name not in ("time_field", "time_format")
+        }
+        key = self.line.get("time_field", "time")
+        named: dict[str, Any] = {}
+        if "pattern" in line:
+            named["pattern"] = line["pattern"].replace(f"(?P<{key}>", "(?P<log_time>")
+        if "columns" in line:
+            named["columns"] = ["log_time" if name == key else name for name in line["columns"]]
+        if not named:  # a key of an object stays as it is
+            return dataclasses.replace(self, line={**line, "time": "observed"}, doubts=())
+        field = {"name": "log_time", "type": ["null", "string"]}
+        return dataclasses.replace(
+            self,
+            form=f"{self.form}, which is kept as text",
+            line={**line, **named, "time": "observed"},
+            fields=(field, *self.fields),
+            doubts=(),
+        )
 
     @property
     def without_catch_all(self) -> Candidate:

@@ -159,7 +159,8 @@ def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
     """Return the TOML text for `hourmark.toml` that makes the tailer read the log files.
 
     Args:
-        proposals: The selected format of each log file.
+        proposals: The selected format of each log file. A format whose timestamps name an
+            abbreviation may have a zone of its own.
         zone: IANA time zone of timestamps that name no zone.
 
     Returns:
@@ -168,15 +169,10 @@ def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
     text = ""
     for p in proposals:
         start = {"record_start": p.candidate.record_start} if p.candidate.record_start else {}
-        text += render_toml(
-            {
-                "tailer": {
-                    "sources": [
-                        {"name": p.name, "paths": [str(p.sample.path)], "zone": zone, **start}
-                    ]
-                }
-            }
-        )
+        form = {"format": "cri"} if p.candidate.container_log else {}
+        own_zone = p.candidate.zone or zone
+        source = {"name": p.name, "paths": [str(p.sample.path)], "zone": own_zone, **form, **start}
+        text += render_toml({"tailer": {"sources": [source]}})
     return text
 
 

@@ -39,6 +39,12 @@ class FileSample(NamedTuple):
     def lines(self) -> list[bytes]:
         return [*self.head, *self.tail]
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether the sample contains all lines of the file."""
+        total = sum(len(line) + 1 for line in self.lines)
+        return self.size in (total, total - 1)
+
 
 def read_sample(path: Path) -> FileSample:
     """Read the first and the last lines of a log file.

@@ -220,11 +220,7 @@ def _timestamped(
         **_CATCHING,
     }
     line |= {"host_field": "host"} if template.has_host else {}
-    doubts = list(choice.doubts)
-    if not found.form.is_dated:
-        doubts.append("the times have no date: the latest day that is not ahead is assumed")
-    if zone:
-        doubts += zone_doubts(zone)
+    no_date = "the times have no date: the latest day that is not ahead is assumed"
     first = min(found.spans.values(), default=(0, 0))[0]
     begin = "begin with" if first <= 40 else "have"
     return Candidate(
@@ -234,7 +230,8 @@ def _timestamped(
         record_start=f"^{template.start}" if records else "",
         catches_all=True,
         zone=zone,
-        doubts=tuple(doubts),
+        doubts=(*choice.doubts, *(zone_doubts(zone) if zone else ())),
+        notes=() if found.form.is_dated else (no_date,),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 from hourmark_declare.line_trial import LineResult, LineTrial, ReadContext
 from hourmark_declare.proposing.candidate import Candidate
 from hourmark_declare.proposing.columns import delimited_candidates, spaced_candidates
+from hourmark_declare.proposing.confidence import GOOD, Assessment, Confidence, assess
 from hourmark_declare.proposing.container_logs import CandidateSource, container_log_candidates
 from hourmark_declare.proposing.file_sample import FileSample
 from hourmark_declare.proposing.free_text import (
@@ -38,7 +39,6 @@ CANDIDATE_SOURCES: Final[Sequence[CandidateSource]] = (
     *_STRUCTURED,
     plain_text_candidates,
 )
-GOOD: Final = 0.9  # share of matching records at which the first such format is selected
 _TOLD: Final = 3
 
 
@@ -60,6 +60,8 @@ class Proposal:
         oldest: Earliest event time in ISO 8601 (UTC); None if records contain no time.
         newest: Latest event time in ISO 8601 (UTC); None if records contain no time.
         examples: Results of up to three records.
+        safest: What to use instead if the proposal is a guess that nobody confirms; None if it is
+            no guess.
     """
 
     sample: FileSample
@@ -72,6 +74,18 @@ class Proposal:
     oldest: str | None
     newest: str | None
     examples: Sequence[LineResult]
+    safest: Proposal | None = None
+
+    @property
+    def assessment(self) -> Assessment:
+        """Return the confidence in this proposal with its reasons."""
+        return assess(
+            self.candidate,
+            records=self.records,
+            fitting=self.fitting,
+            caught=self.caught,
+            has_time=self.oldest is not None,
+        )
 
     @property
     def share(self) -> float:
@@ -105,12 +119,26 @@ def propose(sample: FileSample, name: str, *, zone: str, host: str) -> Proposal:
             continue
         tried.append(proposal)
         if proposal.share >= GOOD and (proposal.oldest is not None or candidate.container_log):
-            return proposal
-    *others, text = tried
+            break
+    best = _best(tried)
+    if best.assessment.confidence is not Confidence.LOW:
+        return best
+    if best.share >= GOOD:
+        safest = _evaluate(sample, name, best.candidate.without_time, zone, host)
+    else:
+        safest = _evaluate(sample, name, next(plain_text_candidates(sample)), zone, host)
+    return dataclasses.replace(best, safest=safest)
+
+
+def _best(tried: Sequence[Proposal]) -> Proposal:
+    # The last was found to be good, or is plain text.
+    if tried[-1].share >= GOOD and tried[-1].oldest is not None:
+        return tried[-1]
+    *others, last = tried
     if good := [proposal for proposal in others if proposal.share >= GOOD]:
         return good[0]
-    best = max(others, key=lambda proposal: proposal.share, default=text)
-    return best if best.share > 0.5 else text
+    best = max(others, key=lambda proposal: proposal.share, default=last)
+    return best if best.share > 0.5 else last
 
 
 def _evaluate(
@@ -156,11 +184,19 @@ def _reads_time(candidate: Candidate) -> bool:
 def _parse(
     sample: FileSample, name: str, candidate: Candidate, context: ReadContext
 ) -> list[LineResult]:
-    trial, tail = LineTrial.from_declarations(candidate.to_declarations(name)), sample.tail
-    if candidate.record_start:  # lines before the first start belong to a cut record
-        begins = re.compile(candidate.record_start.encode())
+    trial, head, tail = (
+        LineTrial.from_declarations(candidate.to_declarations(name)),
+        sample.head,
+        sample.tail,
+    )
+    if sample.is_whole:
+        head, tail = sample.lines, []
+    elif candidate.record_start:  # records that the sample cuts: the last of the head, and lines
+        begins = re.compile(candidate.record_start.encode())  # before the first start of the tail
+        starts = [n for n, line in enumerate(head) if begins.match(line) is not None]
+        head = head[: starts[-1]] if len(starts) > 1 else head
         tail = list(itertools.dropwhile(lambda line: begins.match(line) is None, tail))
     both = itertools.chain(
-        trial.parse_records(name, sample.head, context), trial.parse_records(name, tail, context)
+        trial.parse_records(name, head, context), trial.parse_records(name, tail, context)
     )
     return [one for one in both if one.type is not None]

@@ -78,7 +78,7 @@ TIME_KEYS: Final = (
 )
 _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
 _HOST_SHAPE: Final = re.compile(
-    r"[A-Za-z](?:[A-Za-z0-9_:-]*[0-9])(?:\.[A-Za-z0-9-]+)*"
+    r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
     r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
     r"|localhost"
 )
