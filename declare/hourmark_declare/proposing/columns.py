@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from hourmark.avro.fields import FIELD_NAME
 from hourmark.avro.framing import ENVELOPE_NAMES
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.file_sample import FileSample, text_type
+from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_format
 from hourmark_declare.proposing.value_types import infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
@@ -287,7 +287,8 @@ def _candidate(
     lead = r"[ \t]*" if delimiter == " " else ""
     has_message = MESSAGE in names
     rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is none
-    line = {"payload": "pattern", "pattern": f"{lead}{pattern}{lead}{rest}", **settings}
+    whole = ends_with_cr(f"{lead}{pattern}{lead}{rest}", sample)
+    line = {"payload": "pattern", "pattern": whole, **settings}
     line |= {"null_text": "-" if delimiter == " " else "", "time": "observed", "field": MESSAGE}
     text = optional_field(MESSAGE, text_type(sample))
     return Candidate(

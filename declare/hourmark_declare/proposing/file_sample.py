@@ -114,3 +114,19 @@ def text_type(sample: FileSample) -> str:
     except UnicodeDecodeError:
         return "bytes"
     return "string"
+
+
+def ends_with_cr(pattern: str, sample: FileSample) -> str:
+    """Return a pattern that leaves the CR at the end of lines out, if most lines have one.
+
+    Args:
+        pattern: Regular expression that ends with a group of any text.
+        sample: First and last lines of the file.
+
+    Returns:
+        The pattern, unchanged if most lines end with LF alone.
+    """
+    lines = sample.lines
+    if 2 * sum(line.endswith(b"\r") for line in lines) <= len(lines) or not pattern.endswith(".*)"):
+        return pattern
+    return f"{pattern.removesuffix('.*)')}.*?)\\r?"

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from hourmark_declare.proposing.candidate import MESSAGE, Candidate
-from hourmark_declare.proposing.file_sample import FileSample, text_type
+from hourmark_declare.proposing.file_sample import FileSample, ends_with_cr, text_type
 from hourmark_declare.proposing.line_template import Template, infer_template
 from hourmark_declare.proposing.time_formats import TimeChoice, choose_order
 from hourmark_declare.proposing.timestamps import CommonTimestamp, find_common_timestamp
@@ -40,6 +40,9 @@ _ACCESS_FIELDS: Final = {
 _CATCHING: Final = {"time": "observed", "field": MESSAGE}  # required for lines that do not match
 _UNSTAMPED_MIN: Final = (
     0.02  # a smaller share of lines without a timestamp does not indicate multi-line records
+)
+_CONTINUATION: Final = re.compile(
+    rb"[ \t]+\S|Traceback \(|Caused by: |\w+(?:\.\w+)*(?:Error|Exception)\b"
 )
 _STAMPED_MIN: Final = 0.02  # a smaller share of lines with one does not begin records
 _NO_HOST: Final = re.compile(rf"(?i:{LEVELS})|stdout|stderr|\d+|[A-Z]|[^A-Za-z0-9_].*|.*[=\])]")
@@ -110,20 +113,21 @@ def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
         sample: First and last lines of a log file.
 
     Yields:
-        First, a format of multi-line records, if more than 2 % of the lines lack the timestamp.
+        First, a format of multi-line records, if more than 2 % of the lines lack the timestamp, or
+        some that do are indented or belong to a stack trace.
         Then a format in which every line is a record. Each once more with another time zone, if
         the timestamps name an abbreviation of one. Nothing if no line has a timestamp.
     """
     lines = sample.lines
     if (found := find_common_timestamp(lines)) is None:
         return
-    texts = [line.decode(errors="replace") for line in lines]
+    texts = [line.decode(errors="replace").removesuffix("\r") for line in lines]
     spans = _decoded_spans(lines, found)
     stamps = [texts[index][start:end] for index, (start, end) in spans.items()]
     choice = choose_order(found.form, stamps, sample.written_ms)
     zones = ["", *zone_of_abbreviation(stamps)] if choice.format.endswith("%Z") else [""]
     for zone in zones:
-        if _STAMPED_MIN <= found.share < 1 - _UNSTAMPED_MIN:
+        if found.share >= _STAMPED_MIN and _has_records(lines, found):
             template = _records_template(texts, spans, choice)
             if template is not None and not re.search(r"\.\{0,120\}\?", template.start):
                 yield _timestamped(sample, found, choice, template, zone, records=True)
@@ -140,11 +144,14 @@ def untimed_candidates(sample: FileSample) -> Iterator[Candidate]:
     Yields:
         One candidate format; nothing if the lines have no level and fewer than two fields in common.
     """
-    texts = [line.decode(errors="replace") for line in sample.lines if line.strip()]
+    texts = [
+        line.decode(errors="replace").removesuffix("\r") for line in sample.lines if line.strip()
+    ]
     template = infer_template(texts, [None] * len(texts), "", multiline=False)
     if template is None or not ("level" in template.types or template.parts >= 2):
         return
-    line = {"payload": "pattern", "pattern": template.pattern, **_CATCHING}
+    pattern = ends_with_cr(template.pattern, sample)
+    line = {"payload": "pattern", "pattern": pattern, **_CATCHING}
     line |= {"host_field": "host"} if template.has_host else {}
     yield Candidate(
         form="lines with fields, without a time",
@@ -172,6 +179,13 @@ def plain_text_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 def _message(sample: FileSample) -> dict[str, Any]:
     return optional_field(MESSAGE, text_type(sample))
+
+
+def _has_records(lines: Sequence[bytes], found: CommonTimestamp) -> bool:
+    # Whether lines without a timestamp belong to records: more than a few, or they look like it.
+    others = [line for n, line in enumerate(lines) if n not in found.spans and line.strip()]
+    indented = sum(_CONTINUATION.match(line) is not None for line in others)
+    return found.share < 1 - _UNSTAMPED_MIN or (indented >= 2 and 2 * indented >= len(others))
 
 
 def _decoded_spans(lines: Sequence[bytes], found: CommonTimestamp) -> dict[int, tuple[int, int]]:
@@ -214,7 +228,7 @@ def _timestamped(
     named = {"time_field": "time"} if choice.format.startswith(("unix", "rfc3339")) else {}
     line = {
         "payload": "pattern",
-        "pattern": template.pattern,
+        "pattern": ends_with_cr(template.pattern, sample),
         **named,
         "time_format": choice.format,
         **_CATCHING,

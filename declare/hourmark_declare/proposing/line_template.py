@@ -17,9 +17,11 @@ from typing import Final, NamedTuple
 from hourmark_declare.proposing.timestamps import find_timestamps
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import (
+    COMMON_LEVELS,
     HOST_KEYS,
     LEVEL_FORMS,
     LEVEL_LETTERS,
+    LEVELS,
     are_hosts,
     is_level,
     quote_pattern,
@@ -245,6 +247,8 @@ class _Inference:
                 self._all
             ):
                 values: list[str | None] = [match["level"] for match in found.values()]
+                if all(str(value).upper() in COMMON_LEVELS.split("|") for value in values):
+                    pattern = pattern.replace(LEVELS, COMMON_LEVELS)
                 ends = {n: match.end() for n, match in found.items()}
                 return _Part(pattern, ends, {"level": values})
         letters = {
@@ -545,7 +549,8 @@ class _Inference:
         if (
             len(keys) == 1
             and all(" " in value for value in values)
-            and (key := keys.pop()).isalpha()
+            and (key := keys.pop()).isascii()
+            and key.isalpha()
         ):
             return _Part(
                 rf"(?:\[{key} (?P<{{0}}>[^\[\]]*)\]:?{_SPACE}*)?",
@@ -588,7 +593,7 @@ class _Inference:
         for name, values in part.values.items():
             present = [value for value in values if value is not None]
             if self._pending_key is not None and name not in ("level", "program"):
-                name = re.sub(r"\W", "_", self._pending_key)
+                name = re.sub(r"\W", "_", self._pending_key, flags=re.ASCII)
             names.append(self._named(name, present))
         if part.values:
             self._pending_key = None
@@ -644,13 +649,15 @@ class _Inference:
         for name, of_type in keyed.items():
             if name != "host":
                 self._types[name] = of_type
-        head = "(?s)" if self._multiline else ""
-        gap = r"[\])]?:?[ \t]*" if self._has_time and not behind else ""
-        end = r"\r?\n?" if self._multiline else ""
-        needs_gap = behind and self._has_time
-        body = f"(?:{behind}{_SPACE}*)?" if needs_gap else behind
-        lead = "[ \\t]*" if needs_gap else ""
-        pattern = f"{head}{before}{gap}{body}{lead}{end}{message}"
+        head, end = ("(?s)", r"\r?\n?") if self._multiline else ("", "")
+        if self._has_time and behind:
+            behind = behind.removesuffix(f"{_SPACE}+").removesuffix(f"{_SPACE}*")
+            between = f"(?:{behind})?{_SPACE}*"
+        elif self._has_time:
+            between = rf"[\])]?:?{_SPACE}*"  # what may close a time
+        else:
+            between = behind
+        pattern = f"{head}{before}{between}{end}{message}"
         return Template(
             pattern,
             self._start,

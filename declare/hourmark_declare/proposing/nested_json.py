@@ -21,7 +21,7 @@ from hourmark_declare.proposing.value_types import infer_json_type, parse_json_o
 from hourmark_declare.proposing.vocabulary import (
     LEVEL_KEYS,
     PROGRAM_KEYS,
-    TIME_KEYS,
+    names_time,
     quote_pattern,
     time_key_rank,
 )
@@ -98,7 +98,7 @@ def _time_path(values: dict[Path, list[Any]], written_ms: int) -> tuple[Path, Ti
     found: list[tuple[bool, int, int, Path, TimeChoice]] = []
     for path, of in values.items():
         rank = min(time_key_rank(key) for key in path)
-        if rank > len(TIME_KEYS) or any(isinstance(value, bool) for value in of):
+        if not any(map(names_time, path)) or any(isinstance(value, bool) for value in of):
             continue
         texts = [str(value) for value in of]
         if (choice := choose_time_format(texts, written_ms)) is not None:

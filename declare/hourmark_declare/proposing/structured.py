@@ -17,7 +17,7 @@ from hourmark_declare.proposing.value_types import (
     optional_field,
     parse_json_objects,
 )
-from hourmark_declare.proposing.vocabulary import HOST_KEYS, TIME_KEYS, first_key, time_key_rank
+from hourmark_declare.proposing.vocabulary import HOST_KEYS, first_key, names_time, time_key_rank
 
 _PAIR: Final = re.compile(r'(?P<key>[^\s="]+)=(?:"(?P<quoted>(?:[^"\\]|\\.)*)"|(?P<plain>[^\s"]*))')
 _MORE: Final = "more"
@@ -107,8 +107,7 @@ def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0)
             continue
         if (form := detect_time_format(values, written_ms)) is None:
             continue
-        is_named = time_key_rank(key) <= len(TIME_KEYS)
-        if not is_named and (
+        if not names_time(key) and (
             form.startswith("unix") or len({*map(str, values)}) == 1 < len(values)
         ):
             continue

@@ -12,7 +12,8 @@ from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFor
 
 _MOST: Final = 0.97
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
-_NEAR_MS: Final = 2 * 86_400_000  # between the last time in a file and its last modification
+_DAY_MS: Final = 86_400_000
+_NEAR_MS: Final = 2 * _DAY_MS  # between the last time in a file and its last modification
 _FUTURE_S: Final = 900
 _RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 
@@ -64,7 +65,8 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     """Choose the order of year, month and day in which dates of numbers alone are read.
 
     An order that cannot read all texts is excluded. Of the others, the one whose latest time is
-    nearest to the file's last modification, and not after it, is chosen.
+    nearest to the file's last modification, and not after it, is chosen. If the lines of one day
+    would be months apart in one order, another one is right.
 
     Args:
         form: Format with the possible orders.
@@ -78,6 +80,7 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     if not form.others:
         return TimeChoice(form.pattern, form.format)
     distances: dict[str, int] = {}
+    spans: dict[str, int] = {}
     context = TimeContext(
         observed_at_ms=written_ms or 2**42, future_seconds=_FUTURE_S, zone=ZoneInfo("UTC")
     )
@@ -86,10 +89,14 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
         times = [ms for text in texts if (ms := reader.read_ms(text.encode(), context)) is not None]
         if len(times) >= _MOST * len(texts):
             ahead = max(times) - context.observed_at_ms
-            distances[order] = abs(ahead) + (10**15 if ahead > 86_400_000 else 0)
+            distances[order] = abs(ahead) + (10**15 if ahead > _DAY_MS else 0)
+            spans[order] = max(times) - min(times)
     if not distances:
         return TimeChoice(form.pattern, form.format)
     best = min(distances, key=lambda order: distances[order] if written_ms else 0)
+    shortest = min(spans, key=lambda order: spans[order])
+    if max(spans.values()) > 10 * spans[shortest] + _DAY_MS:  # days that seem to be months
+        return TimeChoice(form.pattern, shortest)
     if len(distances) == 1 or distances[best] <= _NEAR_MS or "%p" in best:
         return TimeChoice(form.pattern, best)
     other = next(order for order in distances if order != best)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+COMMON_LEVELS: Final = "TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERG|SEVERE|LOG|PANIC"
 LEVELS: Final = (
     "TRACE|DEBUG|FINEST|FINER|FINE|CONFIG|VERBOSE|INFORMATION|INFORMATIONAL|INFO|NOTICE|NOTE|SUCCESS|"
     "WARNING|WARN|ERROR|ERR|CRITICAL|CRIT|FATAL|ALERT|EMERGENCY|EMERG|SEVERE|LOG|PANIC|SYSTEM|"
@@ -77,6 +78,7 @@ TIME_KEYS: Final = (
     "created_at",
 )
 _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
+_OTHER_TIME_NAME: Final = re.compile(r"(?i)end|stop|expir|finish|modif|ingest|observed|received")
 _HOST_SHAPE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
     r"|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)*\.(?:com|net|org|local|internal|lan|edu|gov|io|corp)"
@@ -104,11 +106,24 @@ def are_hosts(values: Iterable[str]) -> bool:
 
 
 def time_key_rank(name: str) -> int:
-    """Return how likely a key of this name contains the time of an event; lower is likelier."""
+    """Return how likely a key of this name contains the time of an event; lower is likelier.
+
+    Names of times at which something else happens, such as the end of a request, come last of
+    those that indicate a time.
+    """
     plain = name.rsplit(".", 1)[-1]
     if plain in TIME_KEYS:
         return TIME_KEYS.index(plain)
-    return len(TIME_KEYS) + (0 if _TIME_NAME.search(plain) else 1)
+    if not _TIME_NAME.search(plain):
+        return len(TIME_KEYS) + 3
+    if _OTHER_TIME_NAME.search(plain):
+        return len(TIME_KEYS) + 2
+    return len(TIME_KEYS) + (0 if plain.lower().startswith(("time", "ts", "start")) else 1)
+
+
+def names_time(name: str) -> bool:
+    """Return whether the name of a key indicates that it contains a time."""
+    return time_key_rank(name) < len(TIME_KEYS) + 3
 
 
 def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
