@@ -19,6 +19,7 @@ from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_form
 from hourmark_declare.proposing.value_types import infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
     HOST_KEYS,
+    are_hosts,
     first_key,
     is_level,
     quote_pattern,
@@ -204,6 +205,8 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
         return MESSAGE
     if all(_ORIGIN.fullmatch(value) for value in values) and 2 * len(set(values)) <= len(values):
         return "logger"
+    if not column.wrap and len(before) < 3 and "host" not in taken and are_hosts(values):
+        return "host"
     names = not column.wrap and all(_COMPONENT.fullmatch(value) for value in values)
     return "component" if names and len(set(values)) <= 0.1 * len(values) else ""
 

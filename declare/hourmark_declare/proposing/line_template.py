@@ -64,6 +64,11 @@ _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 _THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
 _REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+( HTTP/[\d.]+)?|-")
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
+_CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
+_IDENTIFIER: Final = re.compile(
+    r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
+)
+_GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
 _SPACE: Final = "[ \\t]"
 
 
@@ -180,11 +185,13 @@ class _Inference:
             self._time,
             self._space,
             self._level,
+            self._channel_level,
             self._quoted,
             self._opening,
             self._program,
             self._key,
             self._address,
+            self._identifier,
             self._number,
             self._symbol,
             self._punctuation,
@@ -263,6 +270,23 @@ class _Inference:
                 return _Part("(?P<{0}>[A-Z])", letters, {"level_letter": [*found_letters]})
         return None
 
+    def _channel_level(self, cursors: Sequence[_Cursor]) -> _Part | None:
+        if "level" in self._types:
+            return None
+        found = self._matching(cursors, _CHANNEL_LEVEL)
+        if not self._enough(found):
+            return None
+        values: dict[str, list[str | None]] = {
+            "component": [match["channel"] for match in found.values()],
+            "level": [match["level"] for match in found.values()],
+        }
+        pattern = rf"(?P<{{0}}>[A-Za-z][\w-]*)\.(?P<{{1}}>{LEVELS.replace('{', '{{')}):?"
+        return _Part(pattern, {n: match.end() for n, match in found.items()}, values)
+
+    def _identifier(self, cursors: Sequence[_Cursor]) -> _Part | None:
+        pattern = r"(?P<{0}>(?:0x)?[0-9A-Fa-f]{{6,}}(?:-[0-9A-Fa-f]+)*)"
+        return self._part(cursors, _IDENTIFIER, "id", pattern)
+
     def _quoted(self, cursors: Sequence[_Cursor]) -> _Part | None:
         found = self._matching(cursors, _QUOTED)
         if not self._enough(found):
@@ -334,6 +358,8 @@ class _Inference:
         if len(rest) != 1:
             return None
         pieces = rest.pop().split("#")
+        if len(pieces) != len(names) + 1:
+            return None
         pattern = quote_pattern(pieces[0])
         for number, piece in enumerate(pieces[1:]):
             pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
@@ -598,16 +624,14 @@ class _Inference:
         if part.values:
             self._pending_key = None
         pattern = part.pattern
-        if names and "{0}" in pattern:
-            pattern = pattern.format(*names)
-        elif "{{" in pattern or "}}" in pattern:
-            pattern = pattern.replace("{{", "{").replace("}}", "}")
+        pattern = _GROUP.sub(lambda group: f"(?P<{names[int(group[1])]}>", pattern)
+        pattern = pattern.replace("{{", "{").replace("}}", "}")
         if not self._time_read and self._has_time:
             self._start += _unnamed(pattern)
         return pattern
 
     def _named(self, name: str, values: Sequence[str]) -> str:
-        hosts = not self._multiline or not self._time_read
+        hosts = not {"level", "program"} & {*self._types}  # a host stands before these
         if (
             name in ("word", "component", "logger")
             and hosts
@@ -630,7 +654,7 @@ class _Inference:
             self._types[name] = (
                 infer_text_type(values)
                 if name.rsplit("_", 1)[0]
-                not in ("level", "level_letter", "date", "text", "address")
+                not in ("level", "level_letter", "date", "text", "address", "id")
                 else "string"
             )
             self._fields += 1

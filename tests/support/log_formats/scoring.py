@@ -19,7 +19,7 @@ from hourmark_declare.proposing.file_sample import read_sample
 from hourmark_declare.proposing.selection import Proposal, propose
 
 HOST: Final = "tailer-1"
-LEVEL_FIELDS: Final = ("level", "severity", "severityText", "s", "PRIORITY")
+LEVEL_FIELDS: Final = ("level", "severity", "severityText", "s", "PRIORITY", "lvl")
 PROGRAM_FIELDS: Final = (
     "program",
     "logger",
