@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.support.log_formats import applications, services, system, web
+from tests.support.log_formats import (
+    applications,
+    more_servers,
+    more_sources,
+    services,
+    system,
+    web,
+)
 from tests.support.log_formats.model import LogFormat
 
 CORPUS: Final[list[LogFormat]] = [
@@ -13,3 +20,6 @@ CORPUS: Final[list[LogFormat]] = [
     *services.FORMATS,
     *applications.FORMATS,
 ]
+
+# Formats that the method was not written for: they show that it is a general one.
+FURTHER: Final[list[LogFormat]] = [*more_servers.FORMATS, *more_sources.FORMATS]

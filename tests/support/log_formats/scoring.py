@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from tests.support.log_formats import CORPUS
+from tests.support.log_formats import CORPUS, FURTHER
 from tests.support.log_formats.model import WRITTEN_MS, Expected, LogFormat
 
 from hourmark_declare.proposing.file_sample import read_sample
@@ -76,7 +76,7 @@ def main() -> None:
     """Print one line for each format, or for those that are named, with the aspects that differ."""
     names = sys.argv[1:]
     right = 0
-    chosen = [form for form in CORPUS if not names or form.name in names]
+    chosen = [form for form in (*CORPUS, *FURTHER) if not names or form.name in names]
     with tempfile.TemporaryDirectory() as folder:
         for form in chosen:
             proposal = propose_format(form, Path(folder))

@@ -1,0 +1,647 @@
+"""Recognizes the parts of log records at the same position in all of them.
+
+A part is a timestamp, a level, text in quotes or brackets, a program with its process id, a number,
+punctuation, or a word that something specific follows.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Sequence, Sized
+from typing import Final, NamedTuple
+
+from hourmark_declare.proposing.timestamps import find_timestamps
+from hourmark_declare.proposing.value_types import infer_text_type
+from hourmark_declare.proposing.vocabulary import (
+    COMMON_LEVELS,
+    LEVEL_FORMS,
+    LEVEL_LETTERS,
+    LEVELS,
+    is_level,
+    quote_pattern,
+)
+
+MOST: Final = 0.9  # share of the records that must have a part
+_SOME: Final = 0.2  # share from which on a part in brackets is optional
+_WORDS_AHEAD: Final = 8
+_PUNCTUATION: Final = frozenset("|,;:-#*/=@>~&+]})!")
+_QUOTED: Final = re.compile(r'"(?P<x>(?:[^"\\]|\\.)*)"')
+_BRACKETED: Final = {
+    "[": (re.compile(r"\[(?P<x>[^\[\]]*)\]"), r"\[", r"\]", r"[^\[\]]"),
+    "(": (re.compile(r"\((?P<x>[^()]*)\)"), r"\(", r"\)", "[^()]"),
+    "{": (re.compile(r"\{(?P<x>[^{}]*)\}"), r"\{{", r"\}}", "[^{{}}]"),
+    "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
+}
+_PROGRAM: Final = re.compile(
+    r"(?P<program>[A-Za-z_][\w./()+-]*)(?:\[(?P<pid>\d+)\])?(?P<end>:?)(?=\s|$)"
+)
+_NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
+_ADDRESS: Final = re.compile(
+    r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
+)
+_KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
+_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t])")
+_COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
+_BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
+_PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
+_DASHED: Final = re.compile(r"(?P<x>[^\s|\[\"](?:[^|\n]{0,60}?[^\s|])??)[ \t]+[-|:>]+[ \t]+")
+_PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
+_WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)")
+_WORD_UP_TO: Final = {
+    "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
+    ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
+    ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
+}
+_DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
+_THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
+_REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+( HTTP/[\d.]+)?|-")
+_LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
+_CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
+_IDENTIFIER: Final = re.compile(
+    r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
+)
+SPACE: Final = "[ \\t]"
+
+
+class Cursor(NamedTuple):
+    """A position in a record.
+
+    Attributes:
+        text: The record.
+        at: Number of characters that were read.
+        time: Start and end of the timestamp; None if the record has none.
+    """
+
+    text: str
+    at: int
+    time: tuple[int, int] | None
+
+    @property
+    def rest(self) -> str:
+        return self.text[self.at :]
+
+
+class Part(NamedTuple):
+    """A part that nearly all records have at their positions.
+
+    Attributes:
+        pattern: Regular expression with `{0}`, `{1}` for the names of groups; other braces are
+            written twice.
+        ends: Position after the part, by index of the cursor; without the records that lack it.
+        values: Values in the records, by proposed name of the group, in the order of the groups.
+        is_optional: Whether the records that lack the part are read on.
+    """
+
+    pattern: str
+    ends: dict[int, int]
+    values: dict[str, list[str | None]]
+    is_optional: bool = False
+
+
+@dataclasses.dataclass(kw_only=True)
+class ReadingState:
+    """What is known while records are read from left to right.
+
+    Attributes:
+        records: Number of records at the begin.
+        needed: Number of records that must have a part.
+        time_pattern: Regular expression of the timestamps.
+        has_time: Whether nearly all records have a timestamp.
+        multiline: Whether records consist of several lines.
+        time_read: Whether the timestamp is behind the positions.
+        types: Avro type of each field so far, by name.
+        open_brackets: Brackets that were read without their closing ones.
+        pending_key: Key that was read last, whose value follows; None without one.
+    """
+
+    records: int
+    needed: float
+    time_pattern: str
+    has_time: bool
+    multiline: bool
+    time_read: bool = False
+    types: dict[str, str] = dataclasses.field(default_factory=dict)
+    open_brackets: list[str] = dataclasses.field(default_factory=list)
+    pending_key: str | None = None
+
+
+class PartRecognizer:
+    """Recognizes the next part of records.
+
+    Args:
+        state: What is known of the records, which the caller updates after each part. Brackets
+            and keys that are read are noted in it.
+    """
+
+    def __init__(self, state: ReadingState) -> None:
+        self._state = state
+
+    def next_part(self, cursors: Sequence[Cursor]) -> Part | None:
+        """Return the most specific part that nearly all records have at their positions.
+
+        Args:
+            cursors: Positions in the records.
+
+        Returns:
+            The part; None if the records have nothing in common there.
+        """
+        for recognize in (
+            self._time,
+            self._space,
+            self._level,
+            self._channel_level,
+            self._quoted,
+            self._opening,
+            self._program,
+            self._key,
+            self._address,
+            self._identifier,
+            self._number,
+            self._symbol,
+            self._punctuation,
+            self._other_time,
+            self._word,
+            self._optional_bracket,
+            self._optional_words,
+        ):
+            if (part := recognize(cursors)) is not None:
+                return part
+        return None
+
+    def _enough(self, ends: Sized) -> bool:
+        return len(ends) >= self._state.needed and len(ends) > 0
+
+    def _matching(
+        self, cursors: Sequence[Cursor], search: re.Pattern[str]
+    ) -> dict[int, re.Match[str]]:
+        return {
+            number: match
+            for number, cursor in enumerate(cursors)
+            if (match := search.match(cursor.text, cursor.at)) is not None
+            and not (cursor.time and cursor.at <= cursor.time[0] < match.end())
+        }
+
+    def _part(
+        self, cursors: Sequence[Cursor], search: re.Pattern[str], name: str, pattern: str
+    ) -> Part | None:
+        found = self._matching(cursors, search)
+        if not self._enough(found):
+            return None
+        values = [match["x"] for match in found.values()]
+        return Part(pattern, {n: match.end() for n, match in found.items()}, {name: values})
+
+    # What is recognized, in the order in which it is tried.
+
+    def _time(self, cursors: Sequence[Cursor]) -> Part | None:
+        ends = {n: of.time[1] for n, of in enumerate(cursors) if of.time and of.time[0] == of.at}
+        return (
+            Part("(?P<time>" + self._state.time_pattern + ")", ends, {"time": []})
+            if self._enough(ends)
+            else None
+        )
+
+    def _space(self, cursors: Sequence[Cursor]) -> Part | None:
+        search = re.compile(r"[ \t]+")
+        ends = {n: match.end() for n, match in self._matching(cursors, search).items()}
+        if not self._enough(ends) and not (self._state.time_read and 2 * len(ends) > len(cursors)):
+            return None
+        if self._enough(ends):
+            return Part(f"{SPACE}+", ends, {})
+        return Part(f"{SPACE}*", ends, {}, is_optional=True)
+
+    def _level(self, cursors: Sequence[Cursor]) -> Part | None:
+        if "level" in self._state.types:
+            return None
+        for pattern, share in LEVEL_FORMS:
+            found = self._matching(cursors, re.compile(pattern))
+            if (
+                len(found)
+                > (share if self._state.time_read or not self._state.has_time else MOST)
+                * self._state.records
+            ):
+                values: list[str | None] = [match["level"] for match in found.values()]
+                if all(str(value).upper() in COMMON_LEVELS.split("|") for value in values):
+                    pattern = pattern.replace(LEVELS, COMMON_LEVELS)
+                ends = {n: match.end() for n, match in found.items()}
+                return Part(pattern, ends, {"level": values})
+        letters = {
+            n: of.at + 1
+            for n, of in enumerate(cursors)
+            if of.rest[:1] in LEVEL_LETTERS
+            and (re.match(r"[\s,/|\]]", of.rest[1:2]) or (of.time and of.time[0] == of.at + 1))
+        }
+        if self._enough(letters):
+            found_letters = [cursors[n].text[end - 1] for n, end in letters.items()]
+            if len(set(found_letters)) > 1 or len(found_letters) < 10:
+                return Part("(?P<{0}>[A-Z])", letters, {"level_letter": [*found_letters]})
+        return None
+
+    def _channel_level(self, cursors: Sequence[Cursor]) -> Part | None:
+        if "level" in self._state.types:
+            return None
+        found = self._matching(cursors, _CHANNEL_LEVEL)
+        if not self._enough(found):
+            return None
+        values: dict[str, list[str | None]] = {
+            "component": [match["channel"] for match in found.values()],
+            "level": [match["level"] for match in found.values()],
+        }
+        pattern = rf"(?P<{{0}}>[A-Za-z][\w-]*)\.(?P<{{1}}>{LEVELS.replace('{', '{{')}):?"
+        return Part(pattern, {n: match.end() for n, match in found.items()}, values)
+
+    def _identifier(self, cursors: Sequence[Cursor]) -> Part | None:
+        pattern = r"(?P<{0}>(?:0x)?[0-9A-Fa-f]{{6,}}(?:-[0-9A-Fa-f]+)*)"
+        return self._part(cursors, _IDENTIFIER, "id", pattern)
+
+    def _quoted(self, cursors: Sequence[Cursor]) -> Part | None:
+        found = self._matching(cursors, _QUOTED)
+        if not self._enough(found):
+            return None
+        values = [match["x"] for match in found.values()]
+        name = "request" if all(_REQUEST.fullmatch(value) for value in values) else "text"
+        return Part(
+            r'"(?P<{0}>(?:[^"\\]|\\.)*)"',
+            {n: match.end() for n, match in found.items()},
+            {name: values},
+        )
+
+    def _opening(self, cursors: Sequence[Cursor]) -> Part | None:
+        first = collections.Counter(of.rest[:1] for of in cursors).most_common(1)
+        char = first[0][0] if first else ""
+        if char not in _BRACKETED or first[0][1] < self._state.needed:
+            return None
+        search, opening, closing, inside = _BRACKETED[char]
+        found = self._matching(cursors, search)
+        before_time = {
+            n: of.at + 1
+            for n, of in enumerate(cursors)
+            if of.time and of.rest[:1] == char and of.at < of.time[0] and n not in found
+        }
+        if self._enough(before_time):
+            self._state.open_brackets.append(char)
+            return Part(opening, before_time, {})
+        if not self._enough(found):
+            return None
+        ends = {n: match.end() for n, match in found.items()}
+        values = [match["x"] for match in found.values()]
+        if (inner := self._inside(values)) is not None:
+            pattern, groups = inner
+            return Part(f"{opening}{pattern}{closing}:?", self._past_colon(cursors, ends), groups)
+        stripped = [value.strip() for value in values]
+        pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
+        numeric = infer_text_type(stripped) == "long"
+        if numeric:
+            pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>-?\\d+)|-?){SPACE}*{closing}"
+        return Part(
+            pattern + ":?",
+            self._past_colon(cursors, ends),
+            {_bracket_name(stripped, numeric): [*stripped]},
+        )
+
+    @staticmethod
+    def _past_colon(cursors: Sequence[Cursor], ends: dict[int, int]) -> dict[int, int]:
+        return {n: end + (cursors[n].text[end : end + 1] == ":") for n, end in ends.items()}
+
+    def _inside(self, values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
+        # Structure within brackets: `module:level`, or the same keys with numbers.
+        behind = [_LEVEL_BEHIND.fullmatch(value) for value in values]
+        found = [match for match in behind if match is not None and is_level(match["level"])]
+        marks = {match["mark"] for match in found}
+        if len(found) == len(values) and len(marks) == 1 and "level" not in self._state.types:
+            mark = marks.pop()
+            return (
+                rf"(?P<{{0}}>[^/:\[\]]+){mark}(?P<{{1}}>\w+)",
+                {
+                    "module" if mark == ":" else "thread": [match["name"] for match in found],
+                    "level": [match["level"] for match in found],
+                },
+            )
+        pairs = [re.findall(r"([A-Za-z]+)[ =](\d+)(?=[:, ]|$)", value) for value in values]
+        keys = {tuple(key for key, _ in of) for of in pairs}
+        if len(keys) != 1 or not (names := keys.pop()) or len(set(names)) < len(names):
+            return None
+        rest = {re.sub(r"\d+(?=[:, ]|$)", "#", value) for value in values}
+        if len(rest) != 1:
+            return None
+        pieces = rest.pop().split("#")
+        if len(pieces) != len(names) + 1:
+            return None
+        pattern = quote_pattern(pieces[0])
+        for number, piece in enumerate(pieces[1:]):
+            pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
+        return pattern, {name: [of[number][1] for of in pairs] for number, name in enumerate(names)}
+
+    def _program(self, cursors: Sequence[Cursor]) -> Part | None:
+        found = {
+            n: match
+            for n, match in self._matching(cursors, _PROGRAM).items()
+            if match["pid"] or match["end"]
+        }
+        with_pid = sum(match["pid"] is not None for match in found.values())
+        if not self._enough(found) or 5 * with_pid < len(found):
+            return None
+        pid = r"\[(?P<{1}>\d+)\]" if with_pid == len(found) else r"(?:\[(?P<{1}>\d+)\])?"
+        return Part(
+            r"(?P<{0}>[A-Za-z_][\w./()+-]*)" + pid + ":?",
+            {n: match.end() for n, match in found.items()},
+            {
+                "program": [match["program"] for match in found.values()],
+                "pid": [match["pid"] for match in found.values()],
+            },
+        )
+
+    def _key(self, cursors: Sequence[Cursor]) -> Part | None:
+        found = self._matching(cursors, _KEY)
+        keys = collections.Counter(match["key"] for match in found.values()).most_common(1)
+        if not keys or keys[0][1] < self._state.needed or len(cursors) < 3:
+            return self._constant(cursors)
+        key = keys[0][0]
+        ends = {n: match.end() for n, match in found.items() if match["key"] == key}
+        marks = {match["mark"].strip() for match in found.values() if match["key"] == key}
+        mark = next(iter(marks))
+        if len(marks) != 1 or (mark == ":" and self._state.time_read):
+            return None
+        self._state.pending_key = key
+        spaces = {match["mark"][1:] for match in found.values() if match["key"] == key}
+        space = (spaces.pop() if len(spaces) == 1 else None) if mark == ":" else ""
+        literal = f"{quote_pattern(key)}{mark}" + (f"{SPACE}+" if space is None else space)
+        return Part(literal, ends, {})
+
+    def _constant(self, cursors: Sequence[Cursor]) -> Part | None:
+        # Constant text that ends in an opening bracket, directly before the time: `audit(`.
+        texts = collections.Counter(
+            of.text[of.at : of.time[0]] for of in cursors if of.time and of.time[0] > of.at
+        ).most_common(1)
+        if (
+            not texts
+            or texts[0][1] < self._state.needed
+            or not re.fullmatch(r"\w+[(=\[]", texts[0][0])
+        ):
+            return None
+        literal = texts[0][0]
+        ends = {
+            n: of.at + len(literal) for n, of in enumerate(cursors) if of.rest.startswith(literal)
+        }
+        return Part(quote_pattern(literal), ends, {})
+
+    def _address(self, cursors: Sequence[Cursor]) -> Part | None:
+        found = self._matching(cursors, _ADDRESS)
+        if not self._enough(found):
+            return None
+        values: dict[str, list[str | None]] = {"address": [m["x"] for m in found.values()]}
+        pattern = r"(?P<{0}>\d{{1,3}}(?:\.\d{{1,3}}){{3}})"
+        if any(match["port"] for match in found.values()):
+            values["port"] = [match["port"] for match in found.values()]
+            pattern += r"(?::(?P<{1}>\d{{1,5}}))?"
+        return Part(pattern, {n: m.end() for n, m in found.items()}, values)
+
+    def _number(self, cursors: Sequence[Cursor]) -> Part | None:
+        found = self._matching(cursors, _NUMBER)
+        values = [match["x"] for match in found.values()]
+        present = [value for value in values if value is not None]
+        if not self._enough(found) or 2 * len(present) < len(values):
+            return None
+        of_type = infer_text_type(present)
+        digits = r"[+-]?\d+(?:\.\d+)?" if of_type == "double" else r"[+-]?\d+"
+        if of_type == "long" and any("." in value for value in present):
+            return None
+        pattern = (
+            f"(?P<{{0}}>{digits})" if len(present) == len(values) else f"(?:(?P<{{0}}>{digits})|-)"
+        )
+        name = "number"
+        if (
+            self._state.time_read
+            or not self._state.has_time
+            or all(
+                of.rest[len(v or "-") : len(v or "-") + 1] == ":"
+                for of, v in zip(cursors, values, strict=False)
+            )
+        ):
+            name = "pid" if of_type == "long" else "number"
+        if "request" in self._state.types:
+            name = "bytes" if "status" in self._state.types else "status"
+        return Part(
+            pattern.replace("{1,", "{{1,"), {n: m.end() for n, m in found.items()}, {name: values}
+        )
+
+    def _symbol(self, cursors: Sequence[Cursor]) -> Part | None:
+        # One symbol that differs, such as the level of Redis.
+        if not self._state.time_read or {"level", "level_letter"} & {*self._state.types}:
+            return None
+        search = re.compile(r"(?P<x>[.\-*#!+?])(?=[ \t])")
+        found = self._matching(cursors, search)
+        values = [match["x"] for match in found.values()]
+        if not self._enough(found) or len(set(values)) < 2:
+            return None
+        return Part(
+            r"(?P<{0}>[.\-*#!+?])", {n: m.end() for n, m in found.items()}, {"level": [*values]}
+        )
+
+    def _punctuation(self, cursors: Sequence[Cursor]) -> Part | None:
+        firsts = collections.Counter(of.rest[:1] for of in cursors).most_common(1)
+        if not firsts or firsts[0][0] not in _PUNCTUATION or firsts[0][1] < self._state.needed:
+            return None
+        char = firsts[0][0]
+        runs = collections.Counter(
+            re.match(quote_pattern(char) + "+", of.rest)[0]  # type: ignore[index]
+            for of in cursors
+            if of.rest.startswith(char)
+        )
+        run, count = runs.most_common(1)[0]
+        if count < self._state.needed or (
+            char == "-" and any(of.rest[1:2].isalnum() for of in cursors)
+        ):
+            return None
+        if char in "])" and self._state.open_brackets:
+            self._state.open_brackets.pop()
+        ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
+        return Part(quote_pattern(run).replace("{", "{{").replace("}", "}}"), ends, {})
+
+    def _other_time(self, cursors: Sequence[Cursor]) -> Part | None:
+        found: dict[int, tuple[int, str]] = {}
+        for number, cursor in enumerate(cursors):
+            if (match := _DATE_LIKE.match(cursor.text, cursor.at)) is not None:
+                found[number] = match.end(), r"\S+"
+            elif (at := _timestamp_at(cursor)) is not None:
+                found[number] = at
+        if not self._enough(found):
+            return None
+        patterns = {pattern for _, pattern in found.values()}
+        pattern = patterns.pop() if len(patterns) == 1 else r"\S+"
+        ends = {n: end for n, (end, _) in found.items()}
+        if (
+            any(" " in cursors[n].text[cursors[n].at : end] for n, end in ends.items())
+            and pattern == r"\S+"
+        ):
+            return None
+        values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
+        quoted = pattern.replace("{", "{{").replace("}", "}}")
+        return Part(f"(?P<{{0}}>{quoted})", ends, {"date": values})
+
+    def _word(self, cursors: Sequence[Cursor]) -> Part | None:
+        closing = (
+            _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._state.open_brackets[-1], ""))
+            if self._state.open_brackets
+            else None
+        )
+        options: list[tuple[re.Pattern[str], str, Callable[[Sequence[str]], bool]]] = [
+            (
+                _DASHED,
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n]{{0,60}}?[^\s|])??)[ \t]+[-|:>]+[ \t]+",
+                _are_short,
+            ),
+            (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)", _vary_little),
+            (_PIPED, r"(?P<{0}>[^|\n]{{0,80}}?)[ \t]*\|", _are_short),
+        ]
+        if closing is not None:
+            options.insert(0, (closing, r"(?P<{0}>[^\s\[\]()]+)", _are_short))
+        if self._state.time_read or not self._state.has_time:
+            options += [
+                (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)\]", _vary_little),
+                (_PADDED, r"(?P<{0}>[^\s|\[\]\"]+)", _vary_little),
+                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"]+)", _vary_little),
+            ]
+        for search, pattern, is_plausible in options:
+            found = self._matching(cursors, search)
+            values = [match["x"] for match in found.values()]
+            if self._enough(found) and is_plausible(values):
+                return Part(
+                    pattern,
+                    {n: m.end() for n, m in found.items()},
+                    {_word_name(values): [*values]},
+                )
+        if self._is_anchored(cursors):
+            found = self._matching(cursors, _WORD)
+            values = [match["x"] for match in found.values()]
+            if self._enough(found):
+                return Part(
+                    r"(?P<{0}>[^\s|\[\]\"]+)",
+                    {n: m.end() for n, m in found.items()},
+                    {_word_name(values): [*values]},
+                )
+        return None
+
+    def _is_anchored(self, cursors: Sequence[Cursor]) -> bool:
+        # Whether something specific follows after the same number of words in nearly all records.
+        for words in range(1, _WORDS_AHEAD + 1):
+            search = re.compile(rf"(?:[^\s|\[\]\"]+[ \t]+){{{words}}}")
+            kinds: collections.Counter[str] = collections.Counter()
+            for cursor in cursors:
+                if (match := search.match(cursor.text, cursor.at)) is not None:
+                    kinds.update(_anchors(cursor, match.end(), words))
+            if any(count >= self._state.needed for count in kinds.values()):
+                return True
+        return False
+
+    def _optional_bracket(self, cursors: Sequence[Cursor]) -> Part | None:
+        if not self._state.time_read:
+            return None
+        search, _, _, _ = _BRACKETED["["]
+        found = self._matching(cursors, search)
+        if len(found) < _SOME * len(cursors) or len(found) >= len(cursors):
+            return None
+        ends = {}
+        for n, match in found.items():
+            behind = re.compile(r":?[ \t]*").match(cursors[n].text, match.end())
+            ends[n] = behind.end() if behind is not None else match.end()
+        values = [match["x"].strip() for match in found.values()]
+        keys = {value.split(" ", 1)[0] for value in values if " " in value}
+        if (
+            len(keys) == 1
+            and all(" " in value for value in values)
+            and (key := keys.pop()).isascii()
+            and key.isalpha()
+        ):
+            return Part(
+                rf"(?:\[{key} (?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
+                ends,
+                {key: [value.split(" ", 1)[1] for value in values]},
+                is_optional=True,
+            )
+        return Part(
+            rf"(?:\[(?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
+            ends,
+            {_bracket_name(values, False): [*values]},
+            is_optional=True,
+        )
+
+    def _optional_words(self, cursors: Sequence[Cursor]) -> Part | None:
+        # Up to three words that only some records have before their level.
+        if not self._state.time_read or "level" in self._state.types:
+            return None
+        search = re.compile(
+            rf"(?P<x>\S+(?:[ \t]+\S+){{0,2}}?[ \t]+)??(?={LEVEL_FORMS[0][0]}[ \t]+)"
+        )
+        found = self._matching(cursors, search)
+        values = [(match["x"] or "").strip() or None for match in found.values()]
+        if not self._enough(found) or not any(values) or all(values):
+            return None
+        return Part(
+            rf"(?:(?P<{{0}}>\S+(?:{SPACE}+\S+){{{{0,2}}}}?){SPACE}+)??",
+            {n: match.end() for n, match in found.items()},
+            {"context": [*values]},
+        )
+
+
+def _timestamp_at(cursor: Cursor) -> tuple[int, str] | None:
+    found = find_timestamps(cursor.text[cursor.at : cursor.at + 60], 0)
+    if not found or found[0].start != 0:
+        return None
+    return cursor.at + found[0].end, found[0].form.pattern
+
+
+def _anchors(cursor: Cursor, at: int, words: int) -> Iterator[str]:
+    if cursor.time and cursor.time[0] == at:
+        yield "time"
+    rest = cursor.text[at : at + 80]
+    if rest[:1] in ("[", '"') and words <= 2:
+        yield "bracket"
+    if re.match(LEVEL_FORMS[0][0], rest):
+        yield "level"
+    if (key := _KEY.match(rest)) and key["mark"] == "=":
+        yield f"key {key['key']}"
+    if words == 1 and re.match(r"\d+[ \t]+\d+[ \t]", rest):
+        yield "numbers"
+    if words <= 2 and (match := _PROGRAM.match(rest)) and (match["pid"] or match["end"]):
+        yield "program"
+    if cursor.time and at < cursor.time[0]:
+        yield from () if not re.match(r"[\[(<]", rest) else ("bracket",)
+    if words <= 4 and (_DATE_LIKE.match(rest) or _timestamp_at(cursor._replace(at=at))):
+        yield "other_time"
+
+
+def _bracket_name(values: Sequence[str], numeric: bool) -> str:
+    if numeric:
+        return "pid"
+    if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
+        return "thread" if not all("." in value for value in values) else "logger"
+    if len(set(values)) <= 10 and all(
+        re.fullmatch(r"[A-Za-z][A-Za-z_-]*", value) for value in values
+    ):
+        return "component"
+    return (
+        "logger"
+        if sum("." in value or "::" in value for value in values) >= 0.5 * len(values)
+        else "context"
+    )
+
+
+def _word_name(values: Sequence[str]) -> str:
+    if len(set(values)) == 1 and len(values) > 10:
+        return "word"
+    if "-" in values:
+        return "label"
+    dotted = sum(bool(re.search(r"\w[.:/$]+\w", value)) for value in values)
+    if 2 * dotted > len(values):
+        return "logger" if not all(value.endswith(".exe") for value in values) else "program"
+    return "component"
+
+
+def _are_short(values: Sequence[str]) -> bool:
+    return sum(len(value.split()) <= 3 for value in values) >= MOST * len(values)
+
+
+def _vary_little(values: Sequence[str]) -> bool:
+    return len(set(values)) <= max(0.5 * len(values), 3)
