@@ -192,7 +192,7 @@ class _Inference:
                 self._state.types[name] = of_type
         head, end = ("(?s)", r"\r?\n?") if self._state.multiline else ("", "")
         if self._state.has_time and behind:
-            behind = behind.removesuffix(f"{SPACE}+").removesuffix(f"{SPACE}*")
+            behind = behind.removesuffix(f"{SPACE}*")
             between = f"(?:{behind})?{SPACE}*"
         elif self._state.has_time:
             between = rf"[\])]?:?{SPACE}*"  # what may close a time

@@ -97,7 +97,9 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
     shortest = min(spans, key=lambda order: spans[order])
     if max(spans.values()) > 10 * spans[shortest] + _DAY_MS:  # days that seem to be months
         return TimeChoice(form.pattern, shortest)
-    if len(distances) == 1 or distances[best] <= _NEAR_MS or "%p" in best:
+    if "%p" in best:  # written where the month comes first
+        return TimeChoice(form.pattern, next(iter(distances)))
+    if len(distances) == 1 or distances[best] <= _NEAR_MS:
         return TimeChoice(form.pattern, best)
     other = next(order for order in distances if order != best)
     return TimeChoice(

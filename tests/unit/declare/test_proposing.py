@@ -27,6 +27,7 @@ from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.structured import detect_time_format
 from hourmark_declare.proposing.timestamps import find_timestamp
 from hourmark_declare.proposing.value_types import infer_json_type, infer_text_type
+from hourmark_declare.proposing.zone_names import zone_of_abbreviation
 from hourmark_declare.try_cli import try_
 from hourmark_declare.zones import machine_zone
 
@@ -94,6 +95,18 @@ STAMPS = {
     "Sat Nov 21 10:00:00 2026": "%a %b %e %H:%M:%S %Y",
     "Nov  1 10:00:00": "%b %e %H:%M:%S",
     "261121 100000": "%y%m%d %H%M%S",
+    "1121 10:00:00.123456": "%m%d %H:%M:%S.%f",
+    "11-21 10:00:00.123": "%m-%d %H:%M:%S.%f",
+    "11.21 10:00:00": "%m.%d %H:%M:%S",
+    "26/11/21 10:00:00": "%y/%m/%d %H:%M:%S",
+    "11/21/2026 10:00:00 AM": "%m/%d/%Y %I:%M:%S %p",
+    "21-Nov-2026 10:00:00.123": "%d-%b-%Y %H:%M:%S.%f",
+    "20261121-10:00:00:123": "%Y%m%d-%H:%M:%S:%f",
+    "2026-11-21-10.00.00.123456": "%Y-%m-%d-%H.%M.%S.%f",
+    "10:00:00 21.11.2026": "%H:%M:%S %d.%m.%Y",
+    "2026-11-21 10:00:00 CET": "%Y-%m-%d %H:%M:%S %Z",
+    "1795255200.123": "unix",
+    "1795255200123": "unix-ms",
 }
 
 
@@ -414,27 +427,68 @@ def test_a_record_that_the_sample_cuts_in_two_is_no_bad_one(tmp_path: Path) -> N
     assert found.fitting == found.records
 
 
-def test_a_time_that_cannot_be_read_is_told_with_what_to_do(tmp_path: Path) -> None:
-    log = tmp_path / "pg.log"
+def test_abbreviations_of_a_zone_are_read_in_that_zone(tmp_path: Path) -> None:
+    log, out = tmp_path / "pg.log", tmp_path / "out"
     log.write_text(
         "".join(f"2026-11-21 10:00:{n:02} CET [7] LOG:  checkpoint\n" for n in range(40))
     )
-    said = (
-        CliRunner()
-        .invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "America/New_York"])
-        .output
-    )
+    done = invoked(str(log), "--out", str(out), "--zone", "America/New_York", "--yes")
+    assert "from 2026-11-21T09:00:00" in done.output
+    assert "times are read in the zone Europe/Berlin, which their abbreviations name" in done.output
+    assert load_config(out / "hourmark.toml").tailer.sources[0].zone == "Europe/Berlin"
+    assert zone_of_abbreviation(["x +03", "2026-11-21 10:00:00 UTC"]) == ["Etc/GMT-3"]
+
+
+def test_an_abbreviation_of_the_chosen_zone_needs_no_other(tmp_path: Path) -> None:
+    log, out = tmp_path / "pg.log", tmp_path / "out"
+    log.write_text("".join(f"2026-11-21 10:00:{n:02} CET LOG:  x\n" for n in range(40)))
+    invoked(str(log), "--out", str(out), "--zone", "Europe/Vienna", "--yes")
+    assert load_config(out / "hourmark.toml").tailer.sources[0].zone == "Europe/Vienna"
+
+
+def test_a_time_that_cannot_be_read_is_reported_with_what_to_do(tmp_path: Path) -> None:
+    log = tmp_path / "app.log"
+    log.write_text("".join(f"2026-11-21 10:00:{n:02} WXYZ LOG:  x\n" for n in range(40)))
+    log.write_text("".join(f"2026-13-45 10:00:{n:02} started\n" for n in range(40)))
+    done = invoked(str(log), "--out", str(tmp_path / "out"), "--zone", "UTC")
     assert (
-        "such as 2026-11-21 10:00:00 CET, which could not be read: name its zone, such "
-        "as --zone Europe/Berlin"
-    ) in said
-    said = (
-        CliRunner()
-        .invoke(init, [str(log), "--out", str(tmp_path / "out"), "--zone", "Europe/Berlin"])
-        .output
+        "such as 2026-13-45 10:00:00, which could not be read: declare its form by hand"
+        in done.output
     )
-    assert "could not be read" not in said
-    assert "from 2026-11-21T09:00:00" in said
+
+
+def test_text_is_a_string_unless_it_is_not_utf8(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    for content, of in (("grün\n".encode(), "string"), ("grün\n".encode("latin-1"), "bytes")):
+        log.write_bytes(content * 20)
+        found = propose(read_sample(log), "a", zone="UTC", host="h")
+        assert found.candidate.fields == ({"name": "message", "type": of},)
+        log.write_bytes(b"2026-11-21 10:00:00 " + content)
+        found = propose(read_sample(log), "a", zone="UTC", host="h")
+        assert found.candidate.fields == ({"name": "message", "type": ["null", of]},)
+        assert found.fitting == found.records == 1
+
+
+def test_the_cr_of_lines_that_end_with_it_is_no_text(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_bytes(b"2026-11-21 10:00:00 INFO started\r\n" * 20)
+    assert propose(read_sample(log), "a", zone="UTC", host="h").examples[0].fields == {
+        "level": "INFO",
+        "message": "started",
+    }
+
+
+def test_a_container_log_is_read_as_one(tmp_path: Path) -> None:
+    log, out = tmp_path / "pod.log", tmp_path / "out"
+    stamps = [f"2026-11-21T10:00:{n:02}.123456789Z" for n in range(40)]
+    log.write_text("".join(f"{of} stdout F started {n}\n" for n, of in enumerate(stamps)))
+    done = invoked(str(log), "--out", str(out), "--zone", "UTC", "--yes")
+    assert "a container log of lines of text; 40 of 40 sample records fit" in done.output
+    assert "from 2026-11-21T10:00:00.123Z to 2026-11-21T10:00:39.123Z" in done.output
+    assert load_config(out / "hourmark.toml").tailer.sources[0].format == "cri"
+    declared = load_declarations(out / "types")
+    fields = {str(field["name"]) for of in declared.types for field in of.fields}
+    assert {"message", "stream", "pod", "namespace", "container"} <= fields
 
 
 def test_the_zone_is_the_machines(tmp_path: Path) -> None:
