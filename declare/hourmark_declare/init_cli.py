@@ -88,9 +88,13 @@ def init(
 ) -> None:
     """Analyze log files and propose a configuration that turns their lines into events.
 
-    Needs no server. Tries each known format (JSON, logfmt, access logs, syslog, columns, lines or
-    records that begin with a timestamp) on the first and last lines, with the parsing of the
-    delivery service. Shows the best format and what becomes of the lines.
+    Needs no server. Tries each known format (container logs, JSON, access logs, logfmt, syslog,
+    tables with or without a header row, lines or records with a timestamp) on the first and last
+    lines, with the parsing of the delivery service. Shows the best format, the confidence in it,
+    and what becomes of the lines.
+
+    Asks about formats that are a guess. With --yes, or without a terminal, the safest form of a
+    guess is kept: an ambiguous time stays text, and lines without a common form stay whole.
 
     Writes nothing before confirmation and never overwrites a file; additional log files are added
     to an existing folder.
