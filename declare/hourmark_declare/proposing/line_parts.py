@@ -35,20 +35,23 @@ _BRACKETED: Final = {
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
 _PROGRAM: Final = re.compile(
-    r"(?P<program>[A-Za-z_][\w./()+-]*)(?:\[(?P<pid>\d+)\])?(?P<end>:?)(?=\s|$)"
+    r"(?P<program>[A-Za-z_][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)\])?(?P<end>:?)(?=\s|$)"
 )
 _NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
 _ADDRESS: Final = re.compile(
     r"(?P<x>\d{1,3}(?:\.\d{1,3}){3})(?::(?P<port>\d{1,5}))?(?=[\s,;|:#\])-]|$)"
 )
 _KEY: Final = re.compile(r"(?P<key>[A-Za-z_][\w.@-]*)(?P<mark>=|:[ \t]+)")
-_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t])")
+_LOGGER: Final = re.compile(r"(?P<x>[A-Za-z_$][\w$-]*(?:(?:\.|::|/|\$)[\w$<>-]+)+)(?=[ \t\x1b])")
 _COLON_WORD: Final = re.compile(r"(?P<x>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)")
 _BEFORE_BRACKET: Final = re.compile(r"(?P<x>[^\s\[\]]+)\](?=[ \t]|$)")
 _PADDED: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)(?=\t| {2,}\S)")
-_DASHED: Final = re.compile(r"(?P<x>[^\s|\[\"](?:[^|\n]{0,60}?[^\s|])??)[ \t]+[-|:>]+[ \t]+")
+_DASHED: Final = re.compile(
+    r"(?P<x>[^\s|\[\"](?:[^|\n\[\]]{0,60}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+"
+)
 _PIPED: Final = re.compile(r"(?P<x>[^|\n]{0,80}?)[ \t]*\|")
-_WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"]+)")
+_WORD: Final = re.compile(r"(?P<x>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)")
+_BEFORE_PAREN: Final = re.compile(r"(?P<x>[A-Za-z][\w.-]*)(?=\()")
 _WORD_UP_TO: Final = {
     "]": re.compile(r"(?P<x>[^\s\[\]]+)(?=\])"),
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
@@ -62,6 +65,7 @@ _CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LE
 _IDENTIFIER: Final = re.compile(
     r"(?P<x>(?:0x)?(?=[0-9-]*[A-Fa-f])[0-9A-Fa-f]{6,}(?:-[0-9A-Fa-f]+)*|0x[0-9A-Fa-f]+|0\d{5,})(?=[\s\])]|$)"
 )
+_COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of terminals
 SPACE: Final = "[ \\t]"
 
 
@@ -203,13 +207,15 @@ class PartRecognizer:
         )
 
     def _space(self, cursors: Sequence[Cursor]) -> Part | None:
-        search = re.compile(r"[ \t]+")
+        colored = 2 * sum("\x1b" in cursor.rest for cursor in cursors) > len(cursors)
+        space = _COLORED_SPACE if colored else SPACE
+        search = re.compile(f"{space}+")
         ends = {n: match.end() for n, match in self._matching(cursors, search).items()}
-        if not self._enough(ends) and not (self._state.time_read and 2 * len(ends) > len(cursors)):
-            return None
         if self._enough(ends):
-            return Part(f"{SPACE}+", ends, {})
-        return Part(f"{SPACE}*", ends, {}, is_optional=True)
+            return Part(f"{space}+", ends, {})
+        if self._state.time_read and 2 * len(ends) > len(cursors):
+            return Part(f"{space}*", ends, {}, is_optional=True)
+        return None
 
     def _level(self, cursors: Sequence[Cursor]) -> Part | None:
         if "level" in self._state.types:
@@ -342,7 +348,8 @@ class PartRecognizer:
         with_pid = sum(match["pid"] is not None for match in found.values())
         if not self._enough(found) or 5 * with_pid < len(found):
             return None
-        pid = r"\[(?P<{1}>\d+)\]" if with_pid == len(found) else r"(?:\[(?P<{1}>\d+)\])?"
+        pid = r"\[(?P<{1}>[0-9A-Fa-f]+)\]"
+        pid = pid if with_pid == len(found) else f"(?:{pid})?"
         return Part(
             r"(?P<{0}>[A-Za-z_][\w./()+-]*)" + pid + ":?",
             {n: match.end() for n, match in found.items()},
@@ -489,7 +496,7 @@ class PartRecognizer:
         options: list[tuple[re.Pattern[str], str, Callable[[Sequence[str]], bool]]] = [
             (
                 _DASHED,
-                r"(?P<{0}>[^\s|\[\"](?:[^|\n]{{0,60}}?[^\s|])??)[ \t]+[-|:>]+[ \t]+",
+                r"(?P<{0}>[^\s|\[\"](?:[^|\n\[\]]{{0,60}}?[^\s|\[\]])??)[ \t]+[-|:>]+[ \t]+",
                 _are_short,
             ),
             (_COLON_WORD, r"(?P<{0}>[^\s:|\[\]\"']\S*?)[ \t]*:(?:[ \t]+|$)", _vary_little),
@@ -500,8 +507,9 @@ class PartRecognizer:
         if self._state.time_read or not self._state.has_time:
             options += [
                 (_BEFORE_BRACKET, r"(?P<{0}>[^\s\[\]]+)\]", _vary_little),
-                (_PADDED, r"(?P<{0}>[^\s|\[\]\"]+)", _vary_little),
-                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"]+)", _vary_little),
+                (_BEFORE_PAREN, r"(?P<{0}>[A-Za-z][\w.-]*)", _vary_little),
+                (_PADDED, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", _vary_little),
+                (_LOGGER, r"(?P<{0}>[^\s|\[\]\"\x1b]+)", _vary_little),
             ]
         for search, pattern, is_plausible in options:
             found = self._matching(cursors, search)
@@ -517,7 +525,7 @@ class PartRecognizer:
             values = [match["x"] for match in found.values()]
             if self._enough(found):
                 return Part(
-                    r"(?P<{0}>[^\s|\[\]\"]+)",
+                    r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
                     {n: m.end() for n, m in found.items()},
                     {_word_name(values): [*values]},
                 )
@@ -526,7 +534,7 @@ class PartRecognizer:
     def _is_anchored(self, cursors: Sequence[Cursor]) -> bool:
         # Whether something specific follows after the same number of words in nearly all records.
         for words in range(1, _WORDS_AHEAD + 1):
-            search = re.compile(rf"(?:[^\s|\[\]\"]+[ \t]+){{{words}}}")
+            search = re.compile(rf"(?:[^\s|\[\]\"][^\s|\"]*[ \t]+){{{words}}}")
             kinds: collections.Counter[str] = collections.Counter()
             for cursor in cursors:
                 if (match := search.match(cursor.text, cursor.at)) is not None:
@@ -598,7 +606,7 @@ def _anchors(cursor: Cursor, at: int, words: int) -> Iterator[str]:
     rest = cursor.text[at : at + 80]
     if rest[:1] in ("[", '"') and words <= 2:
         yield "bracket"
-    if re.match(LEVEL_FORMS[0][0], rest):
+    if re.match(LEVEL_FORMS[0][0], rest) or re.match(LEVEL_FORMS[1][0], rest):
         yield "level"
     if (key := _KEY.match(rest)) and key["mark"] == "=":
         yield f"key {key['key']}"

@@ -111,7 +111,7 @@ class TimestampMatch(NamedTuple):
 
 def _grammar() -> Iterator[tuple[re.Pattern[str], str, tuple[str, ...]]]:
     for date, formats in _DATES:
-        compact = date.endswith(r"\d{6}") or formats == ("%m%d",)
+        compact = date.endswith(r"\d{6}") or formats in (("%m%d",), ("%Y%m%d",))
         before = r"(?<!\d)" if compact else _BEFORE
         yield re.compile(f"{before}(?P<date>{date}){_REST}"), date, formats
 
@@ -121,7 +121,7 @@ _CLOCK_FIRST: Final = re.compile(
     rf"(?<![\d.:])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})? (?P<date>\d\d/\d\d/\d{{4}}|\d\d\.\d\d\.\d{{4}}|\d{{4}}-\d\d-\d\d)\b"
 )
 _CLOCK_ALONE: Final = re.compile(
-    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?(?![\w:])"
+    r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?(?!\w|:\d)"
 )
 _UNIX_TIMES: Final = [
     (re.compile(rf"(?<![\w.:/+-]){pattern}(?![\w./-])"), pattern, form) for pattern, form in _UNIX
