@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import zstandard
 
 from hourmark.config.groups import TailedSource
-from hourmark.records.ranges import ByteRange, Part
+from hourmark.records.ranges import END_OF_FILE, ByteRange, Part
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.accounts import save_first_bytes
 from hourmark_producer.checkpoint.database import Change
@@ -218,6 +218,7 @@ class RangeSpooler:
                 path=file.place.path,
                 host_name=self._host_name,
                 part=cut.part,
+                ending=END_OF_FILE if cut.ends_file else "",
                 **optional_range_fields(source, file.place.path),
             )
         except ValueError as error:
