@@ -32,16 +32,18 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """Collects the losses of one source until they are recorded in the checkpoint.
+    """Collects the losses of one receiving source and records them in the tailer's database.
 
-    A loss is data that was sent to the source but could not be stored, such as an oversized
-    message. Used only by the thread that receives the source.
+    A receiving source reads syslog messages, the journal or standard input. A loss is data that was
+    sent to the source but could not be stored, such as an oversized message. `add` collects a loss
+    in memory, and `commit` records all collected losses. Not thread-safe.
 
     Args:
         source: Name of the source.
-        address: The `input` setting of the source, which is recorded in place of a path.
-        checkpoint: Where losses are recorded.
-        counters: Counters of this run, to which recorded losses are added.
+        address: The source's setting `input`, such as `syslog+udp://:514`. It is recorded in the
+            field `path` of each loss.
+        checkpoint: The tailer's database, in which losses are recorded.
+        counters: Counters of the tailer process, to which recorded losses are added.
         clock: Clock of this host.
     """
 
