@@ -58,8 +58,9 @@ def save_first_bytes(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
     The first bytes identify the content of a file when the tailer compares it with other files. The
-    statement takes effect when it is passed to `Checkpoint.commit`. It does not overwrite a longer
-    saved prefix, or a row that recorded that the file shrank.
+    statement takes effect when it is passed to `Checkpoint.commit`. It changes nothing if more
+    first bytes are already saved, if an observed truncation is saved for the file, or if the saved
+    bytes belong to another generation (the content between two truncations).
 
     Args:
         file_id: Id of the file.

@@ -97,7 +97,7 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
     ignored.
 
     Args:
-        stamps: Stamps of the compressed files to delete.
+        stamps: Identify the compressed files whose records are deleted.
 
     Returns:
         One statement with its parameters per stamp.

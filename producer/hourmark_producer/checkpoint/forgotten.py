@@ -47,6 +47,10 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
     Args:
         file: The file. It must have a birth time, because another file may have the same inode
             later.
+
+    Returns:
+        Two statements with their parameters. The first one saves the position, and the second one
+        deletes the oldest positions.
     """
     assert file.identity.birth_ns, (
         "a file without a birth time cannot be distinguished from the next one with its inode"

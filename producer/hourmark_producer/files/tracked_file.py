@@ -105,10 +105,14 @@ class FileProgress:
     """An immutable snapshot of how far a file was read and acknowledged.
 
     Attributes:
-        position: Position of the next byte to cut into a range.
-        in_flight: Ranges in the checkpoint, in file order within each generation.
-        quiet_to: Offset up to which the bytes after the position contain no line end.
-        examined_scan: Number of the scan whose observation was examined last.
+        position: Position of the next byte to read from the file.
+        in_flight: Byte ranges that were read and are stored in the checkpoint until a service
+            acknowledges them. The ranges of each generation are in file order.
+        quiet_to: End offset of the bytes after `position` that were searched before and contain no
+            line end.
+        examined_scan: Number of the scan that last detected a change of the file before its latest
+            examination; -1 if there was no examination. A sender thread examines a file before it
+            reads from it.
         examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
             this run.
     """
@@ -139,7 +143,7 @@ class FileProgress:
 class Fingerprints(NamedTuple):
     """First bytes of an open file, and a check of its read position, to detect replaced content.
 
-    Read the file size that is compared with the fingerprints after them.
+    To detect truncation as well, read the file size after the fingerprints, not before.
 
     Attributes:
         head: First bytes of the content.
@@ -203,9 +207,10 @@ class FileObservation:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds.
         account: Changes observed since a sender thread last examined the file, which it does before
-            it reads from the file. The account is invalid once a later examination has ended.
-        base_s: Time at which the examination before these changes ended, in monotonic seconds.
-        allocated: Size of the file in bytes, including trailing NUL bytes.
+            it reads from the file. The account is valid until the next examination.
+        base_s: `FileProgress.examined_at_s` of the examination after which the account began. If
+            the two times differ, the account is outdated.
+        allocated: Size of the file in bytes, including trailing NUL bytes; -1 if never observed.
     """
 
     # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
@@ -293,9 +298,10 @@ class EarlierGenerations:
 
     Attributes:
         latest: Position in the previous generation; None if there is none.
-        older: Positions in the generations before that, oldest first, without their anchors.
-        kept: Number of a generation, and the offset up to which it still contains bytes that were
-            read in the generation before it.
+        older: Positions in the generations before `latest`, oldest first, without their anchors
+            (the bytes just before the offset).
+        kept: A pair: the number of a generation that began with a truncation, and the offset up to
+            which this truncation left bytes in the file that had already been read.
     """
 
     latest: FilePosition | None = None
@@ -313,12 +319,12 @@ class EarlierGenerations:
     def with_ended_generation(self, position: FilePosition, older_max: int) -> EarlierGenerations:
         """Return a copy that also contains the generation that has just ended.
 
-        If this generation was already added, because its final examination is retried, its position
-        is replaced.
+        If a position of this generation was added before, it is replaced.
 
         Args:
-            position: Position up to which the generation was read.
-            older_max: Maximum number of older positions to keep.
+            position: Position up to which the ended generation was read. It becomes `latest`; the
+                previous `latest` is appended to `older`.
+            older_max: Maximum number of positions in `older`. The oldest ones are dropped.
         """
         if self.latest is not None and self.latest.generation == position.generation:
             return dataclasses.replace(self, latest=position)
@@ -428,7 +434,7 @@ class TrackedFile:
 
     @property
     def names(self) -> frozenset[str]:
-        """All absolute paths at which the file was found, with symbolic links and resolved."""
+        """The absolute paths of the file: first path, latest path, link target, and other links."""
         return frozenset(
             filter(None, (self.place.path, self.place.seen_at, self.target, *self.other_names))
         )
@@ -459,7 +465,7 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the latest change of the file was examined and no range of it is in flight.
+        """Whether a sender has processed the latest change, and all ranges are acknowledged.
 
         Bytes may still be unread, for example an unterminated last line.
         """

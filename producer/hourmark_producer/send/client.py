@@ -186,9 +186,10 @@ class DeliveryServiceClient:
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
         """Return the time of a delivery service whose clock is trusted.
 
-        Byte ranges are stamped with this time. If the latest reading is too old, a service is
-        requested for a new one. The returned time is not before an earlier trusted reading of any
-        service, unless the two are so far apart that one of them must be wrong.
+        Each byte range carries such a time as its observation time. If the latest reading is too
+        old, a request is sent to a service to obtain a new one. The returned time is not before an
+        earlier trusted reading of any service, unless the two are so far apart that one of them
+        must be wrong.
 
         Args:
             age_max_s: Maximum age of the latest reading, in seconds.

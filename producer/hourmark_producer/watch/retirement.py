@@ -146,8 +146,8 @@ class FileRetirement:
 
         Args:
             file: The vanished original, or the compressed file if the original was not tracked.
-            search: The finished search for the unread content. If it has a flaw, which is the
-                reason why the compressed content is incomplete, the log message includes it.
+            search: The finished search for the unread content. If the content was incomplete, the
+                log message states the reason (`search.flaw`).
 
         Raises:
             CheckpointFailed: The change cannot be saved.
