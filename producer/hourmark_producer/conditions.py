@@ -43,6 +43,10 @@ class ConditionLog:
     """The ongoing conditions of one tailer. Each is logged when it begins and when it ends.
 
     A condition is a problem that lasts for some time. Safe to use from several threads.
+
+    Args:
+        clock: Clock of this host.
+        quiet_s: Seconds without an occurrence after which `sweep` ends a condition.
     """
 
     def __init__(self, clock: Clock, quiet_s: float = QUIET_S) -> None:

@@ -49,9 +49,12 @@ class Losses(NamedTuple):
 
 
 class Counters:
-    """Counters of one tailer process, starting at zero, and its total losses.
+    """Counters of one tailer process, starting at zero, and the losses of all runs.
 
     Safe to use from several threads.
+
+    Args:
+        losses: Total losses of earlier runs by source name, from the checkpoint.
 
     Attributes:
         ranges: Number of acknowledged ranges.

@@ -136,7 +136,11 @@ def compare_content(
 class PlainFileReader:
     """Sequential reader of an uncompressed file, with the same interface as `DecompressedReader`.
 
-    The reader begins at a given offset. It owns the file descriptor and closes it in `close`.
+    It owns the file descriptor and closes it in `close`.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        start: Offset of the first byte that `read` returns.
     """
 
     def __init__(self, descriptor: int, start: int) -> None:
@@ -186,8 +190,9 @@ class RemainderSearch:
     """The search for the remainder of one file, and the reader of the remainder once it is found.
 
     The remainder is the unread content of a file that vanished or was truncated. Another file, such
-    as a compressed copy, may contain it. Only the worker that has the file changes `stage`; the
-    scanning thread reads it.
+    as a compressed copy, may contain it. The object stores the state of the search;
+    `ContentMatcher.match` compares the files. Only the worker thread to which the file is assigned
+    changes `stage`; the scanning thread may read it.
 
     Attributes:
         candidates: Inode of each file that may contain the remainder, by path.

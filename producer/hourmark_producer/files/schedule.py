@@ -18,6 +18,9 @@ class Schedule:
     Each file is assigned to at most one worker at a time. A file is idle, ready, busy (assigned to
     a worker) or waiting for a given time. If a busy file is added, it becomes ready again after its
     current step. Thread-safe.
+
+    Args:
+        clock: Clock of this host, which determines when waiting files become ready.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -547,9 +547,15 @@ _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name 
 class TrackedFiles:
     """All tracked files, indexed by id, identity and name. Only the scanning thread modifies it.
 
+    Iteration yields a copy of the current files, so that files may be added or removed meanwhile.
+
+    Args:
+        files: Files to track from the start, usually those in the checkpoint.
+
     Attributes:
         looks: Number of completed full scans, each of which checks all files of all sources.
-        packed: Compressed files that are being read, or examined for unread lines.
+        packed: Compressed files that are being read, or compared with other files to find out
+            whether they contain unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:

@@ -100,6 +100,12 @@ def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
     In a cursor (sd_journal_get_cursor(3)), `s=` is the sequence id and `i=` the number, both
     hexadecimal. Numbers increase within a sequence. A new sequence begins when the journal is
     created again, as a volatile journal is at each boot.
+
+    Args:
+        cursor: Cursor of a journal entry.
+
+    Returns:
+        A pair: the sequence id as hexadecimal text, and the sequence number.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
@@ -419,8 +425,9 @@ class OversizedEntry(NamedTuple):
     """A journal entry that is too long to be received.
 
     Attributes:
-        ends: Its first and last bytes, which contain the cursor.
-        size: Its size in bytes.
+        ends: The first bytes of the entry followed by its last bytes, so that its cursor (the
+            position in the journal) can be found. The bytes in between are discarded.
+        size: Size of the entry in bytes.
     """
 
     ends: bytes

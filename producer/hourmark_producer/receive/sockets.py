@@ -207,7 +207,9 @@ class SyslogStreamInput:
 
 
 class SyslogConnection:
-    """One accepted syslog connection.
+    """One accepted syslog connection over TCP or TLS.
+
+    The constructor takes the values of all attributes.
 
     Attributes:
         socket: The connected socket, with TLS if it is configured.

@@ -111,7 +111,8 @@ class _PendingRequest(NamedTuple):
 class SentRange:
     """A byte range that was sent to a delivery service and is not acknowledged yet.
 
-    The caller must call `result` exactly once. It also releases the connection.
+    `DeliveryServiceClient.send_range` returns it. The caller must call `result` exactly once, which
+    also releases the connection.
     """
 
     def __init__(

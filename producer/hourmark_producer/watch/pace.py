@@ -94,7 +94,10 @@ class ScanPace:
 class PartialScans:
     """Selects the files to check between two full scans: those that changed recently.
 
-    Call `begin` after each full scan, and `select_files` before each partial scan.
+    Call `begin` after each full scan, and `select_files` before each partial scan. Not thread-safe.
+
+    Args:
+        clock: Clock of this host.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -145,7 +148,12 @@ class PartialScans:
 class PendingBytes:
     """Counts the bytes of all files that no service has acknowledged, without visiting every file.
 
-    The scanning thread updates it. Any thread may read it.
+    Only files that may have such bytes are visited. The scanning thread calls `update`; the other
+    methods may be called from any thread.
+
+    Args:
+        files: Files that may have unacknowledged bytes at the start.
+        schedule: Queue of files. Files that are added to it count from then on.
     """
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:

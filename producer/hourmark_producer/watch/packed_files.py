@@ -51,6 +51,21 @@ class NewCompressedFiles:
 
     For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the scanning
     thread uses it.
+
+    Args:
+        files: All tracked files. New compressed files are added to them.
+        checkpoint: Database that records which compressed files were examined.
+        schedule: Queue of files for the workers.
+        retirement: Ends the tracking of compressed files and records losses.
+        beginnings: Decides which files the settings exclude.
+        clock: Clock of this host.
+        identify: Function that returns the identity of an open file.
+
+    Attributes:
+        scanned_ms: Start time of the latest scan of each source, in Unix milliseconds.
+
+    Raises:
+        CheckpointFailed: The checkpoint cannot be read.
     """
 
     def __init__(

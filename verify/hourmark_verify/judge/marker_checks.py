@@ -269,17 +269,21 @@ def find_destroyed_event_faults(
 ) -> Iterator[tuple[FindingKind, str, str]]:
     """Yield the buckets and event types whose markers contradict a known loss of events.
 
-    A bucket must not have the grade `proved` if a destroyed event should have been in it or in an
-    earlier bucket, and if the event was written before the bucket's cut (when it was decided which
-    records count). Clocks may differ by five seconds. In addition, the markers of a type must
-    account for at least as many missing events as were destroyed.
+    A test destroys events in Kafka on purpose. Two kinds of contradictions are reported:
+
+    - `FALSE_PROOF`: A bucket has the grade `proved` (verified to be complete), although an event of
+      its interval or an earlier one was destroyed. The event must have been written before the time
+      `evidence.cut_at_ms` in the bucket's marker; clock differences up to five seconds are
+      tolerated.
+    - `MANIFEST`: The markers of an event type state fewer missing events than were destroyed.
 
     Args:
         destroyed: Destroyed events that are in no bucket.
         buckets: All closed buckets, in any order.
 
     Yields:
-        (kind, bucket path or event type, description) of each finding.
+        (kind, path, description) of each finding. The path is that of the bucket for `FALSE_PROOF`,
+        and the name of the event type for `MANIFEST`.
     """
     by_type: defaultdict[str, list[StoredBucket]] = defaultdict(list)
     for bucket in sorted(buckets, key=lambda bucket: bucket.start_ms):

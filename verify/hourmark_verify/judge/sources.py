@@ -306,7 +306,9 @@ class SourceFile:
 class ContainerFile(SourceFile):
     """A source file in the log format of the Kubernetes container runtime interface (CRI).
 
-    A record may consist of several lines of the file that are not adjacent.
+    The container runtime splits a long line of a container into several lines of the file, which
+    need not be adjacent. Such lines are indexed together as one record. The constructor takes the
+    same arguments as that of `SourceFile`.
     """
 
     def _index_new_lines(self) -> None:

@@ -65,6 +65,13 @@ def equal_values(a: object, b: object) -> bool:
 
     Unlike `==`, this function distinguishes 1 from 1.0 and 0.0 from -0.0, and treats NaN as equal
     to NaN.
+
+    Args:
+        a: Value as decoded from Avro; dicts and lists are compared recursively.
+        b: Value to compare with `a`.
+
+    Returns:
+        True if the values and their types are equal.
     """
     if type(a) is not type(b):
         return False
