@@ -80,6 +80,9 @@ class ConditionLog:
         """End the condition with the given key and log its end.
 
         Does nothing if the condition is not ongoing.
+
+        Args:
+            key: Key that was passed to `warn`.
         """
         if key in self._ongoing:
             with self._lock:

@@ -212,6 +212,12 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
     The caller must hold a transaction, or exclude other writers, so that all tables are read at the
     same moment.
 
+    Args:
+        db: Database of the checkpoint.
+
+    Returns:
+        The totals of each source, and one row for each tracked file.
+
     Raises:
         sqlite3.Error: The database cannot be read.
     """

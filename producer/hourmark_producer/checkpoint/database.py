@@ -447,6 +447,9 @@ class Checkpoint:
 
         A checkpoint of an earlier version is migrated.
 
+        Args:
+            path: Path of the database file.
+
         Returns:
             The checkpoint, and the host id that it contains.
 

@@ -172,8 +172,11 @@ class Generations:
 def read_owner(folder: Path) -> str | None:
     """Return the host id in the file `generations` of a folder.
 
+    Args:
+        folder: The state folder, or the folder with the second copy of the file.
+
     Returns:
-        None if the file does not exist or names no host.
+        The host id; None if the file does not exist or names no host.
 
     Raises:
         ConfigError: The file cannot be read.

@@ -38,6 +38,9 @@ _LOG = logging.getLogger(__name__)
 def lock_state_folder(state_dir: Path) -> IO[bytes]:
     """Lock the state folder for this process.
 
+    Args:
+        state_dir: The state folder.
+
     Returns:
         The open lock file. The lock is released when it is closed.
 

@@ -133,6 +133,9 @@ def delete_old_marks(file_id: str, generation: int) -> _Change:
 def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
     """Return the saved marks (digests of the content at recent offsets) of all files.
 
+    Args:
+        db: Database of the checkpoint.
+
     Returns:
         Positions by file id and then by generation. Each position has its offset, first bytes and
         marks; its `anchor` is not set.

@@ -130,7 +130,8 @@ def restore_account(
         settled: Number of truncations of the file that are already accounted for.
         doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
         high: Largest content size since the latest truncation, in bytes.
-        shrinks: The observed truncations as a JSON array.
+        shrinks: The truncations that are not accounted for yet, as a JSON array. Each element is an
+            array with the values of a `Truncation`; the bytes are in hexadecimal.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest

@@ -86,6 +86,12 @@ def entry_to_line(entry: bytes) -> bytes:
 def line_cursor(line: bytes) -> str:
     """Return the journal cursor in a line that `entry_to_line` created.
 
+    Args:
+        line: One line of JSON.
+
+    Returns:
+        The cursor, which identifies the entry in the journal.
+
     Raises:
         ValueError: The line is not JSON.
         KeyError: The line has no cursor.

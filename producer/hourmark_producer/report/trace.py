@@ -435,6 +435,9 @@ def parse_line_place(place: str) -> tuple[Path, int | None]:
 
     If a file exists whose name ends in a colon and a number, the whole text is its path.
 
+    Args:
+        place: Text of the form `FILE` or `FILE:LINE`. Lines are counted from 1.
+
     Returns:
         The path, and the line number or None if it is not given.
 

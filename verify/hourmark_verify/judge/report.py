@@ -122,9 +122,9 @@ class JudgeReport:
         counts: Number of findings by kind, 0 for kinds without findings.
         findings: At most 20 findings of each kind, sorted by kind.
         destroyed: Number of events that Kafka lost and that are in no bucket.
-        beyond: Number of events from lines after the size that the expectations state for their
-            file. Such lines may be delivered but need not be.
-        posted: Number of API events that were found.
+        beyond: Number of events from lines whose delivery is optional, because they are after the
+            size that the expectations state for the file.
+        posted: Number of events sent to the HTTP API that were found in buckets or dead letters.
         others: Number of events of files that the expectations do not list.
     """
 
