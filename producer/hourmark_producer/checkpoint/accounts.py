@@ -17,13 +17,14 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
     """Save the accounts of files that changed since they were last saved.
 
-    An account is what scans observed of a file since it was last examined: its largest size and
-    each time it shrank. A file is skipped if its account holds nothing that a restart would lose,
-    or if the file is gone or may be another file. All accounts are saved in one transaction.
+    An account states what scans observed of a file since a sender last prepared to read from it:
+    the largest size of the content, and each truncation. All accounts are saved in one transaction.
+    A file is skipped if its account contains nothing that a restart would lose, if the file no
+    longer exists, or if it is a compressed file whose content may be unread.
 
     Args:
-        checkpoint: Where to save them.
-        files: Tracked files; `saved` of each file is updated.
+        checkpoint: Database in which the accounts are saved.
+        files: Tracked files. The attribute `saved` of each saved file is set to its account.
 
     Raises:
         CheckpointFailed: Nothing was saved.

@@ -79,8 +79,8 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
     """Return the SQL statement that records that the tailer has examined a compressed file.
 
-    A compressed file with a record is not examined again. The statement takes effect when it is
-    passed to `Checkpoint.commit`.
+    The tailer examines a new compressed file once, to determine whether it contains unread lines.
+    The statement takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         stamp: Identifies the compressed file.
@@ -167,7 +167,7 @@ def save_departed(
 
 
 def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
-    """Return the compressed files that the tailer has already examined.
+    """Return the compressed files that the tailer has already examined for unread lines.
 
     Args:
         db: Database of the checkpoint.

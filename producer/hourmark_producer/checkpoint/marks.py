@@ -137,8 +137,8 @@ def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
         db: Database of the checkpoint.
 
     Returns:
-        Positions by file id and then by generation. Each position has its offset, first bytes and
-        marks; its `anchor` is not set.
+        Positions by file id and then by generation (number of truncations of the file). Each
+        position has its offset, first bytes and marks; its other fields have defaults.
 
     Raises:
         sqlite3.Error: The database cannot be read.

@@ -76,7 +76,7 @@ def row_to_file(row: tuple[Any, ...], in_flight: tuple[SpooledRange, ...]) -> Tr
 
     Args:
         row: All columns of the row, in the order of the table.
-        in_flight: The spooled ranges of the file.
+        in_flight: The byte ranges of the file that are stored until a service acknowledges them.
     """
     (
         file_id,

@@ -28,7 +28,7 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """Size and read position of an open file, as determined by its latest examination.
+    """Size and read position of an open file, as determined by `FileExaminer.examine`.
 
     Attributes:
         position: Position of the next byte to read from the file.
@@ -72,7 +72,7 @@ class RangeCutter:
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
-            content: Result of the examination that was just made.
+            content: Size and read position of the file, determined just before this call.
             buffer: Buffer into which the range is read. The returned range is valid until the
                 buffer is used again.
 

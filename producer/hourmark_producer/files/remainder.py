@@ -91,8 +91,8 @@ def compare_content(
 
     Returns:
         Size and completeness of the candidate's content, or None if the content differs. A
-        candidate that is damaged, or that ends before it could be compared, is returned with a
-        flaw.
+        candidate that is damaged, or that ends before it could be compared, is returned with
+        `readable` -1 and the reason in `flaw`.
 
     Raises:
         OSError: The candidate cannot be read.
@@ -187,10 +187,9 @@ class PlainFileReader:
 
 
 class RemainderSearch:
-    """The search for the remainder of one file, and the reader of the remainder once it is found.
+    """The search for the unread content of a vanished or truncated file, and its reader when found.
 
-    The remainder is the unread content of a file that vanished or was truncated. Another file, such
-    as a compressed copy, may contain it. The object stores the state of the search;
+    This content, the remainder, may be in another file, such as a compressed copy. The object stores the state of the search;
     `ContentMatcher.match` compares the files. Only the worker thread to which the file is assigned
     changes `stage`; the scanning thread may read it.
 

@@ -132,7 +132,10 @@ class FileProgress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was ever read from the file, and it was not examined in this run."""
+        """Whether nothing was ever read from the file, and no sender has examined it in this run.
+
+        A sender examines a file for growth and truncation before it reads from it.
+        """
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -292,9 +295,9 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGenerations:
-    """Positions up to which earlier generations of a file were read, to recognize copies of them.
+    """Positions up to which a file was read before each truncation, to recognize copies of it.
 
-    A generation is the content of a file between two truncations.
+    The content of a file between two truncations is called a generation.
 
     Attributes:
         latest: Position in the previous generation; None if there is none.
@@ -317,13 +320,13 @@ class EarlierGenerations:
         return self.older if self.latest is None else (self.latest, *self.older)
 
     def with_ended_generation(self, position: FilePosition, older_max: int) -> EarlierGenerations:
-        """Return a copy that also contains the generation that has just ended.
+        """Return a copy that also contains the position before the latest truncation.
 
-        If a position of this generation was added before, it is replaced.
+        If a position before this truncation was added already, it is replaced.
 
         Args:
-            position: Position up to which the ended generation was read. It becomes `latest`; the
-                previous `latest` is appended to `older`.
+            position: Position up to which the file was read before the truncation. It becomes
+                `latest`; the previous `latest` is appended to `older`.
             older_max: Maximum number of positions in `older`. The oldest ones are dropped.
         """
         if self.latest is not None and self.latest.generation == position.generation:
@@ -343,8 +346,8 @@ class SenderState:
         window: Maximum number of ranges in flight. It grows with each acknowledgement.
         flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
             next one has not begun; None if no record is waiting.
-        nuls: Latest finding of NUL bytes, which the writer may be about to replace: generation of
-            the file, content size in bytes at that time, and the time in monotonic seconds.
+        nuls: Latest finding of NUL bytes, which the writer may be about to replace: number of
+            truncations of the file, content size in bytes, and time in monotonic seconds.
         counted_from: Number of completed scans at the time when lost bytes were first detected.
             They are counted some scans later, unless a copy is found. None if none are pending.
     """
@@ -508,7 +511,8 @@ class TrackedFile:
     def pending_bytes(self) -> int:
         """Number of bytes that are not acknowledged, including an unterminated last line.
 
-        If the file is retired or missing, only the bytes in flight count.
+        If the file is missing or nothing more is read from it, only the ranges count that were
+        stored for sending.
         """
         progress = self.progress
         seen = (
@@ -578,7 +582,8 @@ class TrackedFiles:
         """Start tracking a file: add it to the collection and to all indexes.
 
         Args:
-            file: The file. A retired file is added to the id index only.
+            file: The file. If it is retired, so that nothing more is read from it, it is added to
+                the id index only.
         """
         self._by_id[file.file_id] = file
         if file.is_compressed:
@@ -588,7 +593,7 @@ class TrackedFiles:
             self._index(file)
 
     def has(self, file_id: str) -> bool:
-        """Return whether a file with this id is tracked, including retired files.
+        """Return whether a file with this id is tracked, even if nothing more is read from it.
 
         Args:
             file_id: Id of the file, as its ranges carry it.
@@ -670,7 +675,7 @@ class TrackedFiles:
         """Return whether the inode of a file no longer belongs to this file.
 
         This is the case if the file was deleted and another tracked file has its inode, or if the
-        file is retired.
+        file is retired, which means that nothing more is read from it.
 
         Args:
             file: A tracked file.

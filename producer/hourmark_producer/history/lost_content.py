@@ -110,7 +110,7 @@ class LostContentFinder:
         Args:
             file: The file.
             position: Position up to which the file was read.
-            account: Sizes and truncations that scans observed since the file was last examined.
+            account: Sizes and truncations that scans observed after `position` was determined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in
@@ -170,7 +170,8 @@ class LostContentFinder:
 class LostContentSearch:
     """A callable that returns how many bytes of a file's lost content are in other files.
 
-    Call it once for each truncation of the file. Each file that it finds counts only once.
+    `LostContentFinder.search_for` creates it. Call it once for each truncation of the file. Each
+    other file that it finds counts only once.
 
     Attributes:
         was_used: Whether the search was called at least once.

@@ -318,7 +318,7 @@ class ContentMatcher:
         Args:
             file: The file.
             position: Position up to which the file was read.
-            account: Sizes and truncations that scans observed since the file was last examined.
+            account: Sizes and truncations that scans observed after `position` was determined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in

@@ -202,7 +202,8 @@ class LineTrace:
         host_id: Host id of the tailer.
         source: Source of the file; None if the file is not tracked.
         file_id: Id of the file; None if the file is not tracked.
-        generation: Generation of the file; None if the file is not tracked.
+        generation: Number of times that the content of the file was truncated or replaced; None if
+            the file is not tracked.
         losses: Number of recorded losses under any of the file's names.
     """
 

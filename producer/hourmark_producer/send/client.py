@@ -87,7 +87,7 @@ class RequestUnauthorized(RequestRefused):
 class RequestTooLarge(RequestRefused):
     """Raised for status 413: the request body exceeds the size limit of the services.
 
-    The same range is accepted only after the limit of the services is raised. Later ranges are cut
+    The same range is accepted only after the limit of the services is raised. Later ranges are
     smaller.
     """
 
@@ -350,7 +350,7 @@ class DeliveryServiceClient:
     def clock_errors(self) -> dict[str, str]:
         """Return why the clocks of delivery services are not trusted.
 
-        Byte ranges are never stamped with the time of such a service.
+        The time of such a service is never used as the observation time of a byte range.
 
         Returns:
             Messages by service name; empty if all clocks are trusted.

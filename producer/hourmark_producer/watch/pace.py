@@ -64,7 +64,8 @@ class ScanPace:
 
         Args:
             is_urgent: Whether scans may use the share `URGENT_SHARE` (10 %) of a core instead of
-                `LOOK_SHARE` (0.3 %), for example while the tailer drains.
+                `LOOK_SHARE` (0.3 %), for example while the tailer delivers all data before it
+                exits.
         """
         took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
         self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))

@@ -47,7 +47,7 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed files, which may contain unread lines, and has workers examine them.
+    """Detects new compressed files, and has workers examine whether they contain unread lines.
 
     For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the scanning
     thread uses it.

@@ -245,9 +245,10 @@ class FileRetirement:
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def remove_if_acknowledged(self, file: TrackedFile) -> None:
-        """Remove a retired file from the tracked files once all of its ranges are acknowledged.
+        """Remove a file from which nothing more is read, once all its ranges are acknowledged.
 
-        Does nothing before. Call it at each scan.
+        The file is removed from the tracked files. Does nothing while a range is not acknowledged.
+        Call it at each scan.
 
         Args:
             file: The file.

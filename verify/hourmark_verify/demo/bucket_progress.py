@@ -107,6 +107,8 @@ def are_buckets_closed(
 ) -> bool:
     """Return whether each type has enough proved buckets and is closed up to a given time.
 
+    A bucket is proved if it was verified to contain every acknowledged event.
+
     Args:
         closing: Closing state by event type.
         wanted: By event type, the number of closed buckets that must be proved and contain events.

@@ -32,6 +32,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 class ExpectedEvent:
     """The event or dead letter that a source line must have become.
 
+    A dead letter is the record of a line that does not match a declared event type.
+
     Attributes:
         type: Event type, or the type of dead letters.
         time_ms: Event time in Unix milliseconds. None if the line has no time; the event then has

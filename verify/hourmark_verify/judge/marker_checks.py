@@ -54,7 +54,7 @@ def find_contradictions(
     Args:
         bucket: Closed bucket with its marker (the `_SUCCESS` file).
         contents: Totals over the events in the bucket's files.
-        grades: Grades that the bucket may have, such as `proved`.
+        grades: Grades that the bucket may have, such as `proved` (verified to be complete).
     """
     marker, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
     summed = OriginHourCounts(
@@ -218,8 +218,8 @@ def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, 
     """Yield the buckets of a type at which the counts in the markers do not add up.
 
     The number of events must not exceed the number of Kafka records below the markers' offsets. If
-    all buckets have the grade `proved`, the counts of each hour, summed over all buckets, must meet
-    two more conditions:
+    all buckets have the grade `proved` (verified to be complete), the counts of each hour, summed
+    over all buckets, must meet two more conditions:
 
     - `events` is at most `promised` (events that audit records list) plus `unaudited` (events that
       no audit record lists).
