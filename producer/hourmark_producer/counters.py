@@ -107,7 +107,7 @@ class Counters:
             )
 
     def losses(self, source: str) -> Losses:
-        """Return the total losses of one source, including those of earlier runs.
+        """Return the total losses of one source in this run and all earlier runs.
 
         Args:
             source: Name of the source.

@@ -140,7 +140,7 @@ class SourceBalance:
         seen: Bytes observed in files.
         acknowledged: Bytes that the service acknowledged.
         in_flight: Bytes in spooled ranges, which wait for an acknowledgement.
-        pending: Bytes that are not yet cut into ranges.
+        pending: Bytes that are not read yet.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
         lost: Bytes that are known to be lost.
     """

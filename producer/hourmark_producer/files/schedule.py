@@ -49,10 +49,12 @@ class Schedule:
             self._add(file)
 
     def add_later(self, file: TrackedFile, at_s: float) -> None:
-        """Add a file to the queue once a given time has come, as `add` does.
+        """Schedule a file to be added to the queue at a given time, with the same effect as `add`.
+
+        The method returns immediately.
 
         Args:
-            file: The file. Its state does not change before that time.
+            file: The file, in any state.
             at_s: Time in seconds of this host's monotonic clock.
         """
         with self._changed:

@@ -296,8 +296,7 @@ def determine_stage(
     Returns:
         NOT_FOLLOWED without a file. TRUNCATED if the content is smaller than the part that was
         read. NO_SUCH_LINE if `offset` is None or not within the content. Otherwise NOT_READ,
-        SPOOLED, ACKNOWLEDGED or, instead of the latter if `skipped` is True,
-        ACKNOWLEDGED_OR_SKIPPED.
+        SPOOLED, or ACKNOWLEDGED (ACKNOWLEDGED_OR_SKIPPED if `skipped` is True).
     """
     if file is None:
         return TraceStage.NOT_FOLLOWED

@@ -86,7 +86,7 @@ def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosingStat
     """Return how far the buckets of each event type are closed.
 
     Args:
-        buckets: Closed buckets; those of each type must be sorted by time.
+        buckets: Closed buckets of any types. The buckets of each type must be sorted by time.
 
     Returns:
         Closing state by event type; an empty dictionary if there are no buckets.

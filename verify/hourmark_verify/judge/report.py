@@ -69,7 +69,8 @@ class TypeCount:
         in_buckets: Events in closed buckets, including late events.
         late: Events in the closed buckets of a later hour, because they arrived after their own
             hour was closed.
-        dead_letters: Source lines of this type that became dead letters, because they are invalid.
+        dead_letters: Source lines of this type that became dead letters, because they cannot be
+            converted to events.
         lost: Source lines of this type without an event or a dead letter.
         duplicates_removed: Duplicates that were removed when buckets were closed.
         buckets: Closed buckets.
@@ -96,7 +97,7 @@ class FileCount:
         path: Path of the file.
         lines: Lines that must be in HDFS, including blank ones.
         in_buckets: Lines whose event is in a closed bucket.
-        dead_letters: Lines that became dead letters, because they are invalid.
+        dead_letters: Lines that became dead letters, because they cannot be converted to events.
         blanks: Blank lines, for which no event is expected.
         destroyed: Lines whose event Kafka lost, as listed in the expectations.
         lost: Lines without an event or a dead letter.

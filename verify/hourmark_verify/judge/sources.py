@@ -307,8 +307,8 @@ class ContainerFile(SourceFile):
     """A source file in the log format of the Kubernetes container runtime interface (CRI).
 
     The container runtime splits a long line of a container into several lines of the file, which
-    need not be adjacent. Such lines are indexed together as one record. The constructor takes the
-    same arguments as that of `SourceFile`.
+    need not be adjacent. Such lines are indexed together as one record. The constructor has the
+    same arguments and errors as `SourceFile`.
     """
 
     def _index_new_lines(self) -> None:
