@@ -437,7 +437,11 @@ class TrackedFile:
 
     @property
     def names(self) -> frozenset[str]:
-        """The absolute paths of the file: first path, latest path, link target, and other links."""
+        """All known absolute paths of the file.
+
+        They are the path at which it was first found, the path at which it was last found, the path
+        to which a symbolic link resolves, and the paths of other links.
+        """
         return frozenset(
             filter(None, (self.place.path, self.place.seen_at, self.target, *self.other_names))
         )

@@ -182,7 +182,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and either was delivered or is going to be delivered."""
+        """Whether the line exists and was delivered, was skipped, or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,

@@ -76,8 +76,8 @@ class InFlightRanges:
     """The additional byte ranges of one file that were sent and have no response yet.
 
     All files share a limited number of slots for additional ranges. Each range in this object
-    occupies a slot until `wait_for_next` returns it. The first range of a file needs no slot and is
-    not sent with this object. Not thread-safe.
+    occupies a slot until `wait_for_next` returns it. The one range that a file may have in flight
+    without a slot is not sent with this object. Not thread-safe.
 
     Args:
         slots: Slots that all files share.
