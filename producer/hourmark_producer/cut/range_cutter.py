@@ -29,14 +29,15 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """Size and read position of an open file, as determined by its latest examination.
+    """Size and read position of an open file, as determined by `FileExaminer.examine`.
 
     Attributes:
-        position: Position of the next byte to cut into a range.
-        quiet_to: Offset up to which the bytes after the position contain no line end.
+        position: Position of the next byte to read from the file.
+        quiet_to: End offset of the bytes after `position` that were searched before and contain no
+            line end. They need not be searched again.
         size: Size of the content in bytes.
-        scan: Number of the latest scan that had detected a change of the file before the
-            examination.
+        scan: Number of the scan that last detected a change of the file before the examination.
+            Changes that later scans detect require another examination.
     """
 
     position: FilePosition
@@ -75,7 +76,7 @@ class RangeCutter:
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
-            content: Result of the examination that was just made.
+            content: Size and read position of the file, determined just before this call.
             buffer: Buffer into which the range is read. The returned range is valid until the
                 buffer is used again.
 

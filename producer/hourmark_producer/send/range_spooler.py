@@ -154,15 +154,17 @@ class RangeSpooler:
         Args:
             file: The file from which the bytes were cut.
             cut: The bytes, and whether they are whole lines.
-            reading: Clock and rules revision of a service, with which the range is stamped.
+            reading: Time of a service's clock and revision of its parsing rules. The range carries
+                both.
             compressor: Compresses the bytes.
 
         Returns:
             The range, and the SQL statements to commit before it is sent.
 
         Raises:
-            RequestRefused: The clock or rules revision does not result in a valid range.
-            OSError: The beginning of a new generation cannot be recorded.
+            RequestRefused: No valid range can be created with this time or rules revision.
+            OSError: The first bytes of the file cannot be recorded. They are recorded before the
+                first range of a file, and again after each truncation.
         """
         before = file.progress.position
         if before.offset == 0:
