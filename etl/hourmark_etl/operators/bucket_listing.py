@@ -123,7 +123,7 @@ class BucketSelection:
                 more = len(names) - _TYPES_SHOWN
                 known = ", ".join(names[:_TYPES_SHOWN]) or "none"
                 raise NotClosed(
-                    f"no event type in {where} matches {pattern!r}; types with buckets: {known}"
+                    f"no event type in {where} matches {pattern!r}; known types: {known}"
                     f"{f' and {more} more' if more > 0 else ''}"
                 )
         return [
@@ -220,7 +220,11 @@ def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
 
 
 def open_bucket_row(
-    frontier: Frontier, blocker: Blocker | None, missing_driver: str | None, now_ms: int
+    frontier: Frontier,
+    blocker: Blocker | None,
+    missing_driver: str | None,
+    now_ms: int,
+    waits_max: int = _WAITS_SHOWN,
 ) -> Row:
     """Return the table row about the next hour of an event type to close.
 
@@ -229,9 +233,10 @@ def open_bucket_row(
         blocker: What keeps it from closing; None if nothing is known.
         missing_driver: Message that no driver is running; None if one is.
         now_ms: Current time, Unix milliseconds.
+        waits_max: Maximum length of `waits_for` in characters; a longer text is cut off.
 
     Returns:
-        The row as described at `list_buckets`. `waits_for` has at most about 100 characters.
+        The row as described at `list_buckets`.
     """
     overdue_s = (now_ms - frontier.hour.end_ms) / 1000
     is_own = blocker is not None and blocker.hour == frontier.hour
@@ -247,7 +252,7 @@ def open_bucket_row(
         frontier.event_type,
         frontier.hour,
         frontier.state.value,
-        waits_for=text if len(text) <= _WAITS_SHOWN else f"{text[:_WAITS_SHOWN]} …",
+        waits_for=text if len(text) <= waits_max else f"{text[:waits_max]} …",
         overdue_s=round(max(0.0, overdue_s), 1),
     )
 

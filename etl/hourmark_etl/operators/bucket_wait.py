@@ -45,6 +45,7 @@ from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_ar
 POLL_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0  # while the ledger does not exist or does not respond
 REPORT_SECONDS: Final = 10.0  # a poll may take seconds too, if a server is slow to respond
+_WAITS_MAX: Final = 500  # characters of a report
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,9 +163,10 @@ class BucketPoller:
         return BucketPoll(exit_code=exit_of_explanation(explanation), row=row)
 
     def _read_open(self, database: Database, frontier: Frontier, now_ms: int) -> BucketPoll:
-        blocker = blockers(database, self._hour.length_s, [self._event_type])
+        found = blockers(database, self._hour.length_s, [self._event_type])
         silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
-        row = open_bucket_row(frontier, blocker.get(self._event_type), silent, now_ms)
+        blocker = found.get(self._event_type)
+        row = open_bucket_row(frontier, blocker, silent, now_ms, _WAITS_MAX)
         text = str(row["waits_for"])
         if self._hour > frontier.hour:
             before = (self._hour.start_s - frontier.hour.start_s) // self._hour.length_s
