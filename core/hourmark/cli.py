@@ -104,7 +104,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     ),
     "bucket": (
         "hourmark_etl.operators.bucket:bucket",
-        "List, show, verify and print hourly buckets; explain or force an open one.",
+        "List, show, verify and print hourly buckets; explain, await or force an open one.",
     ),
     "dead-letters": (
         "hourmark_etl.operators.dead_letters:dead_letters",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
@@ -69,8 +69,7 @@ _SUMMARY_COLUMNS: Final = (
     "next_hour",
     "waits_for",
 )
-# Omitted from a table in which no row has a value.
-_OPTIONAL: Final = ("damaged", "waits_for")
+_ALWAYS: Final = ("type", "hour", "grade")  # other columns are omitted if no row has a value
 _LIST_MAX: Final = 20  # lines of a kind that `show` prints
 
 
@@ -367,7 +366,8 @@ def _explain_missing_marker(
     code = exit_of_explanation(answer)
     if answer.grade is not None:  # closed in the ledger
         code = BucketExit.ERROR
-    return MissingMarker(f"{error}. By the ledger: {answer.summary}", code)
+    asked = f"`hourmark bucket why {event_type} {hour}`"
+    return MissingMarker(f"{error}; {asked} reports: {answer.summary}", code)
 
 
 def _print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
@@ -377,8 +377,12 @@ def _print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None
         else row
         for row in rows
     ]
-    used = [c for c in columns if c not in _OPTIONAL or any(row[c] for row in rows)]
+    used = [c for c in columns if c in _ALWAYS or any(_has_value(row, c) for row in rows)]
     print_lines(format_table(shown, used, _LEFT))
     for row in rows:
         if problem := row.get("problem"):
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)
+
+
+def _has_value(row: Mapping[str, Any], column: str) -> bool:
+    return bool(row[column]) if column == DAMAGED else row[column] is not None

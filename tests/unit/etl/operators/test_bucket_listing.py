@@ -121,7 +121,9 @@ def test_hours_are_selected_whether_closed_packed_or_open(
     assert [row["type"] for row in ls("--to", str(FIRST))] == ["page-left", "page-viewed", "song"]
 
 
-def test_open_hours_are_listed_alone_with_what_they_wait_for(database: Database, ls: List) -> None:
+def test_open_hours_are_listed_alone_with_what_they_wait_for(
+    database: Database, ls: List, run: Callable[..., Result]
+) -> None:
     what = ("mirror: 5 of 9",)
     wait = Blocker(event_type="song", hour=FIRST, phase=ClosingPhase.CONTROL, what=what, since_ms=1)
     put_blockers(database, database.acquire("closer"), [wait], ())
@@ -131,6 +133,9 @@ def test_open_hours_are_listed_alone_with_what_they_wait_for(database: Database,
         ("page-viewed", str(hour_after(HOURS)), "the closer's next poll"),
         ("song", str(FIRST), "mirror: 5 of 9"),
     ]
+    header, first, *_ = run("ls", "--state", "open").stdout.splitlines()
+    assert header.split() == ["type", "hour", "grade", "waits", "for"], "columns without a value"
+    assert first.split()[:3] == ["page-left", str(hour_after(2)), "open"]
     assert {row["state"] for row in ls("--state", "closed")} == {"closed"}
     assert len(ls("--state", "closed")) == HOURS + 2
 
@@ -179,7 +184,9 @@ def test_a_summary_has_a_row_for_each_type(
     assert row.split()[:3] == ["page-left", "2", "10"]
 
 
-def test_a_summary_counts_what_is_selected(database: Database, ls: List) -> None:
+def test_a_summary_counts_what_is_selected(
+    database: Database, ls: List, run: Callable[..., Result]
+) -> None:
     (row,) = ls(
         "--summary", "page-viewed", "--from", str(hour_after(3)), "--to", str(hour_after(5))
     )
@@ -187,6 +194,8 @@ def test_a_summary_counts_what_is_selected(database: Database, ls: List) -> None
     assert row["next_hour"] is None, "it is not in this time span"
     (row,) = ls("--summary", "page-viewed", "--state", "open")
     assert (row["buckets"], row["next_hour"]) == (None, str(hour_after(HOURS)))
+    header, _ = run("ls", "--summary", "page-viewed", "--state", "open").stdout.splitlines()
+    assert header.split() == ["type", "next", "hour", "waits", "for"]
 
 
 def test_conditions_that_exclude_each_other_are_refused(
