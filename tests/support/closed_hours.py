@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import Engine, event, insert, make_url
+from sqlalchemy import Engine, event, insert, make_url, text
 from tests.support.ledger_queries import rewrite
 from tests.support.records import evidence, manifest
 from tests.support.waiting import wait_for
@@ -75,7 +75,7 @@ def close_next(database: Database, event_type: str, hour: Hour, grade: Grade) ->
 
 def add_many(database: Database, types: int, hours: int) -> None:
     """Types `t00`, `t01` and so on, with that many closed hours each; all manifests are equal."""
-    text = closed_manifest("t00", FIRST).encode().decode()
+    marker = closed_manifest("t00", FIRST).encode().decode()
     with database.transaction() as connection:
         for n in range(types):
             own = (f"t{n:02}", FIRST.start_s, "default", ["app"], hour_after(hours).start_s)
@@ -85,7 +85,7 @@ def add_many(database: Database, types: int, hours: int) -> None:
                 "type": f"t{n:02}",
                 "hour": hour_after(k).start_s,
                 "grade": "proved",
-                "manifest": text,
+                "manifest": marker,
                 "closed_at_ms": hour_after(k).end_ms,
             }
             for n in range(types)
@@ -93,6 +93,8 @@ def add_many(database: Database, types: int, hours: int) -> None:
         ]
         if rows:
             connection.execute(insert(tables.buckets), rows)
+        if connection.dialect.name == "postgresql":  # as autovacuum does after so many rows
+            connection.execute(text("ANALYZE buckets"))
 
 
 @dataclasses.dataclass

@@ -31,7 +31,11 @@ from hourmark_etl.buckets.reader import (
     read_manifest,
 )
 from hourmark_etl.humanize import format_duration
-from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, make_damaged_bucket_error
+from hourmark_etl.ledger.bucket_rows import (
+    BucketRow,
+    make_damaged_bucket_error,
+    select_bucket_rows,
+)
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
 from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
@@ -57,6 +61,7 @@ DAMAGED: Final = "damaged"
 _NO_VALUES: Final = dict.fromkeys(COLUMNS)
 _WAITS_SHOWN: Final = 100  # characters in a table
 _TYPES_SHOWN: Final = 20
+_NEVER_S: Final = 1 << 40  # after every hour, Unix seconds
 
 Row = dict[str, Any]
 _Result = TypeVar("_Result")
@@ -332,25 +337,20 @@ def _ledger_rows(
             if f.state is HourState.DAMAGED or selection.includes_hour(f.hour):
                 yield open_bucket_row(f, waiting.get(f.event_type), silent, now_ms), False
     if selection.wants_closed:
-        for f in found:
-            yield from ((row, True) for row in _closed_rows(database, f, selection))
+        first_s = selection.first.start_s if selection.first else 0
+        ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}
+        hour_of = functools.cache(functools.partial(Hour, length_s=length_s))
+        with database.reading() as connection:
+            for row in select_bucket_rows(connection, ends_s, first_s, selection.grade_names):
+                yield _known_row(row, hour_of(row.hour_s)), True
 
 
-def _closed_rows(database: Database, f: Frontier, selection: BucketSelection) -> Iterator[Row]:
-    length_s = f.hour.length_s
-    hour_of = functools.partial(Hour, length_s=length_s)
+def _end_of_closed_s(f: Frontier, selection: BucketSelection) -> int:
     # An hour that closed after the frontier was read is listed as open, and not twice.
-    ends = [selection.last.start_s] if selection.last else []
-    ends += [] if f.state is HourState.DAMAGED else [f.hour.start_s - length_s]
-    with database.reading() as connection:
-        for row in bucket_rows(
-            connection,
-            f.event_type,
-            from_s=selection.first.start_s if selection.first else 0,
-            to_s=min(ends, default=None),
-            grades=selection.grade_names,
-        ):
-            yield _known_row(row, hour_of(row.hour_s))
+    ends_s = [_NEVER_S]
+    ends_s += [] if f.state is HourState.DAMAGED else [f.hour.start_s]
+    ends_s += [selection.last.end_s] if selection.last else []
+    return min(ends_s)
 
 
 def _known_row(row: BucketRow, hour: Hour) -> Row:
