@@ -64,6 +64,7 @@ _TYPES_SHOWN: Final = 20
 _NEVER_S: Final = 1 << 40  # after every hour, Unix seconds
 
 Row = dict[str, Any]
+_Rows = Iterable[tuple[Row, bool]]  # with whether the bucket is closed
 _Result = TypeVar("_Result")
 
 
@@ -293,9 +294,6 @@ def closed_bucket_row(
         bytes=sum(file["bytes"] for file in manifest["files"]),
         closed_after_s=round((closed_at_ms - hour.end_ms) / 1000, 1),
     )
-
-
-_Rows = Iterable[tuple[Row, bool]]  # with whether the bucket is closed
 
 
 def _collect(

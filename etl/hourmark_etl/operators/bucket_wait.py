@@ -44,7 +44,7 @@ from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_ar
 
 POLL_SECONDS: Final = 1.0
 RETRY_SECONDS: Final = 5.0  # while the ledger does not exist or does not respond
-REPORT_SECONDS: Final = 10.0  # a poll may take seconds too, if a server is slow to respond
+REPORT_SECONDS: Final = 5.0  # and a poll may take 10 s, after which a connection is given up
 _WAITS_MAX: Final = 500  # characters of a report
 
 
@@ -202,7 +202,7 @@ def wait_for_bucket(
         clock: Clock of the timeout and of the pauses.
         timeout_s: Time limit in seconds; with 0 the bucket is polled once.
         report: Called with the state and the elapsed seconds: at the first poll that finds no final
-            state, and then about every 10 seconds.
+            state, and then every 5 seconds, or after the next poll if that takes longer.
 
     Returns:
         The last state; `is_final` is False after a timeout.

@@ -1,8 +1,8 @@
 """Reads from the ledger, or from a marker on storage, what explains one hour of an event type.
 
-The cost of a query does not depend on the number of buckets, and except for an unknown type not on
-the number of types: rows of the type are read by primary key. All reports of hosts are read,
-because any host may be the one that an hour waits for.
+The cost does not depend on the number of buckets: rows of the type are read by primary key. All
+reports of hosts are read, because any host may be the one that an hour waits for, and all pending
+overrides, which are few.
 """
 
 from __future__ import annotations
