@@ -217,6 +217,7 @@ def bucket_rows(
     *,
     from_s: int = 0,
     to_s: int | None = None,
+    grades: Collection[str] = (),
     has_days: bool = True,
 ) -> Iterator[BucketRow]:
     """Yield the ledger's rows of closed buckets in a time span.
@@ -230,6 +231,7 @@ def bucket_rows(
         event_type: The only event type to read; None reads all.
         from_s: First hour, Unix seconds.
         to_s: Last hour, Unix seconds, inclusive; None sets no limit.
+        grades: The only grades to read; empty reads all.
         has_days: Whether the ledger has the table of packed days; False for schema versions before
             6.
 
@@ -250,15 +252,18 @@ def bucket_rows(
         )
     if to_s is not None:
         days, recent = days.where(_DAYS.c.day <= to_s), recent.where(_BUCKETS.c.hour <= to_s)
+    if grades:
+        recent = recent.where(_BUCKETS.c.grade.in_(sorted(grades)))
     streamed = {"yield_per": _STREAMED}
     if has_days:
         with connection.execute(
             days, execution_options=streamed
         ) as result:  # a damaged day ends the loop early
             for day in result.mappings():
-                yield from _unpacked(
+                unpacked = _unpacked(
                     day, lambda hour_s: hour_s >= from_s and (to_s is None or hour_s <= to_s)
                 )
+                yield from (row for row in unpacked if not grades or row.grade in grades)
     for row in connection.execute(
         recent.order_by(_BUCKETS.c.type, _BUCKETS.c.hour), execution_options=streamed
     ):
