@@ -268,7 +268,8 @@ class Run:
         was_complete = self._complete.exists()
         self._complete.unlink(missing_ok=True)
         self._start_components(config, ["service"])
-        since = next_hours(self._list_open_buckets())
+        with self._progress.awaiting("the ledger to be read"):
+            since = next_hours(self._list_open_buckets())
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
             write_durably(self._complete, b"")
@@ -290,9 +291,11 @@ class Run:
             )
             self._wait_for_closed_buckets(drained, wait_s)
             write_durably(self._complete, b"")
+        with self._progress.awaiting("the closed buckets to be listed"):
+            closed = self._list_closed_buckets(since)
         return self._outcome(
             tailed,
-            buckets_closed_since(self._list_closed_buckets(since), since),
+            buckets_closed_since(closed, since),
             open_hour=None if self._complete.exists() else str(drained),
         )
 
