@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.vocabulary import quote_pattern
 
+_RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
 _MONTH: Final = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY_NAME: Final = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -302,7 +303,7 @@ def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
 
     place = min((of for of in places.values() if len(of.spans) >= 0.8 * most), key=rank)
     spans = place.spans
-    if len(spans) < written:
+    if len(spans) < _RECORDS_BELOW * written:
         spans = _record_starts(texts, spans)
     return CommonTimestamp(place.common_form(), len(spans) / max(written, 1), spans)
 
@@ -337,6 +338,6 @@ def _record_starts(
     before = {index: texts[index][:start] for index, (start, _) in spans.items()}
     counts = collections.Counter(before.values())
     first = before[min(before)]
-    if 1 < len(counts) <= 5 and first.rstrip().endswith((":", "=")) and counts[first] > 1:
+    if 1 < len(counts) <= 5 and re.search(r"[A-Za-z]\W*[:=]\s*$", first) and counts[first] > 1:
         return {index: span for index, span in spans.items() if before[index] == first}
     return spans

@@ -8,6 +8,7 @@ from tests.support.log_formats import (
     applications,
     more_servers,
     more_sources,
+    more_tools,
     services,
     system,
     web,
@@ -22,4 +23,8 @@ CORPUS: Final[list[LogFormat]] = [
 ]
 
 # Formats that the method was not written for: they show that it is a general one.
-FURTHER: Final[list[LogFormat]] = [*more_servers.FORMATS, *more_sources.FORMATS]
+FURTHER: Final[list[LogFormat]] = [
+    *more_servers.FORMATS,
+    *more_sources.FORMATS,
+    *more_tools.FORMATS,
+]

@@ -5,14 +5,32 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Final
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.log_formats import CORPUS, FURTHER
 from tests.support.log_formats.model import LogFormat
 from tests.support.log_formats.scoring import propose_format, score
 
+from hourmark_declare.proposing.config_files import render_type_files
+from hourmark_declare.proposing.file_sample import read_sample
+from hourmark_declare.proposing.selection import propose
+
+DAMAGE: Final = (
+    *"{}[]()<>\"'\\|,;:-#*/=@ \té\r",
+    "{0}",
+    "{{",
+    "(?P<x>",
+    "[é 1]",
+    "[pid 1]",
+    "\x1b[0m",
+    "10:00:00",
+    "2026-11-21 10:00:00",
+)
 # Formats whose proposal is not fully right. A format that becomes right must be removed from here.
 KNOWN_FAILURES: Final = frozenset[str]()
 
@@ -46,3 +64,23 @@ def test_a_sample_has_a_broken_line_and_no_final_line_feed(form: LogFormat) -> N
     assert text == form.text()
     assert not text.endswith("\n")
     assert text.count("\n") >= 200
+
+
+@pytest.mark.slow
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_damaged_lines_never_stop_a_proposal(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    form = data.draw(st.sampled_from(CORPUS))
+    lines = form.text().split("\n")[: data.draw(st.integers(1, 20))]
+    damage = st.tuples(st.integers(0, 19), st.integers(0, 200), st.sampled_from(DAMAGE))
+    for index, at, text in data.draw(st.lists(damage, max_size=20)):
+        line = lines[index % len(lines)]
+        lines[index % len(lines)] = line[:at] + text + line[at + 1 :]
+    path = tmp_path_factory.mktemp("damaged") / "a.log"
+    path.write_text("\n".join(lines), newline="")
+    found = propose(read_sample(path), "app", zone="UTC", host="h")
+    assert found.fitting <= found.records
+    for text in render_type_files([found]).values():
+        tomllib.loads(text)
