@@ -69,7 +69,7 @@ _COLORED_SPACE: Final = r"(?:[ \t]|\x1b\[[\d;]*m)"  # with escape sequences of t
 SPACE: Final = "[ \\t]"
 
 
-class Cursor(NamedTuple):
+class LineCursor(NamedTuple):
     """A position in a record.
 
     Attributes:
@@ -87,7 +87,7 @@ class Cursor(NamedTuple):
         return self.text[self.at :]
 
 
-class Part(NamedTuple):
+class LinePart(NamedTuple):
     """A part that nearly all records have at their positions.
 
     Attributes:
@@ -142,7 +142,7 @@ class PartRecognizer:
     def __init__(self, state: ReadingState) -> None:
         self._state = state
 
-    def next_part(self, cursors: Sequence[Cursor]) -> Part | None:
+    def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         """Return the most specific part that nearly all records have at their positions.
 
         Args:
@@ -178,7 +178,7 @@ class PartRecognizer:
         return len(ends) >= self._state.needed and len(ends) > 0
 
     def _matching(
-        self, cursors: Sequence[Cursor], search: re.Pattern[str]
+        self, cursors: Sequence[LineCursor], search: re.Pattern[str]
     ) -> dict[int, re.Match[str]]:
         return {
             number: match
@@ -188,36 +188,36 @@ class PartRecognizer:
         }
 
     def _part(
-        self, cursors: Sequence[Cursor], search: re.Pattern[str], name: str, pattern: str
-    ) -> Part | None:
+        self, cursors: Sequence[LineCursor], search: re.Pattern[str], name: str, pattern: str
+    ) -> LinePart | None:
         found = self._matching(cursors, search)
         if not self._enough(found):
             return None
         values = [match["x"] for match in found.values()]
-        return Part(pattern, {n: match.end() for n, match in found.items()}, {name: values})
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, {name: values})
 
     # What is recognized, in the order in which it is tried.
 
-    def _time(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         ends = {n: of.time[1] for n, of in enumerate(cursors) if of.time and of.time[0] == of.at}
         return (
-            Part("(?P<time>" + self._state.time_pattern + ")", ends, {"time": []})
+            LinePart("(?P<time>" + self._state.time_pattern + ")", ends, {"time": []})
             if self._enough(ends)
             else None
         )
 
-    def _space(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _space(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         colored = 2 * sum("\x1b" in cursor.rest for cursor in cursors) > len(cursors)
         space = _COLORED_SPACE if colored else SPACE
         search = re.compile(f"{space}+")
         ends = {n: match.end() for n, match in self._matching(cursors, search).items()}
         if self._enough(ends):
-            return Part(f"{space}+", ends, {})
+            return LinePart(f"{space}+", ends, {})
         if self._state.time_read and 2 * len(ends) > len(cursors):
-            return Part(f"{space}*", ends, {}, is_optional=True)
+            return LinePart(f"{space}*", ends, {}, is_optional=True)
         return None
 
-    def _level(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
             return None
         for pattern, share in LEVEL_FORMS:
@@ -231,7 +231,7 @@ class PartRecognizer:
                 if all(str(value).upper() in COMMON_LEVELS.split("|") for value in values):
                     pattern = pattern.replace(LEVELS, COMMON_LEVELS)
                 ends = {n: match.end() for n, match in found.items()}
-                return Part(pattern, ends, {"level": values})
+                return LinePart(pattern, ends, {"level": values})
         letters = {
             n: of.at + 1
             for n, of in enumerate(cursors)
@@ -241,10 +241,10 @@ class PartRecognizer:
         if self._enough(letters):
             found_letters = [cursors[n].text[end - 1] for n, end in letters.items()]
             if len(set(found_letters)) > 1 or len(found_letters) < 10:
-                return Part("(?P<{0}>[A-Z])", letters, {"level_letter": [*found_letters]})
+                return LinePart("(?P<{0}>[A-Z])", letters, {"level_letter": [*found_letters]})
         return None
 
-    def _channel_level(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _channel_level(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if "level" in self._state.types:
             return None
         found = self._matching(cursors, _CHANNEL_LEVEL)
@@ -255,25 +255,25 @@ class PartRecognizer:
             "level": [match["level"] for match in found.values()],
         }
         pattern = rf"(?P<{{0}}>[A-Za-z][\w-]*)\.(?P<{{1}}>{LEVELS.replace('{', '{{')}):?"
-        return Part(pattern, {n: match.end() for n, match in found.items()}, values)
+        return LinePart(pattern, {n: match.end() for n, match in found.items()}, values)
 
-    def _identifier(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _identifier(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         pattern = r"(?P<{0}>(?:0x)?[0-9A-Fa-f]{{6,}}(?:-[0-9A-Fa-f]+)*)"
         return self._part(cursors, _IDENTIFIER, "id", pattern)
 
-    def _quoted(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _quoted(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = self._matching(cursors, _QUOTED)
         if not self._enough(found):
             return None
         values = [match["x"] for match in found.values()]
         name = "request" if all(_REQUEST.fullmatch(value) for value in values) else "text"
-        return Part(
+        return LinePart(
             r'"(?P<{0}>(?:[^"\\]|\\.)*)"',
             {n: match.end() for n, match in found.items()},
             {name: values},
         )
 
-    def _opening(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _opening(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         first = collections.Counter(of.rest[:1] for of in cursors).most_common(1)
         char = first[0][0] if first else ""
         if char not in _BRACKETED or first[0][1] < self._state.needed:
@@ -287,27 +287,29 @@ class PartRecognizer:
         }
         if self._enough(before_time):
             self._state.open_brackets.append(char)
-            return Part(opening, before_time, {})
+            return LinePart(opening, before_time, {})
         if not self._enough(found):
             return None
         ends = {n: match.end() for n, match in found.items()}
         values = [match["x"] for match in found.values()]
         if (inner := self._inside(values)) is not None:
             pattern, groups = inner
-            return Part(f"{opening}{pattern}{closing}:?", self._past_colon(cursors, ends), groups)
+            return LinePart(
+                f"{opening}{pattern}{closing}:?", self._past_colon(cursors, ends), groups
+            )
         stripped = [value.strip() for value in values]
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
         numeric = infer_text_type(stripped) == "long"
         if numeric:
             pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>-?\\d+)|-?){SPACE}*{closing}"
-        return Part(
+        return LinePart(
             pattern + ":?",
             self._past_colon(cursors, ends),
             {_bracket_name(stripped, numeric): [*stripped]},
         )
 
     @staticmethod
-    def _past_colon(cursors: Sequence[Cursor], ends: dict[int, int]) -> dict[int, int]:
+    def _past_colon(cursors: Sequence[LineCursor], ends: dict[int, int]) -> dict[int, int]:
         return {n: end + (cursors[n].text[end : end + 1] == ":") for n, end in ends.items()}
 
     def _inside(self, values: Sequence[str]) -> tuple[str, dict[str, list[str | None]]] | None:
@@ -339,7 +341,7 @@ class PartRecognizer:
             pattern += f"(?P<{{{number}}}>\\d+)" + quote_pattern(piece)
         return pattern, {name: [of[number][1] for of in pairs] for number, name in enumerate(names)}
 
-    def _program(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _program(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = {
             n: match
             for n, match in self._matching(cursors, _PROGRAM).items()
@@ -350,7 +352,7 @@ class PartRecognizer:
             return None
         pid = r"\[(?P<{1}>[0-9A-Fa-f]+)\]"
         pid = pid if with_pid == len(found) else f"(?:{pid})?"
-        return Part(
+        return LinePart(
             r"(?P<{0}>[A-Za-z_][\w./()+-]*)" + pid + ":?",
             {n: match.end() for n, match in found.items()},
             {
@@ -359,7 +361,7 @@ class PartRecognizer:
             },
         )
 
-    def _key(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _key(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = self._matching(cursors, _KEY)
         keys = collections.Counter(match["key"] for match in found.values()).most_common(1)
         if not keys or keys[0][1] < self._state.needed or len(cursors) < 3:
@@ -374,9 +376,9 @@ class PartRecognizer:
         spaces = {match["mark"][1:] for match in found.values() if match["key"] == key}
         space = (spaces.pop() if len(spaces) == 1 else None) if mark == ":" else ""
         literal = f"{quote_pattern(key)}{mark}" + (f"{SPACE}+" if space is None else space)
-        return Part(literal, ends, {})
+        return LinePart(literal, ends, {})
 
-    def _constant(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _constant(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # Constant text that ends in an opening bracket, directly before the time: `audit(`.
         texts = collections.Counter(
             of.text[of.at : of.time[0]] for of in cursors if of.time and of.time[0] > of.at
@@ -391,9 +393,9 @@ class PartRecognizer:
         ends = {
             n: of.at + len(literal) for n, of in enumerate(cursors) if of.rest.startswith(literal)
         }
-        return Part(quote_pattern(literal), ends, {})
+        return LinePart(quote_pattern(literal), ends, {})
 
-    def _address(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _address(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = self._matching(cursors, _ADDRESS)
         if not self._enough(found):
             return None
@@ -402,9 +404,9 @@ class PartRecognizer:
         if any(match["port"] for match in found.values()):
             values["port"] = [match["port"] for match in found.values()]
             pattern += r"(?::(?P<{1}>\d{{1,5}}))?"
-        return Part(pattern, {n: m.end() for n, m in found.items()}, values)
+        return LinePart(pattern, {n: m.end() for n, m in found.items()}, values)
 
-    def _number(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _number(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found = self._matching(cursors, _NUMBER)
         values = [match["x"] for match in found.values()]
         present = [value for value in values if value is not None]
@@ -429,11 +431,11 @@ class PartRecognizer:
             name = "pid" if of_type == "long" else "number"
         if "request" in self._state.types:
             name = "bytes" if "status" in self._state.types else "status"
-        return Part(
+        return LinePart(
             pattern.replace("{1,", "{{1,"), {n: m.end() for n, m in found.items()}, {name: values}
         )
 
-    def _symbol(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _symbol(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # One symbol that differs, such as the level of Redis.
         if not self._state.time_read or {"level", "level_letter"} & {*self._state.types}:
             return None
@@ -442,11 +444,11 @@ class PartRecognizer:
         values = [match["x"] for match in found.values()]
         if not self._enough(found) or len(set(values)) < 2:
             return None
-        return Part(
+        return LinePart(
             r"(?P<{0}>[.\-*#!+?])", {n: m.end() for n, m in found.items()}, {"level": [*values]}
         )
 
-    def _punctuation(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _punctuation(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         firsts = collections.Counter(of.rest[:1] for of in cursors).most_common(1)
         if not firsts or firsts[0][0] not in _PUNCTUATION or firsts[0][1] < self._state.needed:
             return None
@@ -464,9 +466,9 @@ class PartRecognizer:
         if char in "])" and self._state.open_brackets:
             self._state.open_brackets.pop()
         ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
-        return Part(quote_pattern(run).replace("{", "{{").replace("}", "}}"), ends, {})
+        return LinePart(quote_pattern(run).replace("{", "{{").replace("}", "}}"), ends, {})
 
-    def _other_time(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _other_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found: dict[int, tuple[int, str]] = {}
         for number, cursor in enumerate(cursors):
             if (match := _DATE_LIKE.match(cursor.text, cursor.at)) is not None:
@@ -485,9 +487,9 @@ class PartRecognizer:
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
         quoted = pattern.replace("{", "{{").replace("}", "}}")
-        return Part(f"(?P<{{0}}>{quoted})", ends, {"date": values})
+        return LinePart(f"(?P<{{0}}>{quoted})", ends, {"date": values})
 
-    def _word(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         closing = (
             _WORD_UP_TO.get({"[": "]", "(": ")"}.get(self._state.open_brackets[-1], ""))
             if self._state.open_brackets
@@ -515,7 +517,7 @@ class PartRecognizer:
             found = self._matching(cursors, search)
             values = [match["x"] for match in found.values()]
             if self._enough(found) and is_plausible(values):
-                return Part(
+                return LinePart(
                     pattern,
                     {n: m.end() for n, m in found.items()},
                     {_word_name(values): [*values]},
@@ -524,14 +526,14 @@ class PartRecognizer:
             found = self._matching(cursors, _WORD)
             values = [match["x"] for match in found.values()]
             if self._enough(found):
-                return Part(
+                return LinePart(
                     r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
                     {n: m.end() for n, m in found.items()},
                     {_word_name(values): [*values]},
                 )
         return None
 
-    def _is_anchored(self, cursors: Sequence[Cursor]) -> bool:
+    def _is_anchored(self, cursors: Sequence[LineCursor]) -> bool:
         # Whether something specific follows after the same number of words in nearly all records.
         for words in range(1, _WORDS_AHEAD + 1):
             search = re.compile(rf"(?:[^\s|\[\]\"][^\s|\"]*[ \t]+){{{words}}}")
@@ -543,7 +545,7 @@ class PartRecognizer:
                 return True
         return False
 
-    def _optional_bracket(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _optional_bracket(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         if not self._state.time_read:
             return None
         search, _, _, _ = _BRACKETED["["]
@@ -562,20 +564,20 @@ class PartRecognizer:
             and (key := keys.pop()).isascii()
             and key.isalpha()
         ):
-            return Part(
+            return LinePart(
                 rf"(?:\[{key} (?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
                 ends,
                 {key: [value.split(" ", 1)[1] for value in values]},
                 is_optional=True,
             )
-        return Part(
+        return LinePart(
             rf"(?:\[(?P<{{0}}>[^\[\]]*)\]:?{SPACE}*)?",
             ends,
             {_bracket_name(values, False): [*values]},
             is_optional=True,
         )
 
-    def _optional_words(self, cursors: Sequence[Cursor]) -> Part | None:
+    def _optional_words(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         # Up to three words that only some records have before their level.
         if not self._state.time_read or "level" in self._state.types:
             return None
@@ -586,21 +588,21 @@ class PartRecognizer:
         values = [(match["x"] or "").strip() or None for match in found.values()]
         if not self._enough(found) or not any(values) or all(values):
             return None
-        return Part(
+        return LinePart(
             rf"(?:(?P<{{0}}>\S+(?:{SPACE}+\S+){{{{0,2}}}}?){SPACE}+)??",
             {n: match.end() for n, match in found.items()},
             {"context": [*values]},
         )
 
 
-def _timestamp_at(cursor: Cursor) -> tuple[int, str] | None:
+def _timestamp_at(cursor: LineCursor) -> tuple[int, str] | None:
     found = find_timestamps(cursor.text[cursor.at : cursor.at + 60], 0)
     if not found or found[0].start != 0:
         return None
     return cursor.at + found[0].end, found[0].form.pattern
 
 
-def _anchors(cursor: Cursor, at: int, words: int) -> Iterator[str]:
+def _anchors(cursor: LineCursor, at: int, words: int) -> Iterator[str]:
     if cursor.time and cursor.time[0] == at:
         yield "time"
     rest = cursor.text[at : at + 80]

@@ -17,8 +17,8 @@ from hourmark_declare.proposing.candidate import MESSAGE
 from hourmark_declare.proposing.line_parts import (
     MOST,
     SPACE,
-    Cursor,
-    Part,
+    LineCursor,
+    LinePart,
     PartRecognizer,
     ReadingState,
 )
@@ -79,7 +79,7 @@ class _Inference:
         *,
         multiline: bool,
     ) -> None:
-        self._begin = [Cursor(text, 0, time) for text, time in zip(texts, times, strict=True)]
+        self._begin = [LineCursor(text, 0, time) for text, time in zip(texts, times, strict=True)]
         needed = MOST * len(texts)
         self._state = ReadingState(
             records=len(texts),
@@ -118,13 +118,13 @@ class _Inference:
                 self._state.needed = MOST * len(cursors)
         return self._finished(before, behind, cursors)
 
-    def _jump(self, before: str, cursors: list[Cursor]) -> tuple[str, list[Cursor]]:
+    def _jump(self, before: str, cursors: list[LineCursor]) -> tuple[str, list[LineCursor]]:
         self._state.time_read = True
         self._start = f"{_unnamed(before)}.{{0,120}}?{self._state.time_pattern}"
         after = [of._replace(at=of.time[1]) for of in cursors if of.time is not None]
         return f"{before}.{{0,120}}?(?P<time>{self._state.time_pattern})", after
 
-    def _rendered(self, part: Part) -> str:
+    def _rendered(self, part: LinePart) -> str:
         if "time" in part.values:
             self._state.pending_key = None
             self._state.time_read, self._start = True, self._start + self._state.time_pattern
@@ -174,7 +174,7 @@ class _Inference:
             self._fields += 1
         return name
 
-    def _finished(self, before: str, behind: str, cursors: Sequence[Cursor]) -> Template:
+    def _finished(self, before: str, behind: str, cursors: Sequence[LineCursor]) -> Template:
         if "level_letter" in self._state.types and "level" not in self._state.types:
             self._state.types = {
                 "level" if name == "level_letter" else name: of
