@@ -111,7 +111,7 @@ def _candidates(
     names = _names(lines, table)
     if names is not None and _is_header(table[0], table[1:]):
         table = table[1:]
-    if delimiter == " " and names is None and not _is_table(table):
+    if names is None and not (_is_table(table) if delimiter == " " else _are_cells(table)):
         return
     columns = _columns(table, names)
     time = _time(sample, columns, delimiter)
@@ -155,6 +155,16 @@ def _is_table(table: Sequence[list[str]]) -> bool:
         for column in columns
     )
     return 2 * words < len(columns) and numbers >= 2
+
+
+def _are_cells(table: Sequence[list[str]]) -> bool:
+    # No sentences that happen to contain the delimiter: only the last column may have some.
+    columns = [*zip(*table, strict=True)][:-1]
+    return not any(
+        10 * sum(len(value.split()) > 3 or value.startswith("  ") for value in column) > len(table)
+        for column in columns
+        if column[0][:1] not in ('"', "[")
+    )
 
 
 def _columns(table: Sequence[list[str]], names: Sequence[str] | None) -> list[Column]:

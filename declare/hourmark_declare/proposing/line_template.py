@@ -3,8 +3,8 @@
 All records are read from left to right at the same time. At each position, the most specific part
 is taken that nine in ten records have: the timestamp, a level, text in quotes or brackets, a
 program with its process id, a number, punctuation, or a word that something specific follows.
-Where there is none, the message begins. What stands behind the timestamp is optional as a whole,
-so that a record without it is still read with its time and its text.
+Where there is none, the message begins. A part behind the timestamp that some records lack is
+optional together with what follows it, so that those are still read with the rest.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from hourmark_declare.proposing.message_numbers import message_pattern
 from hourmark_declare.proposing.value_types import infer_text_type
 from hourmark_declare.proposing.vocabulary import HOST_KEYS, are_hosts
 
+_NAME: Final = re.compile(r"[A-Za-z][\w-]{2,}")  # of a program, the same in all records
 _PARTS_MAX: Final = 40
 _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is filled in
 
@@ -70,6 +71,11 @@ def infer_template(
     return _Inference(texts, times, time_pattern, multiline=multiline).infer() if texts else None
 
 
+class _Piece(NamedTuple):
+    text: str  # of the pattern
+    lacking: bool  # whether some records lack it
+
+
 class _Inference:
     def __init__(
         self,
@@ -94,7 +100,8 @@ class _Inference:
 
     def infer(self) -> Template:
         recognizer = PartRecognizer(self._state)
-        cursors, before, behind = self._begin, "", ""
+        cursors, before = self._begin, ""
+        behind: list[_Piece] = []
         for _ in range(_PARTS_MAX):
             part = recognizer.next_part(cursors)
             if part is None:
@@ -108,7 +115,8 @@ class _Inference:
             }:
                 before += text
             else:
-                behind += text
+                lacking = not part.is_optional and len(part.ends) < len(cursors)
+                behind.append(_Piece(text, lacking))
             cursors = [
                 cursor._replace(at=part.ends.get(number, cursor.at))
                 for number, cursor in enumerate(cursors)
@@ -157,6 +165,8 @@ class _Inference:
             name = "node"
         elif name.lower() in HOST_KEYS:
             name = "host" if "host" not in self._names else "log_host"
+        elif name == "word" and not self._state.time_read and _NAME.fullmatch(values[0]):
+            name = "program" if "program" not in self._names else "word"
         elif name == "pid" and "pid" in self._names:
             name = "tid"
         if name in ("source", "file", "position", "event_id", "event_time", "time", MESSAGE):
@@ -174,7 +184,10 @@ class _Inference:
             self._fields += 1
         return name
 
-    def _finished(self, before: str, behind: str, cursors: Sequence[LineCursor]) -> Template:
+    def _finished(
+        self, before: str, pieces: Sequence[_Piece], cursors: Sequence[LineCursor]
+    ) -> Template:
+        behind = _nested(pieces) if self._state.has_time else "".join(of.text for of in pieces)
         if "level_letter" in self._state.types and "level" not in self._state.types:
             self._state.types = {
                 "level" if name == "level_letter" else name: of
@@ -191,9 +204,8 @@ class _Inference:
             if name != "host":
                 self._state.types[name] = of_type
         head, end = ("(?s)", r"\r?\n?") if self._state.multiline else ("", "")
-        if self._state.has_time and behind:
-            behind = behind.removesuffix(f"{SPACE}*")
-            between = f"(?:{behind})?{SPACE}*"
+        if self._state.has_time and any(not _is_space(of) for of in pieces):
+            between = f"{behind}{SPACE}*"
         elif self._state.has_time:
             between = rf"[\])]?:?{SPACE}*"  # what may close a time
         else:
@@ -210,3 +222,22 @@ class _Inference:
 
 def _unnamed(pattern: str) -> str:
     return re.sub(r"\?P<\w+>", "?:", pattern)
+
+
+def _is_space(piece: _Piece) -> bool:
+    return piece.text in (f"{SPACE}+", f"{SPACE}*")
+
+
+def _nested(pieces: Sequence[_Piece]) -> str:
+    # Pieces of which each may be absent together with all behind it, so that a record that lacks
+    # the last one has the others. White space that some lack belongs to the piece before it.
+    texts: list[str] = []
+    groups = 0
+    for number, piece in enumerate(pieces):
+        if piece.lacking or number == 0:
+            with_last = bool(texts) and _is_space(piece)
+            if texts[-2:-1] != ["(?:"] or not with_last:
+                texts.insert(len(texts) - with_last, "(?:")
+                groups += 1
+        texts.append(piece.text)
+    return "".join(texts) + ")?" * groups

@@ -427,6 +427,51 @@ def test_a_record_that_the_sample_cuts_in_two_is_no_bad_one(tmp_path: Path) -> N
     assert found.fitting == found.records
 
 
+def test_a_record_that_lacks_a_part_has_the_others(tmp_path: Path) -> None:
+    with_node = [f"[2026-11-21 10:00:{n % 60:02},123] INFO [broker-{n}] up" for n in range(57)]
+    found = proposal(tmp_path, "[2026-11-21 10:00:00,123] WARN Registered a bean", *with_node)
+    assert found.examples[0].fields["level"] == "WARN"
+    assert found.examples[0].fields["message"] == "Registered a bean"
+    assert found.examples[1].fields["context"] == "broker-0"
+
+
+def test_commas_in_sentences_make_no_table(tmp_path: Path) -> None:
+    lines = [f"2026-11-21 10:00:{n:02},123 INFO stopped on [TERM, HUP, {n}]" for n in range(40)]
+    found = proposal(tmp_path, *lines)
+    assert found.candidate.form == "lines that begin with a time"
+    assert found.oldest == "2026-11-21T10:00:00.123Z"
+
+
+def test_a_host_or_a_level_decides_what_is_syslog(tmp_path: Path) -> None:
+    for line, form in (
+        ("2026-11-21T10:00:00.1Z web-1 app[7]: started", "a system log"),
+        ("2026-11-21T10:00:00.1Z [INFO]  core: started", "lines that begin with a time"),
+        ("2026-11-21T10:00:00.1Z info vpxd[7]: started", "lines that begin with a time"),
+        ("2026-11-21T10:00:00.1Z 0 [Note] mysqld: started", "lines that begin with a time"),
+    ):
+        assert proposal(tmp_path, *[line] * 20).candidate.form == form
+
+
+def test_a_header_row_names_columns_and_is_no_row(tmp_path: Path) -> None:
+    rows = [f"{n},2026-11-21 10:00:{n:02},web-1,{n}.5" for n in range(40)]
+    found = proposal(tmp_path, "id,when,server,Price (USD)", *rows)
+    assert (found.records, found.fitting, found.caught) == (41, 40, 1)
+    first = found.examples[0]
+    assert (first.time, first.host) == ("2026-11-21T10:00:00.000Z", "web-1")
+    assert first.fields == {"id": 0, "Price_USD": 0.5, "message": None}
+
+
+def test_a_time_within_json_is_read_by_a_pattern(tmp_path: Path) -> None:
+    rows = [
+        json.dumps({"t": {"$date": f"2026-11-21T10:00:{n:02}Z"}, "s": "I", "id": n, "msg": '"x"'})
+        for n in range(40)
+    ]
+    first = proposal(tmp_path, *rows).examples[0]
+    assert first.time == "2026-11-21T10:00:00.000Z"
+    assert (first.fields["s"], first.fields["id"]) == ("I", 0)
+    assert first.fields["message"] == rows[0]
+
+
 def test_abbreviations_of_a_zone_are_read_in_that_zone(tmp_path: Path) -> None:
     log, out = tmp_path / "pg.log", tmp_path / "out"
     log.write_text(
