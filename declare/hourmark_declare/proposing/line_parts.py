@@ -57,6 +57,7 @@ _WORD_UP_TO: Final = {
     ")": re.compile(r"(?P<x>[^\s()]+)(?=\))"),
     ",": re.compile(r"(?P<x>[^\s,]+)(?=,)"),
 }
+_DOTTED: Final = re.compile(r"\w[.:/$]+\w")
 _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 _THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
 _REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+( HTTP/[\d.]+)?|-")
@@ -299,6 +300,9 @@ class PartRecognizer:
             )
         stripped = [value.strip() for value in values]
         pattern = f"{opening}{SPACE}*(?P<{{0}}>{inside}*?){SPACE}*{closing}"
+        letters = {*stripped}
+        if letters <= LEVEL_LETTERS and len(letters) > 1 and "level" not in self._state.types:
+            return LinePart(pattern + ":?", self._past_colon(cursors, ends), {"level": [*stripped]})
         numeric = infer_text_type(stripped) == "long"
         if numeric:
             pattern = f"{opening}{SPACE}*(?:(?P<{{0}}>-?\\d+)|-?){SPACE}*{closing}"
@@ -520,7 +524,7 @@ class PartRecognizer:
                 return LinePart(
                     pattern,
                     {n: m.end() for n, m in found.items()},
-                    {_word_name(values): [*values]},
+                    {_word_name(values, is_behind=self._state.time_read): [*values]},
                 )
         if self._is_anchored(cursors):
             found = self._matching(cursors, _WORD)
@@ -529,7 +533,7 @@ class PartRecognizer:
                 return LinePart(
                     r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
                     {n: m.end() for n, m in found.items()},
-                    {_word_name(values): [*values]},
+                    {_word_name(values, is_behind=self._state.time_read): [*values]},
                 )
         return None
 
@@ -628,7 +632,7 @@ def _bracket_name(values: Sequence[str], numeric: bool) -> str:
     if sum(bool(_THREADS.search(value)) for value in values) >= 0.3 * len(values):
         return "thread" if not all("." in value for value in values) else "logger"
     if len(set(values)) <= 10 and all(
-        re.fullmatch(r"[A-Za-z][A-Za-z_-]*", value) for value in values
+        re.fullmatch(r"[A-Za-z][A-Za-z_-]*(?::[\w:.]+)?", value) for value in values
     ):
         return "component"
     return (
@@ -638,14 +642,15 @@ def _bracket_name(values: Sequence[str], numeric: bool) -> str:
     )
 
 
-def _word_name(values: Sequence[str]) -> str:
-    if len(set(values)) == 1 and len(values) > 10:
+def _word_name(values: Sequence[str], *, is_behind: bool) -> str:
+    is_constant = len(set(values)) == 1 and len(values) > 10
+    dotted = 2 * sum(bool(_DOTTED.search(value)) for value in values) > len(values)
+    if is_constant and not (dotted and is_behind):
         return "word"
     if "-" in values:
         return "label"
-    dotted = sum(bool(re.search(r"\w[.:/$]+\w", value)) for value in values)
-    if 2 * dotted > len(values):
-        return "logger" if not all(value.endswith(".exe") for value in values) else "program"
+    if dotted:
+        return "program" if all(value.endswith(".exe") for value in values) else "logger"
     return "component"
 
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.support.log_formats import (
     applications,
+    more_platforms,
     more_servers,
     more_sources,
     more_tools,
@@ -27,4 +28,5 @@ FURTHER: Final[list[LogFormat]] = [
     *more_servers.FORMATS,
     *more_sources.FORMATS,
     *more_tools.FORMATS,
+    *more_platforms.FORMATS,
 ]

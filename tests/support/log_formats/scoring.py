@@ -69,7 +69,8 @@ def score(proposal: Proposal, expected: Expected) -> Mapping[str, bool]:
 
 
 def _among(values: Mapping[str, object], names: tuple[str, ...], value: str | None) -> bool:
-    return value is None or any(str(values.get(name)) == value for name in names)
+    lower = {name.lower(): of for name, of in values.items()}
+    return value is None or any(str(lower.get(name.lower())) == value for name in names)
 
 
 def main() -> None:
