@@ -59,7 +59,7 @@ class Language:
 
 LANGUAGES: Final = {
     "python": Language((), _python),
-    "java": Language(("java", "javac"), _java),
+    "java": Language(("java", "javac", "keytool"), _java),
     "go": Language(("go",), _go),
     "javascript": Language(("node",), _javascript),
 }

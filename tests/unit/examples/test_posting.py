@@ -5,10 +5,13 @@ proxy that damages exchanges: no event is lost, and none is stored under two ids
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.certificates import Authority
 from tests.support.posting_examples import FOLDER, LANGUAGES, Program, build, numbers_by_id
 from tests.support.service import faulty_proxy as faults
 from tests.support.service.faulty_proxy import FaultyProxy, Step, faulty_proxy
@@ -17,8 +20,18 @@ from tests.support.service.threaded import Served, served
 from tests.support.service.tokens import known
 
 from hourmark.clock import SystemClock
+from hourmark.config.groups import ServiceTls
 from hourmark_delivery_service.errors import QueueUnavailable
 
+TLS_SETTINGS = {
+    "python": "SSL_CERT_FILE={folder}/ca.pem",
+    "go": "SSL_CERT_FILE={folder}/ca.pem",
+    "javascript": "NODE_EXTRA_CA_CERTS={folder}/ca.pem",
+    "java": (
+        "JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore={folder}/ca.p12"
+        " -Djavax.net.ssl.trustStorePassword=changeit"
+    ),
+}
 SLOW = ("java", "go", "javascript")  # to build or to start
 PARAMETERS = [
     pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in LANGUAGES
@@ -230,6 +243,35 @@ def test_a_token_that_is_not_known_is_reported_though_the_batch_is_large(program
         )
     assert ended.returncode == 2, ended.stderr
     assert "unknown_token" in ended.stderr
+
+
+def test_a_private_ca_is_trusted_by_the_documented_setting(
+    program: Program, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "ca")
+    pair = authority.issue("service")
+    page = (FOLDER.parents[1] / "docs" / "posting.md").read_text()
+    variable = TLS_SETTINGS[program.language].format(folder=tmp_path / "ca")
+    assert f"`{TLS_SETTINGS[program.language].replace('{folder}/', '')}`" in page
+    if program.language == "java":
+        (command,) = re.findall(r"keytool .*", page)
+        subprocess.run(command.split(), cwd=tmp_path / "ca", check=True, capture_output=True)
+    name, _, value = variable.partition("=")
+    with served(
+        ServiceTls(certificate=pair.certificate, key=pair.key), clock=SystemClock()
+    ) as service:
+        url = f"https://localhost:{service.port}"
+        trusting = program.post(
+            events(range(3)),
+            url,
+            "click",
+            variables={name: value, "HOURMARK_RETRY_SECONDS": "5"},
+        )
+        assert (trusting.returncode, stored(service.harness)) == (0, [0, 1, 2]), trusting.stderr
+        other = program.post(
+            events(range(3)), url, "click", variables={"HOURMARK_RETRY_SECONDS": "0"}
+        )
+        assert other.returncode == 3
 
 
 @pytest.mark.parametrize("arguments", [(), ("http://x",), ("localhost:8780", "click")])
