@@ -57,8 +57,8 @@ class CanaryPoster:
 
         Returns:
             True if the service acknowledged the event. False if no service acknowledged it, or if
-            the service acknowledged it as a dead letter; in the second case the next call posts a
-            new event.
+            the service stored it as a dead letter (an invalid event); in the second case the next
+            call posts a new event.
         """
         try:
             if self._body is None:

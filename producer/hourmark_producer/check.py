@@ -49,6 +49,10 @@ def check_services(config: TailerConfig, clock: Clock) -> None:
 
     No request is sent.
 
+    Args:
+        config: Settings of the tailer.
+        clock: Clock of this host.
+
     Raises:
         ConfigError: A setting cannot be used; the message names it.
     """
@@ -95,6 +99,9 @@ def unwritable_folders(config: TailerConfig) -> Iterator[tuple[str, Path]]:
 
     The settings `state_dir` and `second_state_dir` are checked. Nothing is yielded if both are
     writable.
+
+    Args:
+        config: Settings of the tailer.
 
     Yields:
         The name of the setting, and the path that prevents writing.

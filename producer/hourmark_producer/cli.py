@@ -72,6 +72,12 @@ _LOG = logging.getLogger(__name__)
     help="With --once: exit with code 1 if nothing is acknowledged for this long.",
 )
 @click.option(
+    "--final-lines",
+    is_flag=True,
+    help="With --drain or --once: deliver a last line without a newline too, once its file has not "
+    "grown for flush_seconds.",
+)
+@click.option(
     "--reread",
     is_flag=True,
     help=(
@@ -88,6 +94,7 @@ def tail(
     drain: bool,
     once: bool,
     give_up_after: float,
+    final_lines: bool,
     reread: bool,
     as_json: bool,
 ) -> None:
@@ -106,7 +113,8 @@ def tail(
       hourmark tail --config edge.toml       follow the files of another configuration
       hourmark tail --check                  check the configuration, file access and services
       hourmark tail --drain --json           deliver everything, print a summary, exit
-      hourmark tail --once                   the same without a goodbye, for a host that sends again
+      hourmark tail --drain --final-lines    the same for files that end without a newline
+      hourmark tail --once                   without a goodbye, for a host that sends again
       hourmark tail status                   show progress, backlog and losses
       hourmark tail trace app.log:17         show how far line 17 has come on this host
     """
@@ -119,9 +127,20 @@ def tail(
     elif context.invoked_subcommand is None:
         if drain and once:
             raise UsageError("--drain reports a goodbye and --once does not; choose one")
-        once_s = give_up_after if once else None
-        _run(config_file, drain=drain, once_s=once_s, reread=reread, as_json=as_json)
-    elif drain or once or reread:
+        if final_lines and not (drain or once):
+            raise UsageError(
+                "--final-lines needs --drain or --once: a line of a file that is followed is "
+                "delivered when its newline is written"
+            )
+        _run(
+            config_file,
+            drain=drain,
+            once_s=give_up_after if once else None,
+            final_lines=final_lines,
+            reread=reread,
+            as_json=as_json,
+        )
+    elif drain or once or reread or final_lines:
         raise UsageError(
             "--drain, --once and --reread are no options of `hourmark tail "
             f"{context.invoked_subcommand}`"
@@ -167,7 +186,13 @@ tail.add_command(trace)
 
 
 def _run(
-    config_file: Path | None, *, drain: bool, once_s: float | None, reread: bool, as_json: bool
+    config_file: Path | None,
+    *,
+    drain: bool,
+    once_s: float | None,
+    final_lines: bool,
+    reread: bool,
+    as_json: bool,
 ) -> None:
     config = load_config(config_file)
     set_up_logging(config.log_level)
@@ -200,6 +225,7 @@ def _run(
                 host_id=host_id,
                 host_name=settings.host_name or socket.gethostname(),
                 open_files_max=raise_open_file_limit(),
+                final_lines=final_lines,
                 reloading=reloading,
             )
             gc.collect()

@@ -43,6 +43,10 @@ class ConditionLog:
     """The ongoing conditions of one tailer. Each is logged when it begins and when it ends.
 
     A condition is a problem that lasts for some time. Safe to use from several threads.
+
+    Args:
+        clock: Clock of this host.
+        quiet_s: Seconds without an occurrence after which `sweep` ends a condition.
     """
 
     def __init__(self, clock: Clock, quiet_s: float = QUIET_S) -> None:
@@ -76,6 +80,9 @@ class ConditionLog:
         """End the condition with the given key and log its end.
 
         Does nothing if the condition is not ongoing.
+
+        Args:
+            key: Key that was passed to `warn`.
         """
         if key in self._ongoing:
             with self._lock:

@@ -49,9 +49,12 @@ class Losses(NamedTuple):
 
 
 class Counters:
-    """Counters of one tailer process, starting at zero, and its total losses.
+    """Counters of one tailer process, starting at zero, and the losses of all runs.
 
     Safe to use from several threads.
+
+    Args:
+        losses: Total losses of earlier runs by source name, from the checkpoint.
 
     Attributes:
         ranges: Number of acknowledged ranges.
@@ -104,7 +107,7 @@ class Counters:
             )
 
     def losses(self, source: str) -> Losses:
-        """Return the total losses of one source, including those of earlier runs.
+        """Return the total losses of one source in this run and all earlier runs.
 
         Args:
             source: Name of the source.

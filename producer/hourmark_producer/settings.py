@@ -20,6 +20,9 @@ _BRACES: Final = re.compile(r"(?<!\[)\{[^{}/]*,[^{}/]*\}")
 def validate_settings(settings: TailerConfig) -> TailerConfig:
     """Check the tailer's settings for invalid values and for conflicts between settings.
 
+    Args:
+        settings: Settings as read from the configuration.
+
     Returns:
         The same settings, unchanged.
 

@@ -110,6 +110,8 @@ class Tailer:
         may_be_copied_up: Function that returns whether the birth time of an open file may change
             although it stays the same file.
         open_files_max: Maximum number of tracked files that are open at the same time.
+        final_lines: Whether a last line without LF is sent too, once its file has not grown for the
+            source's `flush_seconds`. Meant for a run that ends when everything is delivered.
         reloading: Handler of SIGHUP; None if the tailer cannot be reloaded.
 
     Attributes:
@@ -127,6 +129,7 @@ class Tailer:
         identify: Callable[[int], FileIdentity] = identify,
         may_be_copied_up: Callable[[int], bool] = may_be_copied_up,
         open_files_max: int = 800,
+        final_lines: bool = False,
         reloading: ReloadHandler | None = None,
     ) -> None:
         self._config, self._clock, self._checkpoint = config, clock, checkpoint
@@ -174,7 +177,7 @@ class Tailer:
                 clock=clock,
             ),
             rests=rests,
-            cutter=RangeCutter(sources=sources, sizes=sizes, clock=clock),
+            cutter=RangeCutter(sources=sources, sizes=sizes, clock=clock, final_lines=final_lines),
             spooler=RangeSpooler(
                 sources,
                 generations,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
-from tests.support.service.examples import decoded
+from tests.support.service.examples import decoded, syslog
 from tests.support.service.harness import Harness
 from tests.support.tailer.host import Host
 from tests.support.waiting import wait_for
@@ -43,6 +43,20 @@ def serving(harness: Harness) -> Iterator[str]:
         server.should_exit = True
         thread.join(30)
         listener.close()
+
+
+def test_a_last_line_without_a_newline_becomes_an_event_where_it_is_asked_for(
+    tmp_path: Path,
+) -> None:
+    harness = Harness()
+    with serving(harness) as url:
+        host = Host(tmp_path, url)
+        host.final_lines = True
+        host.settings["sources"] = [
+            TailedSource(name="app", paths=[f"{host.logs}/app.log*"], flush_seconds=0.2)
+        ]
+        summary = host.drain(syslog() + syslog()[:-1])
+    assert (summary.events, summary.dead_letters, summary.pending_bytes) == (2, 0, 0)
 
 
 def test_every_line_but_a_blank_one_becomes_an_event_or_a_dead_letter(tmp_path: Path) -> None:

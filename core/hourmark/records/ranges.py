@@ -91,7 +91,9 @@ LINE_BYTES_MAX: Final = 4 * 1024 * 1024  # maximum length of a line, without its
 
 RECORD_START_BYTES_MAX: Final = 1000  # of a pattern, which is sent with every range
 
-LATER_FIELDS: Final = ("record_start", "fields", "format")  # of a range, added after 0.2.0
+# of a range, added after 0.2.0; `ending` after 0.3.0
+LATER_FIELDS: Final = ("record_start", "fields", "format", "ending")
+END_OF_FILE: Final = "eof"  # the value of `ending`
 
 HEX_128: Final = re.compile(r"[0-9a-f]{32}")
 
@@ -102,7 +104,8 @@ class Part(enum.Enum):
     Each piece of such a line is stored as a dead letter instead of an event.
 
     Attributes:
-        LINES: Whole lines, each with its line feed, or whole multi-line records.
+        LINES: Whole lines, each with its line feed, or whole multi-line records. Only the last line
+            of a range with `ending` has no line feed.
         CHUNK: A piece of a line or record that exceeds the size limit, but not its last piece.
         LAST_CHUNK: The last piece of such a line or record.
     """
@@ -155,6 +158,7 @@ class ByteRange:
             each line is a record.
         fields: Constant fields that are added to every event, from `encode_range_fields`.
         format: "cri" for container logs; empty otherwise.
+        ending: "eof" if the last line has no LF, because the file ends there; empty otherwise.
     """
 
     host_id: str
@@ -172,6 +176,7 @@ class ByteRange:
     record_start: str = ""
     fields: str = ""
     format: str = ""
+    ending: str = ""
 
     def __post_init__(self) -> None:
         for name in ("host_id", "file_id"):
@@ -199,6 +204,11 @@ class ByteRange:
             raise ValueError(
                 f"format must be cri, and without record_start, or absent, not {self.format!r:.40}"
             )
+        if self.ending not in ("", END_OF_FILE) or (self.ending and self.part is Part.CHUNK):
+            raise ValueError(
+                f"ending must be {END_OF_FILE}, and not for a chunk, or absent, "
+                f"not {self.ending!r:.40}"
+            )
         if self.fields:
             decode_range_fields(self.fields)
 
@@ -209,7 +219,7 @@ class ByteRange:
         A range without such fields has the same id and HTTP headers as in version 0.2.0.
 
         Returns:
-            Values by field name: `record_start`, `fields` and `format`. Empty if none is set.
+            Values by field name, in the order of `LATER_FIELDS`. Empty if none is set.
         """
         return {name: value for name in LATER_FIELDS if (value := getattr(self, name))}
 

@@ -62,6 +62,7 @@ EXTRA_HEADERS: Final = {
     "Hourmark-Record-Start": "record_start",
     "Hourmark-Fields": "fields",
     "Hourmark-Format": "format",
+    "Hourmark-Ending": "ending",
 }
 _NEEDS: Final = "; needs="
 _KNOWN: Final = frozenset(

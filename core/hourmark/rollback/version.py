@@ -64,7 +64,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
                 "left_out",
                 "lacks",
             ),
-            no_range_fields=("record_start", "fields", "format"),
+            no_range_fields=("record_start", "fields", "format", "ending"),
             no_settings=frozenset(
                 (
                     "registry.ca",
@@ -117,7 +117,7 @@ VERSIONS: Final[Mapping[str, OlderVersion]] = MappingProxyType(
             checkpoints=(1, 2, 3),
             parsers=(1, 2),  # 3 parses more forms of syslog
             no_marker_fields=("checked", "set_aside", "set_aside_records", "left_out", "lacks"),
-            no_range_fields=(),
+            no_range_fields=("ending",),
             no_settings=frozenset(),
             references=True,
             finds_the_rest=True,

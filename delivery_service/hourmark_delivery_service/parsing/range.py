@@ -88,13 +88,19 @@ class RangeParser(Parser):
         rules: Compiled rules revision (version of the declared event types) that the range names.
 
     Raises:
-        ValueError: If the body's length does not match the range, its last line has no line feed,
-            the observation time is after the year 8999, or `record_start` is not a valid pattern.
+        ValueError: If the body's length does not match the range, its last line has no line feed
+            although the range has no `ending`, the observation time is after the year 8999, or `record_start` is not a valid pattern.
     """
 
     def __init__(self, byte_range: ByteRange, body: bytes, rules: CompiledRules) -> None:
         range_id = byte_range.range_id(body)
-        if byte_range.part is not Part.CHUNK and not body.endswith(b"\n"):
+        ends_line = body.endswith(b"\n")
+        if byte_range.ending and ends_line:
+            raise ValueError(
+                f"a range with the ending {byte_range.ending} has no line feed at its end, this one "
+                "has"
+            )
+        if byte_range.part is not Part.CHUNK and not (ends_line or byte_range.ending):
             raise ValueError(
                 f"a range of {byte_range.part.value} ends with a line feed, this one does not"
             )
@@ -112,7 +118,7 @@ class RangeParser(Parser):
             path=replace_surrogates(byte_range.path),
         )
         self._range = byte_range
-        self._body = body
+        self._body = body + b"\n" if byte_range.ending else body
         self._starts = (
             compile_record_start(byte_range.record_start) if byte_range.record_start else None
         )

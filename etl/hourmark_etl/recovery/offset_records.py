@@ -214,15 +214,20 @@ def _replace_records(storage: Storage, record: OffsetBackupFile, standing: Colle
 
 @dataclass(frozen=True)
 class OffsetBackup:
-    """The combined content of a ledger's backup files with edge checks and offset gaps.
+    """The combined content of all backup files with Kafka offsets from one ledger.
+
+    The ledger is the state database of the ETL. Files on storage back up those of its offsets that
+    cannot be derived from other data. Normally there is one file. After a crash there may be
+    several.
 
     Attributes:
-        commit: Highest commit number in the files; 0 if there are none.
-        checks: Last successful check for lost records of each edge partition; None if it is unknown
-            which checks are current.
-        gaps: All offset gaps (missing records) in any file.
+        commit: Highest commit number of the ledger in the files; 0 if there are none.
+        checks: For each partition of an edge cluster, the last check that found no records lost
+            before they were copied to the central cluster. None if there is not exactly one intact
+            file, because it is then unknown which checks are current.
+        gaps: Offset ranges whose records are missing, from all intact files.
         notes: Readable reasons why information is missing; empty if the content is complete.
-        staged: Offsets up to which audit topics were staged.
+        staged: Offsets up to which partitions of the audit topics were copied to files on storage.
     """
 
     commit: int

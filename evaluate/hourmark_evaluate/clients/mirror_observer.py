@@ -118,21 +118,23 @@ class PositionChecker:
 
 
 class MirroredLoadObserver:
-    """The observer of a mirror that copies the topics of one load to the central cluster.
+    """Checks during a load test that a mirror copies every record whose offset it commits.
 
-    Not thread-safe. Call `poll` repeatedly, then `finish`, then `close`.
+    The mirror copies the topics of the load from an edge cluster to the central cluster. Call
+    `poll` repeatedly while records are copied, then `finish` for the result, then `close`. Not
+    thread-safe.
 
     Args:
-        central: The central cluster, with the copies of the load's topics.
-        alias: The mirror's alias of the edge cluster, which prefixes the names of copies.
-        record_format: Format of the records.
-        load: The load whose topics are copied.
+        central: The central cluster, to which the records are copied.
+        alias: The mirror's alias of the edge cluster. The name of each copied topic begins with it.
+        record_format: Format of the test records.
+        load: The producer of the test records on the edge cluster.
 
     Attributes:
         placement: Topics and partitions of the copies on the central cluster.
         first_read_times: When each record was first read from the central cluster.
-        reader: The reader of the copies.
-        error: Why the last `poll` failed; "" if it succeeded.
+        reader: Consumer of the copied topics.
+        error: Error message of the last `poll`; "" if it succeeded.
     """
 
     def __init__(

@@ -229,13 +229,15 @@ def project(what: str) -> Path:
     Commands that need files of the checkout, such as the tests, call this function first.
 
     Args:
-        what: Start of the error message, a subject and a verb such as `the tests are`.
+        what: What the caller needs, with a verb, for the error message. For example, `the tests
+            are` results in "the tests are not part of an installed Hourmark".
 
     Returns:
         Path of the folder that contains `pyproject.toml`.
 
     Raises:
-        UsageError: Hourmark runs from an installed package instead of a checkout.
+        UsageError: The folder has no `pyproject.toml`, because Hourmark runs from an installed
+            package instead of a checkout.
     """
     root = Path(__file__).parents[3]
     if not (root / "pyproject.toml").is_file():

@@ -39,14 +39,20 @@ _FETCH_BYTES: Final = 64 * 1024  # a broker returns a larger first batch neverth
 
 
 class DamagedTopics:
-    """Failure detector that excludes topics with damaged record batches from replication.
+    """Detects topics with damaged record batches and excludes them from replication.
 
-    A topic that can be read again is included again. Each exclusion and inclusion is reported as a
-    failure, so that the supervisor restarts MirrorMaker 2 with the new list of topics.
+    A MirrorMaker 2 task that reads a damaged batch stops copying all of its partitions. Call
+    `start_run` when MirrorMaker 2 starts, then `failures` repeatedly. Each change of the excluded
+    topics is reported as a failure, so that the caller restarts MirrorMaker 2 with the new list of
+    topics. A topic is included again when its next batch can be read. Not thread-safe.
+
+    Args:
+        sites: The edge cluster, from which records are copied, and the positions of the mirror.
+        clock: Clock of this host.
 
     Attributes:
-        excluded: For each excluded edge topic, the damaged partition and the reason why it cannot
-            be read.
+        excluded: For each excluded topic, named as on the edge cluster, the damaged partition and
+            the reason why it cannot be read.
     """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:

@@ -38,6 +38,11 @@ class ResponseDetector:
 
     It reports a failure after 60 seconds without an answer. A process that has not answered yet
     since its start is not reported.
+
+    Args:
+        host: Host name or address of the REST port.
+        port: REST port of the process.
+        clock: Clock of this host.
     """
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
@@ -159,7 +164,11 @@ class StallDetector:
     """Failure detector for a mirror that is behind while none of its positions advances.
 
     It compares the mirror's positions with the log end offsets of the edge cluster. A failure is
-    reported after 5 minutes without progress.
+    reported after 5 minutes without progress. Call `start_run` before `failures`.
+
+    Args:
+        sites: Clients of both clusters.
+        clock: Clock of this host.
     """
 
     def __init__(self, sites: MirrorSites, clock: Clock) -> None:

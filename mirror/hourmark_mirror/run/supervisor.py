@@ -94,6 +94,12 @@ class TaskFailureDetector:
     Only failures on this worker are reported, because each worker has its own supervisor. A
     connector that does not run within 5 minutes after the start counts as a failure, too: a
     rejected connector reports no state.
+
+    Args:
+        central: Settings of the target cluster.
+        edge_alias: Alias of the edge cluster, which identifies the mirror.
+        worker: Address of this worker, `host:port`.
+        clock: Clock of this host.
     """
 
     def __init__(self, central: KafkaCluster, edge_alias: str, worker: str, clock: Clock) -> None:

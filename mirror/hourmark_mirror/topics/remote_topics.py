@@ -27,8 +27,8 @@ def expected_remote_topics(
 ) -> list[TopicSpec]:
     """Return the remote topics that should exist on the central cluster, sorted by name.
 
-    Each remote topic has the partition count and the settings of its edge topic.
-    `min.insync.replicas` is that of the central cluster.
+    Each remote topic has the partition count and the settings of its edge topic, except that
+    `min.insync.replicas` has the value that is configured for the central cluster.
 
     Args:
         config: Configuration with both clusters.

@@ -58,13 +58,14 @@ class FaultSpan:
 
         Args:
             kind: Kind of fault of the record.
-            edge: Edge offset of the record. It must follow the span's last offset if the kind is
-                `missing`, and is ignored for other kinds.
-            central: Target offset of the record, which must follow the span's last offset; None for
+            edge: Edge offset of the record. It is compared only for the kind `missing`, whose
+                records do not exist on the target.
+            central: Target offset of the record, which is compared for all other kinds; None for
                 missing records.
 
         Returns:
-            True if the caller can extend this span by the record.
+            True if the kind is that of this span, and the compared offset is one greater than the
+            span's last offset.
         """
         last, now = (self.edge_last, edge) if kind == "missing" else (self.central_last, central)
         return kind == self.kind and last is not None and now == last + 1

@@ -70,7 +70,7 @@ class TopicVerification(NamedTuple):
         through_ms: Time up to which the topic is verified, Unix milliseconds. Records written
             before this time were copied.
         compared: Number of records that were compared.
-        passed: Number of offsets from which the compared records were chosen at random.
+        passed: Number of offsets in the ranges from which these records were chosen at random.
     """
 
     through_ms: int

@@ -74,15 +74,15 @@ class TruncatedRecord(NamedTuple):
 class MirrorObservation:
     """State of the edge and target clusters of a mirror at one point in time.
 
-    Mappings have edge topics or edge topic-partitions as keys. The clusters are read in an order
-    that keeps the values consistent: first positions, then log starts and ends at the edge, then
-    the target.
+    The keys of mappings are edge topic-partitions, unless an attribute is described as "by topic".
+    The clusters are read in an order that keeps the values consistent: first positions, then log
+    starts and ends at the edge, then the target.
 
     Attributes:
         now_ms: Time of the observation, Unix milliseconds.
         ids: Topic ids at the edge, by topic.
-        remote_ids: Topic ids on the target, by edge topic. Topics that do not exist on the target
-            are absent.
+        remote_ids: Topic ids on the target, by topic (named as at the edge). Topics that do not
+            exist on the target are absent.
         starts: Log start offsets at the edge.
         ends: Log end offsets at the edge.
         positions: Next edge offset that the mirror copies. Topic-partitions without a position are

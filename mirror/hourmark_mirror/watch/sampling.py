@@ -75,6 +75,11 @@ class RecordSampler:
 
     It keeps two Kafka consumers open between samples, because opening them costs more than the
     reads. The caller must close it.
+
+    Args:
+        sites: Clients of both clusters.
+        max_message_bytes: Maximum size of a record in bytes.
+        rng: Random generator that chooses topic-partitions and records.
     """
 
     def __init__(self, sites: MirrorSites, max_message_bytes: int, rng: random.Random) -> None:

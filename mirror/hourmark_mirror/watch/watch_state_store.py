@@ -26,6 +26,12 @@ _CONTENT: Final = TypeAdapter(WatchState)
 class WatchStateStore:
     """File storage of the watch state of one mirror, shared by several processes under a lock.
 
+    The watch state is what `mirror watch` must remember between two observations.
+
+    Args:
+        work_dir: Work folder of the mirror (`mirror.work_dir`).
+        timeout_s: Seconds to wait while another process holds the lock.
+
     Attributes:
         path: State file, `state/watch.json` below the work folder.
     """

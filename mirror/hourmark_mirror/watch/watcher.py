@@ -168,6 +168,10 @@ class StuckWatchMonitor:
 
     The monitor runs in a separate daemon thread, because Python cannot interrupt a thread that
     hangs.
+
+    Args:
+        watch: Watcher whose observations are monitored.
+        end: Function that ends the process; by default, immediately and with exit code 1.
     """
 
     def __init__(self, watch: MirrorWatcher, end: Callable[[], None] = _end) -> None:

@@ -17,13 +17,14 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
     """Save the accounts of files that changed since they were last saved.
 
-    An account is what scans observed of a file since it was last examined: its largest size and
-    each time it shrank. A file is skipped if its account holds nothing that a restart would lose,
-    or if the file is gone or may be another file. All accounts are saved in one transaction.
+    An account states what scans observed of a file since a sender last prepared to read from it:
+    the largest size of the content, and each truncation. All accounts are saved in one transaction.
+    A file is skipped if its account contains nothing that a restart would lose, if the file no
+    longer exists, or if it is a compressed file whose content may be unread.
 
     Args:
-        checkpoint: Where to save them.
-        files: Tracked files; `saved` of each file is updated.
+        checkpoint: Database in which the accounts are saved.
+        files: Tracked files. The attribute `saved` of each saved file is set to its account.
 
     Raises:
         CheckpointFailed: Nothing was saved.
@@ -58,8 +59,9 @@ def save_first_bytes(file_id: str, position: FilePosition) -> Change:
     """Return the SQL statement that saves the first bytes of a file.
 
     The first bytes identify the content of a file when the tailer compares it with other files. The
-    statement takes effect when it is passed to `Checkpoint.commit`. It does not overwrite a longer
-    saved prefix, or a row that recorded that the file shrank.
+    statement takes effect when it is passed to `Checkpoint.commit`. It changes nothing if more
+    first bytes are already saved, if an observed truncation is saved for the file, or if the saved
+    bytes belong to another generation (the content between two truncations).
 
     Args:
         file_id: Id of the file.

@@ -66,6 +66,9 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
     which its bytes are accounted for, as read or as lost. Does nothing if the column exists.
     Earlier versions can still use the table.
 
+    Args:
+        db: Database of the checkpoint.
+
     Raises:
         sqlite3.Error: The table cannot be changed.
     """
@@ -76,8 +79,8 @@ def migrate_departed_table(db: sqlite3.Connection) -> None:
 def save_archive(stamp: ArchiveStamp, file_id: str | None = None) -> _Change:
     """Return the SQL statement that records that the tailer has examined a compressed file.
 
-    A compressed file with a record is not examined again. The statement takes effect when it is
-    passed to `Checkpoint.commit`.
+    The tailer examines a new compressed file once, to determine whether it contains unread lines.
+    The statement takes effect when it is passed to `Checkpoint.commit`.
 
     Args:
         stamp: Identifies the compressed file.
@@ -97,7 +100,7 @@ def delete_archives(stamps: Iterable[ArchiveStamp]) -> list[_Change]:
     ignored.
 
     Args:
-        stamps: Stamps of the compressed files to delete.
+        stamps: Identify the compressed files whose records are deleted.
 
     Returns:
         One statement with its parameters per stamp.
@@ -164,7 +167,10 @@ def save_departed(
 
 
 def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
-    """Return the compressed files that the tailer has already examined.
+    """Return the compressed files that the tailer has already examined for unread lines.
+
+    Args:
+        db: Database of the checkpoint.
 
     Returns:
         For each compressed file, the id of the tracked file under which its content is sent; None
@@ -179,6 +185,9 @@ def read_archives(db: sqlite3.Connection) -> dict[ArchiveStamp, str | None]:
 
 def read_scan_times(db: sqlite3.Connection) -> dict[str, int]:
     """Return the time of the latest full scan of each source.
+
+    Args:
+        db: Database of the checkpoint.
 
     Returns:
         When the scan began, in Unix milliseconds, by source name. Sources without a recorded scan
@@ -195,6 +204,9 @@ def read_departed(db: sqlite3.Connection) -> list[FilePosition]:
 
     `save_departed` records these positions. The tailer compares a compressed file with these
     positions to recognize content that it has already read.
+
+    Args:
+        db: Database of the checkpoint.
 
     Returns:
         One position per record. Its `size_seen` holds the offset (exclusive) up to which all bytes

@@ -84,10 +84,10 @@ class FileAccountingRow(NamedTuple):
         file_id: Id of the file.
         source: Name of its source.
         generation: Its current generation. Each truncation begins a new one.
-        offset: Offset of the next byte to cut into a range.
+        offset: Offset of the next byte to read.
         missing: Whether the file can no longer be found.
-        settled: Number of times the file shrank that are already accounted for. None if the saved
-            account belongs to another generation.
+        settled: Number of truncations of the file whose lost bytes are already included in the
+            totals. None if the checkpoint holds no such number for the current generation.
     """
 
     file_id: str
@@ -104,9 +104,9 @@ class SourceTotals(NamedTuple):
     Attributes:
         acknowledged: Bytes that the service acknowledged.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
-        ended: Bytes that were read from files before they were deleted, replaced or truncated,
-            plus all lost bytes.
-        in_flight: Bytes in spooled ranges, which are stored in the checkpoint until they are
+        ended: Bytes that were read from content that no longer exists, because the file was
+            deleted, replaced or truncated. All lost bytes are included.
+        in_flight: Bytes that were read and are stored in the checkpoint until they are
             acknowledged.
         lost: Bytes that are known to be lost.
     """
@@ -140,7 +140,7 @@ class SourceBalance:
         seen: Bytes observed in files.
         acknowledged: Bytes that the service acknowledged.
         in_flight: Bytes in spooled ranges, which wait for an acknowledgement.
-        pending: Bytes that are not yet cut into ranges.
+        pending: Bytes that are not read yet.
         skipped: Bytes that were not sent because of a setting, or because they are a copy.
         lost: Bytes that are known to be lost.
     """
@@ -167,8 +167,11 @@ class SourceBalance:
 def create_accounting(db: sqlite3.Connection) -> None:
     """Create the table of byte totals by source and the triggers that update it.
 
-    Existing ones are kept. In a checkpoint without them, the totals are computed from its files,
-    losses and ranges.
+    If the table exists, it is kept. If it does not exist, the totals are computed from the other
+    tables of the checkpoint: files, losses and byte ranges.
+
+    Args:
+        db: Database of the checkpoint.
 
     Raises:
         sqlite3.Error: The database cannot be written. The transaction is rolled back.
@@ -208,6 +211,12 @@ def read_accounting(db: sqlite3.Connection) -> AccountingSnapshot:
 
     The caller must hold a transaction, or exclude other writers, so that all tables are read at the
     same moment.
+
+    Args:
+        db: Database of the checkpoint.
+
+    Returns:
+        The totals of each source, and one row for each tracked file.
 
     Raises:
         sqlite3.Error: The database cannot be read.

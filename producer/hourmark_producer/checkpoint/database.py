@@ -447,6 +447,9 @@ class Checkpoint:
 
         A checkpoint of an earlier version is migrated.
 
+        Args:
+            path: Path of the database file.
+
         Returns:
             The checkpoint, and the host id that it contains.
 
@@ -643,13 +646,13 @@ class Checkpoint:
         return int(highest)
 
     def body(self, sequence: int) -> bytes:
-        """Return the compressed body of a spooled range.
+        """Return the compressed bytes of a range that waits for an acknowledgement.
 
         Args:
-            sequence: Sequence number of the range, which must be in the spool.
+            sequence: Sequence number of the range, which must be in the checkpoint.
 
         Raises:
-            CheckpointFailed: The body cannot be read or is damaged.
+            CheckpointFailed: The bytes cannot be read or are damaged.
         """
         try:
             with self._database:

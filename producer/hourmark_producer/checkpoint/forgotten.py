@@ -47,6 +47,10 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
     Args:
         file: The file. It must have a birth time, because another file may have the same inode
             later.
+
+    Returns:
+        Two statements with their parameters. The first one saves the position, and the second one
+        deletes the oldest positions.
     """
     assert file.identity.birth_ns, (
         "a file without a birth time cannot be distinguished from the next one with its inode"
@@ -66,10 +70,17 @@ def save_forgotten(file: TrackedFile) -> list[_Change]:
 
 
 def find_forgotten(db: sqlite3.Connection, identity: FileIdentity) -> ForgottenFile | None:
-    """Return the saved state of the forgotten file with this inode and birth time, or None.
+    """Return the saved state of a file that was tracked before, by its inode and birth time.
 
     The device number is not compared, because it may change when the machine restarts. The result
     is always None for an identity without a birth time.
+
+    Args:
+        db: Database of the checkpoint.
+        identity: Device, inode and birth time of an open file that is not tracked.
+
+    Returns:
+        Id and position of the file; None if no position is saved for it.
 
     Raises:
         sqlite3.Error: The database cannot be read.

@@ -51,7 +51,7 @@ class GenerationStart(NamedTuple):
         """Create the record of one generation from the content of the file.
 
         Args:
-            generation: Number of the generation, starting at 0.
+            generation: Number of times that the file was truncated before it had this content.
             content: Content of the file from its first byte. Only the first `HEAD_BYTES` bytes are
                 used.
         """
@@ -96,6 +96,8 @@ class Generations:
     def find_generation(self, file_id: str, head: bytes) -> int:
         """Return the generation number to use for a file that is not in the checkpoint.
 
+        The generation number is the number of times that the file was truncated or replaced.
+
         Args:
             file_id: Id of the file.
             head: Its first bytes.
@@ -121,7 +123,7 @@ class Generations:
 
         Args:
             file_id: Id of the file.
-            generation: Number of its generation.
+            generation: Generation number: how often the file was truncated or replaced.
             content: Content of the file from its first byte.
 
         Raises:
@@ -172,8 +174,13 @@ class Generations:
 def read_owner(folder: Path) -> str | None:
     """Return the host id in the file `generations` of a folder.
 
+    This file records for one host how often each log file was truncated.
+
+    Args:
+        folder: The state folder, or the folder with the second copy of the file.
+
     Returns:
-        None if the file does not exist or names no host.
+        The host id; None if the file does not exist or names no host.
 
     Raises:
         ConfigError: The file cannot be read.

@@ -38,6 +38,9 @@ _LOG = logging.getLogger(__name__)
 def lock_state_folder(state_dir: Path) -> IO[bytes]:
     """Lock the state folder for this process.
 
+    Args:
+        state_dir: The state folder.
+
     Returns:
         The open lock file. The lock is released when it is closed.
 
@@ -60,8 +63,8 @@ def open_installation(
         reread: Whether to start with an empty checkpoint and read all files again if the checkpoint
             is missing or broken. A broken one is kept under another name.
         sources: Names of the configured sources.
-        second: Folder with a second copy of the file `generations`, from which the host id is taken
-            if the state folder has none.
+        second: Folder with a second copy of the file `generations`, which records how often each
+            log file was truncated. The host id is read from it if the state folder has none.
 
     Returns:
         The checkpoint and the host id.

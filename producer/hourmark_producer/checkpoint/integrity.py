@@ -112,8 +112,14 @@ def find_log_damage(path: Path) -> str:
 def read_wal_index(path: Path) -> WalIndexHeader | None:
     """Return the header of the wal-index of the database at `path`.
 
+    Args:
+        path: Path of the database, without the suffix `-shm`.
+
     Returns:
-        None if the wal-index is missing or invalid.
+        The header; None if the wal-index is missing or invalid.
+
+    Raises:
+        OSError: The wal-index cannot be read.
     """
     try:
         with path.with_name(f"{path.name}-shm").open("rb") as file:
@@ -227,6 +233,9 @@ def log_was_lost(db: sqlite3.Connection, *, log_is_there: bool) -> bool:
 def restart_log(db: sqlite3.Connection) -> None:
     """Move all commits from the SQLite write-ahead log into the database, and start a new log.
 
+    Args:
+        db: The open database.
+
     Raises:
         sqlite3.Error: The disk is full or cannot be written. No commit is lost.
     """
@@ -237,6 +246,9 @@ def restart_log(db: sqlite3.Connection) -> None:
 
 def mark_run_ended(db: sqlite3.Connection) -> None:
     """Record a clean shutdown, so that the next start does not require a write-ahead log.
+
+    Args:
+        db: The open database.
 
     Raises:
         sqlite3.Error: The database cannot be written.

@@ -34,20 +34,23 @@ _Change = tuple[str, tuple[Any, ...]]
 
 
 def next_marks(before: FilePosition, body: bytes | memoryview, anchor: bytes) -> bytes:
-    """Return the content digests of a read position after one more byte range was read.
+    """Return the marks of a file's read position after one more byte range was read.
 
-    A mark is an offset with a digest of the bytes just before it. By its marks, a copy of the file
-    is recognized that is shorter than the part already read. A mark at the end of the range is
-    added; for the first range of a file, also marks at several offsets within it. Only the latest
-    `MARKS_MAX` marks are kept.
+    A mark is an offset together with a digest of the bytes just before it. The tailer compares
+    marks with other files to recognize a copy that is shorter than the part already read.
+
+    One mark is added at the end of the range. If the range is the first one of the file, marks at
+    several offsets within the range are added too. Only the latest `MARKS_MAX` marks are kept.
 
     Args:
-        before: Position at the start of the range, with its marks.
+        before: Position of the file at the start of the range, with the marks so far.
         body: Bytes of the range.
-        anchor: The bytes just before the end of the range.
+        anchor: The last `ANCHOR_BYTES` bytes before the end of the range, or fewer if the file has
+            fewer. They may begin before the range.
 
     Returns:
-        The marks in the binary format of `FilePosition.marks`, oldest first.
+        The marks in order of offset, 16 bytes each: the offset as a big-endian 64-bit integer, and
+        a BLAKE2b digest of 8 bytes. `FilePosition.marks` has the same format.
     """
     near, far = (
         range(HEAD_BYTES, 2 * ANCHOR_BYTES, _NEAR),
@@ -130,9 +133,12 @@ def delete_old_marks(file_id: str, generation: int) -> _Change:
 def read_marks(db: sqlite3.Connection) -> dict[str, dict[int, FilePosition]]:
     """Return the saved marks (digests of the content at recent offsets) of all files.
 
+    Args:
+        db: Database of the checkpoint.
+
     Returns:
-        Positions by file id and then by generation. Each position has its offset, first bytes and
-        marks; its `anchor` is not set.
+        Positions by file id and then by generation (number of truncations of the file). Each
+        position has its offset, first bytes and marks; its other fields have defaults.
 
     Raises:
         sqlite3.Error: The database cannot be read.

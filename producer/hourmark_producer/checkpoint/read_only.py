@@ -137,6 +137,9 @@ def open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
 
     It yields the database connection. All reads in the context see the same state of the database.
 
+    Args:
+        path: Path of the checkpoint.
+
     Raises:
         UsageError: This user may not read the checkpoint.
         Unavailable: The checkpoint cannot be read at the moment.

@@ -76,7 +76,7 @@ def row_to_file(row: tuple[Any, ...], in_flight: tuple[SpooledRange, ...]) -> Tr
 
     Args:
         row: All columns of the row, in the order of the table.
-        in_flight: The spooled ranges of the file.
+        in_flight: The byte ranges of the file that are stored until a service acknowledges them.
     """
     (
         file_id,
@@ -130,7 +130,8 @@ def restore_account(
         settled: Number of truncations of the file that are already accounted for.
         doubted: 1 if the tailer logged that all lines of the file are equal, otherwise 0.
         high: Largest content size since the latest truncation, in bytes.
-        shrinks: The observed truncations as a JSON array.
+        shrinks: The truncations that are not accounted for yet, as a JSON array. Each element is an
+            array with the values of a `Truncation`; the bytes are in hexadecimal.
         head: First bytes of the content.
     """
     progress, former = file.progress, file.earlier.latest

@@ -152,6 +152,9 @@ class BodyFile:
     def get(self, extent: Extent) -> bytes:
         """Return the compressed body at a location.
 
+        Args:
+            extent: Location in the file, from `put` or the checkpoint.
+
         Raises:
             BodyDamaged: The stored bytes do not have the expected size or ending.
             OSError: The file cannot be read.
@@ -394,6 +397,9 @@ def migrate_ranges_table(db: sqlite3.Connection) -> None:
 
     Does nothing if the table is current. The triggers of the table are dropped; the caller must
     create them again with `create_accounting`.
+
+    Args:
+        db: Database of the checkpoint.
 
     Raises:
         sqlite3.Error: The database cannot be changed.

@@ -90,10 +90,12 @@ class RangeCut(NamedTuple):
         body: The bytes.
         part: Whether `body` contains whole lines or a chunk of a line that exceeds the size limit.
             After `Part.CHUNK`, the next range continues the same line.
+        ends_file: Whether the last line has no LF and is sent as it is, because the file ends there.
     """
 
     body: bytes | memoryview
     part: Part
+    ends_file: bool = False
 
 
 class NoCompleteLine(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from hourmark.clock import Clock
 from hourmark.config.groups import TailedSource
+from hourmark.records.ranges import Part
 from hourmark_producer.cut.lines import NoCompleteLine, RangeCut
 from hourmark_producer.cut.range_sizes import AdaptiveRangeLimits
 from hourmark_producer.cut.sources import cut_for_source, has_multiline_records
@@ -28,14 +29,15 @@ _NULS: Final = re.compile(b"\0\0")  # a single one is text of UTF-16
 
 
 class ReadableContent(NamedTuple):
-    """Size and read position of an open file, as determined by its latest examination.
+    """Size and read position of an open file, as determined by `FileExaminer.examine`.
 
     Attributes:
-        position: Position of the next byte to cut into a range.
-        quiet_to: Offset up to which the bytes after the position contain no line end.
+        position: Position of the next byte to read from the file.
+        quiet_to: End offset of the bytes after `position` that were searched before and contain no
+            line end. They need not be searched again.
         size: Size of the content in bytes.
-        scan: Number of the latest scan that had detected a change of the file before the
-            examination.
+        scan: Number of the scan that last detected a change of the file before the examination.
+            Changes that later scans detect require another examination.
     """
 
     position: FilePosition
@@ -54,11 +56,14 @@ class RangeCutter:
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
         clock: Clock of this host.
+        final_lines: Whether a last line without LF is cut too, once its file has not grown for the
+            source's `flush_seconds`.
     """
 
     sources: Mapping[str, TailedSource]
     sizes: AdaptiveRangeLimits
     clock: Clock
+    final_lines: bool = False
 
     def cut(
         self, file: TrackedFile, descriptor: int, content: ReadableContent, buffer: memoryview
@@ -71,7 +76,7 @@ class RangeCutter:
         Args:
             file: The file.
             descriptor: File descriptor, open for reading.
-            content: Result of the examination that was just made.
+            content: Size and read position of the file, determined just before this call.
             buffer: Buffer into which the range is read. The returned range is valid until the
                 buffer is used again.
 
@@ -114,6 +119,8 @@ class RangeCutter:
         flush_at_s = file.changed_at_s + source.flush_seconds
         flush = position.size_seen <= file.observed.size and self.clock.monotonic_s() >= flush_at_s
         searched = max(0, quiet_to - position.offset)
+        # then the bytes that are left are the last record, with a last line without LF
+        is_final = self.final_lines and flush and 0 < size <= self.sizes.limits.line_bytes_max
         found = cut_for_source(
             source,
             read,
@@ -121,12 +128,14 @@ class RangeCutter:
             position,
             searched=searched,
             read_buffered=read_whole,
-            flush=flush,
+            flush=flush and not is_final,
         )
+        if self.final_lines and size and isinstance(found, NoCompleteLine):
+            found = _cut_rest(read(0, size), position, size) if is_final else NoCompleteLine(0)
         is_waiting = (
             isinstance(found, NoCompleteLine)
             and not found.searched
-            and has_multiline_records(source)
+            and (self.final_lines or has_multiline_records(source))
         )
         file.sender.flush_at_s = (
             max(flush_at_s, self.clock.monotonic_s() + waits.FLUSH_AGAIN_S) if is_waiting else None
@@ -157,6 +166,13 @@ class RangeCutter:
             raise RetryLater(
                 "it contains NUL bytes that a writer may be about to replace", is_expected=True
             )
+
+
+def _cut_rest(body: bytes, position: FilePosition, size: int) -> RangeCut:
+    if len(body) < size:
+        raise RetryLater("it was truncated while it was read")
+    part = Part.LAST_CHUNK if position.in_line else Part.LINES
+    return RangeCut(body, part, ends_file=not body.endswith(b"\n"))
 
 
 def _has_nul(body: bytes | memoryview) -> bool:

@@ -45,7 +45,7 @@ def container_fields(path: str) -> dict[str, str]:
 
     Returns:
         The keys `pod`, `namespace` and `container`, and either `container_id` or `pod_uid`. An
-        empty dict if the path is not that of a container log.
+        empty dict if the path does not lead to a container log.
     """
     match = _CONTAINERS.fullmatch(path) or _PODS.fullmatch(path)
     return {} if match is None else match.groupdict()

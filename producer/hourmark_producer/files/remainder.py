@@ -91,8 +91,8 @@ def compare_content(
 
     Returns:
         Size and completeness of the candidate's content, or None if the content differs. A
-        candidate that is damaged, or that ends before it could be compared, is returned with a
-        flaw.
+        candidate that is damaged, or that ends before it could be compared, is returned with
+        `readable` -1 and the reason in `flaw`.
 
     Raises:
         OSError: The candidate cannot be read.
@@ -136,7 +136,11 @@ def compare_content(
 class PlainFileReader:
     """Sequential reader of an uncompressed file, with the same interface as `DecompressedReader`.
 
-    The reader begins at a given offset. It owns the file descriptor and closes it in `close`.
+    It owns the file descriptor and closes it in `close`.
+
+    Args:
+        descriptor: File descriptor, open for reading.
+        start: Offset of the first byte that `read` returns.
     """
 
     def __init__(self, descriptor: int, start: int) -> None:
@@ -183,11 +187,11 @@ class PlainFileReader:
 
 
 class RemainderSearch:
-    """The search for the remainder of one file, and the reader of the remainder once it is found.
+    """The search for the unread content of a vanished or truncated file, and its reader when found.
 
-    The remainder is the unread content of a file that vanished or was truncated. Another file, such
-    as a compressed copy, may contain it. Only the worker that has the file changes `stage`; the
-    scanning thread reads it.
+    This content, the remainder, may be in another file, such as a compressed copy. The object stores the state of the search;
+    `ContentMatcher.match` compares the files. Only the worker thread to which the file is assigned
+    changes `stage`; the scanning thread may read it.
 
     Attributes:
         candidates: Inode of each file that may contain the remainder, by path.

@@ -18,6 +18,9 @@ class Schedule:
     Each file is assigned to at most one worker at a time. A file is idle, ready, busy (assigned to
     a worker) or waiting for a given time. If a busy file is added, it becomes ready again after its
     current step. Thread-safe.
+
+    Args:
+        clock: Clock of this host, which determines when waiting files become ready.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -46,10 +49,12 @@ class Schedule:
             self._add(file)
 
     def add_later(self, file: TrackedFile, at_s: float) -> None:
-        """Add a file to the queue once a given time has come, as `add` does.
+        """Schedule a file to be added to the queue at a given time, with the same effect as `add`.
+
+        The method returns immediately.
 
         Args:
-            file: The file. Its state does not change before that time.
+            file: The file, in any state.
             at_s: Time in seconds of this host's monotonic clock.
         """
         with self._changed:

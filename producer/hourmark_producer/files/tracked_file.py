@@ -105,10 +105,14 @@ class FileProgress:
     """An immutable snapshot of how far a file was read and acknowledged.
 
     Attributes:
-        position: Position of the next byte to cut into a range.
-        in_flight: Ranges in the checkpoint, in file order within each generation.
-        quiet_to: Offset up to which the bytes after the position contain no line end.
-        examined_scan: Number of the scan whose observation was examined last.
+        position: Position of the next byte to read from the file.
+        in_flight: Byte ranges that were read and are stored in the checkpoint until a service
+            acknowledges them. The ranges of each generation are in file order.
+        quiet_to: End offset of the bytes after `position` that were searched before and contain no
+            line end.
+        examined_scan: Number of the scan that last detected a change of the file before its latest
+            examination; -1 if there was no examination. A sender thread examines a file before it
+            reads from it.
         examined_at_s: Time of the latest examination in monotonic seconds; -1 if there was none in
             this run.
     """
@@ -128,7 +132,10 @@ class FileProgress:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether nothing was ever read from the file, and it was not examined in this run."""
+        """Whether nothing was ever read from the file, and no sender has examined it in this run.
+
+        A sender examines a file for growth and truncation before it reads from it.
+        """
         return (
             self.examined_at_s < 0
             and self.position.offset == self.position.generation == 0
@@ -139,7 +146,7 @@ class FileProgress:
 class Fingerprints(NamedTuple):
     """First bytes of an open file, and a check of its read position, to detect replaced content.
 
-    Read the file size that is compared with the fingerprints after them.
+    To detect truncation as well, read the file size after the fingerprints, not before.
 
     Attributes:
         head: First bytes of the content.
@@ -203,9 +210,10 @@ class FileObservation:
         size: Size of the content in bytes, without trailing NUL bytes; -1 if never observed.
         mtime_ns: Modification time in Unix nanoseconds.
         account: Changes observed since a sender thread last examined the file, which it does before
-            it reads from the file. The account is invalid once a later examination has ended.
-        base_s: Time at which the examination before these changes ended, in monotonic seconds.
-        allocated: Size of the file in bytes, including trailing NUL bytes.
+            it reads from the file. The account is valid until the next examination.
+        base_s: `FileProgress.examined_at_s` of the examination after which the account began. If
+            the two times differ, the account is outdated.
+        allocated: Size of the file in bytes, including trailing NUL bytes; -1 if never observed.
     """
 
     # of the content: without the NULs at the end, see `hourmark_producer.files.examination`
@@ -287,15 +295,16 @@ NEVER = FileObservation(size=-1, mtime_ns=-1, account=FileAccount(0), base_s=-2.
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EarlierGenerations:
-    """Positions up to which earlier generations of a file were read, to recognize copies of them.
+    """Positions up to which a file was read before each truncation, to recognize copies of it.
 
-    A generation is the content of a file between two truncations.
+    The content of a file between two truncations is called a generation.
 
     Attributes:
         latest: Position in the previous generation; None if there is none.
-        older: Positions in the generations before that, oldest first, without their anchors.
-        kept: Number of a generation, and the offset up to which it still contains bytes that were
-            read in the generation before it.
+        older: Positions in the generations before `latest`, oldest first, without their anchors
+            (the bytes just before the offset).
+        kept: A pair: the number of a generation that began with a truncation, and the offset up to
+            which this truncation left bytes in the file that had already been read.
     """
 
     latest: FilePosition | None = None
@@ -311,14 +320,14 @@ class EarlierGenerations:
         return self.older if self.latest is None else (self.latest, *self.older)
 
     def with_ended_generation(self, position: FilePosition, older_max: int) -> EarlierGenerations:
-        """Return a copy that also contains the generation that has just ended.
+        """Return a copy that also contains the position before the latest truncation.
 
-        If this generation was already added, because its final examination is retried, its position
-        is replaced.
+        If a position before this truncation was added already, it is replaced.
 
         Args:
-            position: Position up to which the generation was read.
-            older_max: Maximum number of older positions to keep.
+            position: Position up to which the file was read before the truncation. It becomes
+                `latest`; the previous `latest` is appended to `older`.
+            older_max: Maximum number of positions in `older`. The oldest ones are dropped.
         """
         if self.latest is not None and self.latest.generation == position.generation:
             return dataclasses.replace(self, latest=position)
@@ -337,8 +346,8 @@ class SenderState:
         window: Maximum number of ranges in flight. It grows with each acknowledgement.
         flush_at_s: Time in monotonic seconds at which an incomplete record is sent although the
             next one has not begun; None if no record is waiting.
-        nuls: Latest finding of NUL bytes, which the writer may be about to replace: generation of
-            the file, content size in bytes at that time, and the time in monotonic seconds.
+        nuls: Latest finding of NUL bytes, which the writer may be about to replace: number of
+            truncations of the file, content size in bytes, and time in monotonic seconds.
         counted_from: Number of completed scans at the time when lost bytes were first detected.
             They are counted some scans later, unless a copy is found. None if none are pending.
     """
@@ -428,7 +437,11 @@ class TrackedFile:
 
     @property
     def names(self) -> frozenset[str]:
-        """All absolute paths at which the file was found, with symbolic links and resolved."""
+        """All known absolute paths of the file.
+
+        They are the path at which it was first found, the path at which it was last found, the path
+        to which a symbolic link resolves, and the paths of other links.
+        """
         return frozenset(
             filter(None, (self.place.path, self.place.seen_at, self.target, *self.other_names))
         )
@@ -459,7 +472,7 @@ class TrackedFile:
 
     @property
     def is_settled(self) -> bool:
-        """Whether the latest change of the file was examined and no range of it is in flight.
+        """Whether a sender has processed the latest change, and all ranges are acknowledged.
 
         Bytes may still be unread, for example an unterminated last line.
         """
@@ -502,7 +515,8 @@ class TrackedFile:
     def pending_bytes(self) -> int:
         """Number of bytes that are not acknowledged, including an unterminated last line.
 
-        If the file is retired or missing, only the bytes in flight count.
+        If the file is missing or nothing more is read from it, only the ranges count that were
+        stored for sending.
         """
         progress = self.progress
         seen = (
@@ -541,9 +555,15 @@ _OTHER_NAMES_MAX: Final = 8  # the latest: backups by hard link have a new name 
 class TrackedFiles:
     """All tracked files, indexed by id, identity and name. Only the scanning thread modifies it.
 
+    Iteration yields a copy of the current files, so that files may be added or removed meanwhile.
+
+    Args:
+        files: Files to track from the start, usually those in the checkpoint.
+
     Attributes:
         looks: Number of completed full scans, each of which checks all files of all sources.
-        packed: Compressed files that are being read, or examined for unread lines.
+        packed: Compressed files that are being read, or compared with other files to find out
+            whether they contain unread lines.
     """
 
     def __init__(self, files: Iterable[TrackedFile]) -> None:
@@ -566,7 +586,8 @@ class TrackedFiles:
         """Start tracking a file: add it to the collection and to all indexes.
 
         Args:
-            file: The file. A retired file is added to the id index only.
+            file: The file. If it is retired, so that nothing more is read from it, it is added to
+                the id index only.
         """
         self._by_id[file.file_id] = file
         if file.is_compressed:
@@ -576,7 +597,7 @@ class TrackedFiles:
             self._index(file)
 
     def has(self, file_id: str) -> bool:
-        """Return whether a file with this id is tracked, including retired files.
+        """Return whether a file with this id is tracked, even if nothing more is read from it.
 
         Args:
             file_id: Id of the file, as its ranges carry it.
@@ -658,7 +679,7 @@ class TrackedFiles:
         """Return whether the inode of a file no longer belongs to this file.
 
         This is the case if the file was deleted and another tracked file has its inode, or if the
-        file is retired.
+        file is retired, which means that nothing more is read from it.
 
         Args:
             file: A tracked file.

@@ -76,7 +76,7 @@ class StartPositions:
     """
 
     def __init__(self, sources: Sequence[TailedSource], begun: Iterable[str], clock: Clock) -> None:
-        """Create the rules from the configurations of all sources.
+        """Read the settings of all sources that determine where reading begins.
 
         Args:
             sources: Configurations of the sources.

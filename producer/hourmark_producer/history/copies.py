@@ -89,9 +89,9 @@ class CopyOrigin(NamedTuple):
 
     Attributes:
         file: The original file.
-        known: Position up to which the original was read.
-        is_still_read: Whether the tailer reads the bytes after that position from the original. If
-            False, they must be read from the copy.
+        known: Position in the original up to which the tailer has read it.
+        is_still_read: Whether the tailer will read the bytes after `known` from the original. If
+            False, for example because the original was deleted, they must be read from the copy.
     """
 
     file: TrackedFile
@@ -365,6 +365,9 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
 
 def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     """Return the offset up to which a copy is skipped, because its original supplies the bytes.
+
+    If the tailer still reads the original, all complete lines of the copy are skipped. Otherwise,
+    the part is skipped that was read from the original before it was deleted or truncated.
 
     Args:
         origin: The original.

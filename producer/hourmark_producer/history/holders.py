@@ -44,10 +44,10 @@ class CandidateRenamed(RetryLater):
 
 
 class ContentHolder(NamedTuple):
-    """A file that contains the unread content of another file.
+    """A compressed file or copy that contains the unread content of a vanished or truncated file.
 
     Attributes:
-        path: Path of the file.
+        path: Path of the compressed file or copy.
         content: How many bytes of the content it contains, and whether they are complete.
     """
 
@@ -56,10 +56,13 @@ class ContentHolder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A reservation of a candidate file, so that only one other file takes its content from it.
+    """A reservation of a compressed file or copy, from which the tailer reads lost content.
+
+    The content was lost when another file vanished or was truncated. While the reservation exists,
+    the compressed file or copy is not used for the content of any other file.
 
     Attributes:
-        file_id: Id of the file whose unread content is read from the candidate.
+        file_id: Id of the file that lost the content.
         offset: Offset from which the content is read.
         of_truncated: True if the file with this id was truncated, False if it vanished.
     """

@@ -110,7 +110,7 @@ class LostContentFinder:
         Args:
             file: The file.
             position: Position up to which the file was read.
-            account: Sizes and truncations that scans observed since the file was last examined.
+            account: Sizes and truncations that scans observed after `position` was determined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in
@@ -170,7 +170,8 @@ class LostContentFinder:
 class LostContentSearch:
     """A callable that returns how many bytes of a file's lost content are in other files.
 
-    Call it once for each truncation of the file. Each file that it finds counts only once.
+    `LostContentFinder.search_for` creates it. Call it once for each truncation of the file. Each
+    other file that it finds counts only once.
 
     Attributes:
         was_used: Whether the search was called at least once.
@@ -182,16 +183,20 @@ class LostContentSearch:
         self.was_used = False  # whether anything was looked for
 
     def __call__(self, head: bytes, read_to: int) -> int:
-        """Return how many bytes of the content that was lost in one truncation are in other files.
+        """Return how many bytes of the content that one truncation removed are in other files.
+
+        If nothing of the content was read, the file that begins with the same bytes and has the
+        most of the content is used. Later calls ignore this file.
 
         Args:
-            head: First bytes of the content.
-            read_to: Offset up to which the content was read before it was lost; 0 if nothing was
-                read.
+            head: First bytes of the removed content. They identify it in other files.
+            read_to: Offset in bytes up to which the content was read before the truncation; 0 if
+                nothing was read.
 
         Returns:
-            Number of bytes, counted from the start of the content. 0 if no file contains the
-            content, or if its first bytes cannot identify it.
+            Number of bytes, counted from the start of the content. 0 if no file has the content, or
+            if nothing was read and `head` is too short or consists of equal lines, so that a match
+            would prove nothing.
 
         Raises:
             CheckpointFailed: The positions of files that no longer exist cannot be read.

@@ -142,17 +142,26 @@ class LostContent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewContent:
-    """Decision that the content is new, so that the tailer must read all of it from this file."""
+    """Decision that an uncompressed file must be read from its start.
+
+    The file is not a copy of another file, or the original supplies none of its bytes.
+
+    `ContentMatcher.match` returns it for an `UnreadFile`. It has no attributes.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CopyOf:
-    """Decision that a file is a copy, and that its original supplies the first part of its content.
+    """Decision that a file is a copy whose first bytes are not sent again.
+
+    The tailer sends these bytes from the original, or has sent them already. `ContentMatcher.match`
+    returns this decision for an `UnreadFile`; `skip_copied_bytes` applies it.
 
     Attributes:
-        origin: The original file.
-        end: Offset up to which the copy is skipped, in bytes.
-        read: Function that returns bytes of the copy for an offset and a byte count.
+        origin: The original file, and the position up to which it was read.
+        end: Offset in bytes of the first byte to read from the copy.
+        read: Function that returns bytes of the copy. Its arguments are an offset and the number of
+            bytes.
     """
 
     origin: CopyOrigin
@@ -162,7 +171,9 @@ class CopyOf:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReadUpTo:
-    """Decision that a compressed file contains unread bytes after a given offset.
+    """Decision that a compressed file must be read from a given offset of its content.
+
+    `ContentMatcher.match` returns it for a `NewCompressedFile`. Offsets count decompressed bytes.
 
     Attributes:
         past: First bytes of the content and the offset up to which it was read; `NEVER_READ`
@@ -178,17 +189,24 @@ class ReadUpTo:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AlreadyRead:
-    """Decision that nothing needs to be read, because all of the content was or is being read."""
+    """Decision that a compressed file need not be read, because its content was or is being read.
+
+    `ContentMatcher.match` returns it for a `NewCompressedFile`. The content was read before it was
+    compressed, or it is read from another tracked file, or it is empty. It has no attributes.
+    """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FoundInFile:
-    """Decision that another file contains the lost content, which must be read from there.
+    """Decision that the unread content of a vanished or truncated file is in another file.
+
+    `ContentMatcher.match` returns it for a `LostContent`. The caller reads the content from
+    `holder`.
 
     Attributes:
-        holder: The file that contains the content, and the size of the content.
-        copy: The original that supplies the beginning of the content; None if all of it must be
-            read from `holder`.
+        holder: The file that contains the content, and the number of bytes that it contains.
+        copy: If the vanished file was itself a copy of another tracked file, that original, and the
+            offset up to which it supplies the content. None in all other cases.
     """
 
     holder: ContentHolder
@@ -198,6 +216,9 @@ class FoundInFile:
 @dataclasses.dataclass(frozen=True, slots=True)
 class Undecidable:
     """Decision that it cannot be determined whether content was read before, or where it is.
+
+    The content is not read. `ContentMatcher.match` returns this decision for a `NewCompressedFile`
+    or a `LostContent`.
 
     Attributes:
         reason: Why it cannot be determined. The caller reports a loss of unknown size with this
@@ -297,7 +318,7 @@ class ContentMatcher:
         Args:
             file: The file.
             position: Position up to which the file was read.
-            account: Sizes and truncations that scans observed since the file was last examined.
+            account: Sizes and truncations that scans observed after `position` was determined.
 
         Returns:
             Whether the position is still valid, and how many unread bytes were destroyed and are in

@@ -39,19 +39,24 @@ class ReadState(enum.Enum):
 
 
 class ContentHistory(NamedTuple):
-    """First bytes and read position of content that the tailer has read or will read.
+    """The first bytes of a log file's content, and the offset up to which the tailer read it.
 
-    `determine_read_state` compares compressed files with it.
+    `determine_read_state` compares the content of a compressed file with these entries. If both the
+    first bytes and the bytes before the offset match, the compressed file has content that was
+    already read.
 
     Attributes:
         head: First bytes of the content.
-        offset: Offset up to which the content was read.
-        anchor: The bytes just before that offset.
-        awaited: Whether the file will be examined soon. Until then it is undecided how far the
-            content was read.
-        is_over: Whether the bytes after the offset can no longer be read from a tracked file.
-        settles: Whether the file was truncated and the effect is not determined yet.
-        counted_to: Offset up to which all bytes were either read or counted as lost.
+        offset: Offset in bytes up to which the content was read; 0 if nothing was read.
+        anchor: The bytes just before `offset`.
+        awaited: Whether the tailer has yet to examine the log file, which it does soon. Until then
+            the file may have more of this content than is known here.
+        is_over: Whether the tailer reads no more of this content from the log file, for example
+            because the file was deleted or truncated. The bytes after `offset` can then only be
+            read from the compressed file.
+        settles: Whether the log file became smaller and the tailer has not yet determined whether
+            this content was replaced.
+        counted_to: Offset in bytes up to which all content was either read or counted as lost.
     """
 
     head: bytes
@@ -80,8 +85,8 @@ class ReadStateResult(NamedTuple):
 
     Attributes:
         answer: Whether the content was read before.
-        past: Position up to which the content was read. It is set only if `answer` is READ and no
-            tracked file supplies the bytes after the position; otherwise None.
+        past: Position after which the compressed file must be read. It is set only if `answer` is
+            READ and no other tracked file contains the bytes after the position; otherwise None.
     """
 
     answer: ReadState

@@ -138,8 +138,11 @@ def message_to_line(message: bytes) -> bytes:
     Newlines inside the message become `#012`. Trailing newlines, carriage returns and NUL bytes are
     removed.
 
+    Args:
+        message: The message, without the framing of its transport.
+
     Returns:
-        `b""` if nothing is left of the message.
+        The line; `b""` if the message contains nothing else than the removed bytes.
     """
     said = message.rstrip(b"\r\n\0")
     if b"\n" in said:

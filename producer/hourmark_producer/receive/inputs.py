@@ -63,6 +63,9 @@ def parse_listen_address(text: str) -> ListenAddress | None:
 def check_inputs(settings: TailerConfig) -> None:
     """Check the `input` settings of all sources and the settings that depend on them.
 
+    Args:
+        settings: Settings of the tailer with all sources.
+
     Raises:
         ConfigError: A setting is invalid or conflicts with another one; the message names it.
     """

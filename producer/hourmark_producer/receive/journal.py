@@ -86,6 +86,12 @@ def entry_to_line(entry: bytes) -> bytes:
 def line_cursor(line: bytes) -> str:
     """Return the journal cursor in a line that `entry_to_line` created.
 
+    Args:
+        line: One line of JSON.
+
+    Returns:
+        The cursor, which identifies the entry in the journal.
+
     Raises:
         ValueError: The line is not JSON.
         KeyError: The line has no cursor.
@@ -100,6 +106,12 @@ def parse_sequence_number(cursor: str) -> tuple[str, int] | None:
     In a cursor (sd_journal_get_cursor(3)), `s=` is the sequence id and `i=` the number, both
     hexadecimal. Numbers increase within a sequence. A new sequence begins when the journal is
     created again, as a volatile journal is at each boot.
+
+    Args:
+        cursor: Cursor of a journal entry.
+
+    Returns:
+        A pair: the sequence id as hexadecimal text, and the sequence number.
     """
     match = _NUMBER.search(cursor)
     return (match[1], int(match[2], 16)) if match else None
@@ -419,8 +431,9 @@ class OversizedEntry(NamedTuple):
     """A journal entry that is too long to be received.
 
     Attributes:
-        ends: Its first and last bytes, which contain the cursor.
-        size: Its size in bytes.
+        ends: The first bytes of the entry followed by its last bytes, so that its cursor (the
+            position in the journal) can be found. The bytes in between are discarded.
+        size: Size of the entry in bytes.
     """
 
     ends: bytes

@@ -32,16 +32,18 @@ _LOG = logging.getLogger(__name__)
 
 
 class ReceivingLosses:
-    """Collects the losses of one source until they are recorded in the checkpoint.
+    """Collects the losses of one receiving source and records them in the tailer's database.
 
-    A loss is data that was sent to the source but could not be stored, such as an oversized
-    message. Used only by the thread that receives the source.
+    A receiving source reads syslog messages, the journal or standard input. A loss is data that was
+    sent to the source but could not be stored, such as an oversized message. `add` collects a loss
+    in memory, and `commit` records all collected losses. Not thread-safe.
 
     Args:
         source: Name of the source.
-        address: The `input` setting of the source, which is recorded in place of a path.
-        checkpoint: Where losses are recorded.
-        counters: Counters of this run, to which recorded losses are added.
+        address: The source's setting `input`, such as `syslog+udp://:514`. It is recorded in the
+            field `path` of each loss.
+        checkpoint: The tailer's database, in which losses are recorded.
+        counters: Counters of the tailer process, to which recorded losses are added.
         clock: Clock of this host.
     """
 
@@ -126,7 +128,8 @@ class ReadCallback(NamedTuple):
 
     Attributes:
         read: Function that reads from the descriptor; returns True if nothing is left to read.
-        while_paused: Whether to call it while the spool is full.
+        while_paused: Whether to call `read` while the receiver is paused, because the received data
+            on disk has reached its size limit or cannot be written.
     """
 
     read: Callable[[], bool]
@@ -195,12 +198,14 @@ class SourceReceiver:
         input: The input from which the data comes, such as a socket.
         segments: The segment files.
         losses: Losses of the source that are not recorded yet.
-        throttle: Log of conditions, such as a full disk.
+        throttle: Logs each lasting problem, such as a full disk, once when it begins and once when
+            it ends.
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
-        is_paused: Whether the spool is full or cannot be written, so that streams are not read.
+        is_paused: Whether no streams are read, because the segment files have reached their size
+            limit or cannot be written.
         has_ended: Whether no more data will be received.
-        to_end: Whether to end when nothing more is available.
+        to_end: Whether the thread ends as soon as no more data is available.
     """
 
     source: str

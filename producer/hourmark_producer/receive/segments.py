@@ -45,7 +45,9 @@ _BLOCK_BYTES: Final = 1 << 16
 
 
 class SegmentNotSynced(Unavailable):
-    """Raised when a segment cannot be synced, so that it is unknown which of its bytes are on disk.
+    """Raised when fsync fails for a segment, a file of received lines.
+
+    It is then unknown which bytes of the segment are on disk.
 
     The tailer must end, because nothing that was received since the last sync is reliable.
     """
@@ -259,6 +261,8 @@ def _last_line(path: Path) -> bytes:
 def list_segments(folder: Path) -> Iterator[Path]:
     """Yield the segment files of a folder in ascending order of their numbers.
 
+    A segment file contains lines that a source such as syslog received.
+
     Args:
         folder: Folder of one source.
 
@@ -275,9 +279,10 @@ def recover_segments(
 ) -> None:
     """Repair the segments of a source after the tailer was killed.
 
-    Call it before anything is appended or tailed. Incomplete lines at the end of a segment are cut
-    off. Segments with the suffix `.done` are deleted, and removed from the checkpoint. A missing
-    folder is ignored.
+    A segment is a file of received lines. Call this function before any segment is read or written.
+    Incomplete lines at the end of a segment are removed. Segments with the suffix `.done`, whose
+    lines were acknowledged, are deleted and removed from the checkpoint. A missing folder is
+    ignored.
 
     Args:
         folder: Folder of one source.

@@ -207,7 +207,9 @@ class SyslogStreamInput:
 
 
 class SyslogConnection:
-    """One accepted syslog connection.
+    """One accepted syslog connection over TCP or TLS.
+
+    The constructor takes the values of all attributes.
 
     Attributes:
         socket: The connected socket, with TLS if it is configured.
@@ -392,9 +394,13 @@ class ListenerTls:
         self._context = _context(settings)
 
     def wrap(self, accepted: socket.socket) -> ssl.SSLSocket:
-        """Return an accepted socket wrapped in TLS, without blocking.
+        """Wrap an accepted socket in TLS and return the TLS socket, without blocking.
 
-        The handshake takes place during the first reads.
+        The handshake takes place during the first reads. If the files of the certificates have
+        changed, they are loaded first.
+
+        Args:
+            accepted: The connected TCP socket, which is non-blocking.
 
         Raises:
             OSError: The peer has disconnected.

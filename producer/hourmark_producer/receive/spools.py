@@ -68,8 +68,9 @@ def recover_spools(
 ) -> None:
     """Repair the segment files of all receiving sources after the tailer was killed.
 
-    Call it before any file is tailed. A warning is logged for segments of a source that no longer
-    has an `input`; they are not delivered.
+    A segment file contains the lines that a source such as syslog received. Call this function
+    before any file is read. A warning is logged for segments of a source that no longer has an
+    `input`; they are not delivered.
 
     Args:
         config: Settings of the tailer.

@@ -182,7 +182,7 @@ class TraceStage(enum.Enum):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether the line exists and either was delivered or is going to be delivered."""
+        """Whether the line exists and was delivered, was skipped, or will be delivered."""
         return self not in (
             TraceStage.NOT_FOLLOWED,
             TraceStage.NO_SUCH_LINE,
@@ -202,7 +202,8 @@ class LineTrace:
         host_id: Host id of the tailer.
         source: Source of the file; None if the file is not tracked.
         file_id: Id of the file; None if the file is not tracked.
-        generation: Generation of the file; None if the file is not tracked.
+        generation: Number of times that the content of the file was truncated or replaced; None if
+            the file is not tracked.
         losses: Number of recorded losses under any of the file's names.
     """
 
@@ -295,8 +296,7 @@ def determine_stage(
     Returns:
         NOT_FOLLOWED without a file. TRUNCATED if the content is smaller than the part that was
         read. NO_SUCH_LINE if `offset` is None or not within the content. Otherwise NOT_READ,
-        SPOOLED, ACKNOWLEDGED or, instead of the latter if `skipped` is True,
-        ACKNOWLEDGED_OR_SKIPPED.
+        SPOOLED, or ACKNOWLEDGED (ACKNOWLEDGED_OR_SKIPPED if `skipped` is True).
     """
     if file is None:
         return TraceStage.NOT_FOLLOWED
@@ -434,6 +434,9 @@ def parse_line_place(place: str) -> tuple[Path, int | None]:
     """Split `FILE[:LINE]` into the path and the line number.
 
     If a file exists whose name ends in a colon and a number, the whole text is its path.
+
+    Args:
+        place: Text of the form `FILE` or `FILE:LINE`. Lines are counted from 1.
 
     Returns:
         The path, and the line number or None if it is not given.

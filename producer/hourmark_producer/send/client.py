@@ -87,7 +87,7 @@ class RequestUnauthorized(RequestRefused):
 class RequestTooLarge(RequestRefused):
     """Raised for status 413: the request body exceeds the size limit of the services.
 
-    The same range is accepted only after the limit of the services is raised. Later ranges are cut
+    The same range is accepted only after the limit of the services is raised. Later ranges are
     smaller.
     """
 
@@ -111,7 +111,8 @@ class _PendingRequest(NamedTuple):
 class SentRange:
     """A byte range that was sent to a delivery service and is not acknowledged yet.
 
-    The caller must call `result` exactly once. It also releases the connection.
+    `DeliveryServiceClient.send_range` returns it. The caller must call `result` exactly once, which
+    also releases the connection.
     """
 
     def __init__(
@@ -186,9 +187,10 @@ class DeliveryServiceClient:
     def current_reading(self, age_max_s: float = READING_AGE_MAX_S) -> ClockReading:
         """Return the time of a delivery service whose clock is trusted.
 
-        Byte ranges are stamped with this time. If the latest reading is too old, a service is
-        requested for a new one. The returned time is not before an earlier trusted reading of any
-        service, unless the two are so far apart that one of them must be wrong.
+        Each byte range carries such a time as its observation time. If the latest reading is too
+        old, a request is sent to a service to obtain a new one. The returned time is not before an
+        earlier trusted reading of any service, unless the two are so far apart that one of them
+        must be wrong.
 
         Args:
             age_max_s: Maximum age of the latest reading, in seconds.
@@ -348,7 +350,7 @@ class DeliveryServiceClient:
     def clock_errors(self) -> dict[str, str]:
         """Return why the clocks of delivery services are not trusted.
 
-        Byte ranges are never stamped with the time of such a service.
+        The time of such a service is never used as the observation time of a byte range.
 
         Returns:
             Messages by service name; empty if all clocks are trusted.

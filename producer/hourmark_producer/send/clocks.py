@@ -57,6 +57,9 @@ class ServiceClocks:
     A clock is trusted if at least half of all clocks, including this host's, agree with it. If no
     clock reaches half, those with the most agreement are trusted. Not thread-safe: the caller must
     hold a lock.
+
+    Args:
+        clock: Clock of this host, which is compared with the clocks of the services.
     """
 
     def __init__(self, clock: Clock) -> None:

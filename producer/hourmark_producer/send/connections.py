@@ -135,7 +135,8 @@ class _DeadlineReader(io.RawIOBase):
 class PendingResponse:
     """The pending response to an HTTP request that was sent.
 
-    The caller must call `result` exactly once. It also releases the connection.
+    `ConnectionPool.send` returns it. The caller must call `result` exactly once, which also
+    releases the connection.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FileExaminer:
-    """Determines, before a range is cut, whether an open file grew, was truncated or is a copy.
+    """Determines, before a file is read, whether the file grew, was truncated or is a copy.
 
     Thread-safe if each file is used by one thread at a time.
 

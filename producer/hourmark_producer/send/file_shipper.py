@@ -72,7 +72,7 @@ class FileShipper:
         checkpoint: Database with the positions of files and the spooled ranges.
         sources: Configured sources by name.
         sizes: Current size limits of ranges.
-        examiner: Examines open files before a range is cut.
+        examiner: Determines whether an open file grew or was truncated, before it is read.
         rests: Reads the unread content of files that vanished.
         cutter: Cuts ranges from open files.
         spooler: Creates spooled ranges.

@@ -75,8 +75,9 @@ class InFlightSlots:
 class InFlightRanges:
     """The additional byte ranges of one file that were sent and have no response yet.
 
-    A file can have one range in flight without a slot. Each range in this object is an additional
-    one and occupies a slot until `wait_for_next` returns it. Not thread-safe.
+    All files share a limited number of slots for additional ranges. Each range in this object
+    occupies a slot until `wait_for_next` returns it. The one range that a file may have in flight
+    without a slot is not sent with this object. Not thread-safe.
 
     Args:
         slots: Slots that all files share.

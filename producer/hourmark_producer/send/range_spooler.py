@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 import zstandard
 
 from hourmark.config.groups import TailedSource
-from hourmark.records.ranges import ByteRange, Part
+from hourmark.records.ranges import END_OF_FILE, ByteRange, Part
 from hourmark_producer.checkpoint import database as changes
 from hourmark_producer.checkpoint.accounts import save_first_bytes
 from hourmark_producer.checkpoint.database import Change
@@ -154,15 +154,17 @@ class RangeSpooler:
         Args:
             file: The file from which the bytes were cut.
             cut: The bytes, and whether they are whole lines.
-            reading: Clock and rules revision of a service, with which the range is stamped.
+            reading: Time of a service's clock and revision of its parsing rules. The range carries
+                both.
             compressor: Compresses the bytes.
 
         Returns:
             The range, and the SQL statements to commit before it is sent.
 
         Raises:
-            RequestRefused: The clock or rules revision does not result in a valid range.
-            OSError: The beginning of a new generation cannot be recorded.
+            RequestRefused: No valid range can be created with this time or rules revision.
+            OSError: The first bytes of the file cannot be recorded. They are recorded before the
+                first range of a file, and again after each truncation.
         """
         before = file.progress.position
         if before.offset == 0:
@@ -218,6 +220,7 @@ class RangeSpooler:
                 path=file.place.path,
                 host_name=self._host_name,
                 part=cut.part,
+                ending=END_OF_FILE if cut.ends_file else "",
                 **optional_range_fields(source, file.place.path),
             )
         except ValueError as error:

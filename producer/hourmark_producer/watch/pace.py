@@ -64,7 +64,8 @@ class ScanPace:
 
         Args:
             is_urgent: Whether scans may use the share `URGENT_SHARE` (10 %) of a core instead of
-                `LOOK_SHARE` (0.3 %), for example while the tailer drains.
+                `LOOK_SHARE` (0.3 %), for example while the tailer delivers all data before it
+                exits.
         """
         took_s, share = time.thread_time() - self._cpu_s, URGENT_SHARE if is_urgent else LOOK_SHARE
         self._wait_s = max(self._scan_seconds, min(took_s / share, SLOWEST_S))
@@ -94,7 +95,10 @@ class ScanPace:
 class PartialScans:
     """Selects the files to check between two full scans: those that changed recently.
 
-    Call `begin` after each full scan, and `select_files` before each partial scan.
+    Call `begin` after each full scan, and `select_files` before each partial scan. Not thread-safe.
+
+    Args:
+        clock: Clock of this host.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -145,7 +149,12 @@ class PartialScans:
 class PendingBytes:
     """Counts the bytes of all files that no service has acknowledged, without visiting every file.
 
-    The scanning thread updates it. Any thread may read it.
+    Only files that may have such bytes are visited. The scanning thread calls `update`; the other
+    methods may be called from any thread.
+
+    Args:
+        files: Files that may have unacknowledged bytes at the start.
+        schedule: Queue of files. Files that are added to it count from then on.
     """
 
     def __init__(self, files: Iterable[TrackedFile], schedule: Schedule) -> None:

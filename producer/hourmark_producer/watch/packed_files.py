@@ -47,10 +47,25 @@ _LATER_MS: Final = 1000  # clocks of file systems are some milliseconds behind
 
 
 class NewCompressedFiles:
-    """Detects new compressed files, which may contain unread lines, and has workers examine them.
+    """Detects new compressed files, and has workers examine whether they contain unread lines.
 
     For each scan, call `begin`, then `process_scan` for each source, then `end`. Only the scanning
     thread uses it.
+
+    Args:
+        files: All tracked files. New compressed files are added to them.
+        checkpoint: Database that records which compressed files were examined.
+        schedule: Queue of files for the workers.
+        retirement: Ends the tracking of compressed files and records losses.
+        beginnings: Decides which files the settings exclude.
+        clock: Clock of this host.
+        identify: Function that returns the identity of an open file.
+
+    Attributes:
+        scanned_ms: Start time of the latest scan of each source, in Unix milliseconds.
+
+    Raises:
+        CheckpointFailed: The checkpoint cannot be read.
     """
 
     def __init__(

@@ -146,8 +146,8 @@ class FileRetirement:
 
         Args:
             file: The vanished original, or the compressed file if the original was not tracked.
-            search: The finished search for the unread content. If it has a flaw, which is the
-                reason why the compressed content is incomplete, the log message includes it.
+            search: The finished search for the unread content. If the content was incomplete, the
+                log message states the reason (`search.flaw`).
 
         Raises:
             CheckpointFailed: The change cannot be saved.
@@ -245,9 +245,10 @@ class FileRetirement:
         _LOG.warning("%s %s; loss is unknown", path, what)
 
     def remove_if_acknowledged(self, file: TrackedFile) -> None:
-        """Remove a retired file from the tracked files once all of its ranges are acknowledged.
+        """Remove a file from which nothing more is read, once all its ranges are acknowledged.
 
-        Does nothing before. Call it at each scan.
+        The file is removed from the tracked files. Does nothing while a range is not acknowledged.
+        Call it at each scan.
 
         Args:
             file: The file.

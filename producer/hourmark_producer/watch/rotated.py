@@ -64,8 +64,8 @@ class RotatedFileSearch:
 
         Args:
             source: Name of the source.
-            findings: Findings of the scan, which are extended. Errors of the file system are added,
-                too.
+            findings: Findings of the scan, to which the rotated files and errors of the file system
+                are added.
             now_ms: Time at which the scan began, in Unix milliseconds.
         """
         if source in self._truncated:
@@ -129,12 +129,12 @@ class RotatedFileSearch:
         Args:
             source: Name of the source.
             began_ms: Time at which the scan began, in Unix milliseconds.
-            again: Whether to search for files created in the same period once more at the next
-                scan.
+            again: Whether the next scan must repeat the search for files that were created since
+                the previous complete search.
 
         Returns:
-            Files for which it is unknown whether they were created since the previous search,
-            because the clock was set back: their `os.stat` results by path. Otherwise empty.
+            If the clock was set back since the previous search: the rotated files for which it is
+            therefore unknown whether they are new, as `os.stat` results by path. Otherwise empty.
         """
         if again:
             self._due.add(source)

@@ -126,7 +126,8 @@ class FileScanner:
         retirement: Ends the tracking of files.
         matcher: Decides which files must stay tracked because another file may be their copy.
         rests: Searches for the unread content of files that vanished.
-        generations: Recorded generations of files that are not in the checkpoint.
+        generations: Records how often each file was truncated, for files that are not in the
+            checkpoint.
         throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.

@@ -46,6 +46,7 @@ class Host:
         self.identify: Callable[[int], FileIdentity] = identify
         self.may_be_copied_up: Callable[[int], bool] = may_be_copied_up
         self.open_files_max = 800
+        self.final_lines = False
 
     def configured(self, folder: Path, sources: str = "") -> Path:
         """The same settings in a file, for a tailer that is started by its command; perhaps with
@@ -94,6 +95,7 @@ report_seconds = 0.05
                     identify=self.identify,
                     may_be_copied_up=self.may_be_copied_up,
                     open_files_max=self.open_files_max,
+                    final_lines=self.final_lines,
                 )
                 yield made, checkpoint
             finally:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from tests.faults.test_etl_dynamic_allocation import ALLOCATION
 from tests.support.documents import ROOT
+from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 from tests.support.yarn_etl import DOCUMENTED
 from tools.pack_environment import main as pack_environment
 
@@ -30,6 +39,64 @@ def submissions() -> list[list[str]]:
 def conf(words: list[str]) -> dict[str, str]:
     given = [word for before, word in itertools.pairwise(words) if before == "--conf"]
     return dict(word.split("=", 1) for word in given if not SIZES.search(word.split("=", 1)[0]))
+
+
+def environment(tmp_path: Path) -> dict[str, str]:
+    """As the page has it: `.venv/bin` first in `PATH`; the next `python3` has no Spark."""
+    from hourmark_infra.java.find import java_executable
+
+    (tmp_path / "python3").write_text("#!/bin/sh\necho no Spark here >&2; exit 1\n")
+    (tmp_path / "python3").chmod(0o755)
+    path = [str(Path(sys.executable).parent), str(tmp_path), "/usr/bin", "/bin"]
+    java = str(java_executable().parents[1])
+    return {"PATH": os.pathsep.join(path), "HOME": str(tmp_path), "JAVA_HOME": java}
+
+
+@contextlib.contextmanager
+def started(command: str, tmp_path: Path, name: str) -> Iterator[Path]:
+    """A documented command in the foreground; its output."""
+    output = tmp_path / f"{name}.log"
+    with (
+        output.open("wb") as log,
+        subprocess.Popen(
+            shlex.split(command), env=environment(tmp_path), cwd=tmp_path, stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            yield output
+        finally:
+            process.terminate()
+
+
+@pytest.mark.slow
+def test_master_and_worker_start_as_the_page_has_it(tmp_path: Path) -> None:
+    (block,) = [b for b in BLOCKS if "deploy.master" in b]
+    master, worker = block.splitlines()
+    port = str(free_port())
+    places = {"7077": port, "--host master": "--host 127.0.0.1", "//master": "//127.0.0.1"}
+    for told, here in places.items():
+        master, worker = master.replace(told, here), worker.replace(told, here)
+    with started(f"{master} --webui-port 0", tmp_path, "master") as log:
+        wait_for(lambda: "New state: ALIVE" in log.read_text(), "the master is alive")
+        words = f"--webui-port 0 --work-dir {tmp_path} spark:"
+        with started(worker.replace("spark:", words), tmp_path, "worker") as log:
+            wait_for(lambda: "Successfully registered" in log.read_text(), "it has registered")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_first", [True, False], ids=["as the page has it", "python3 elsewhere"])
+def test_spark_submit_finds_spark_by_the_first_python(tmp_path: Path, is_first: bool) -> None:
+    variables = environment(tmp_path)
+    submit = Path(sys.executable).with_name("spark-submit")
+    if not is_first:
+        variables["PATH"] = variables["PATH"].partition(os.pathsep)[2]
+    done = subprocess.run(
+        [str(submit), "--version"], env=variables, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) is is_first, done.stderr
+    if not is_first:
+        variables["PYSPARK_PYTHON"] = sys.executable
+        subprocess.run([str(submit), "--version"], env=variables, capture_output=True, check=True)
 
 
 def test_on_yarn_it_is_submitted_as_the_test_submits_it() -> None:

@@ -86,7 +86,7 @@ def closing_states(buckets: Iterable[StoredBucket]) -> dict[str, TypeClosingStat
     """Return how far the buckets of each event type are closed.
 
     Args:
-        buckets: Closed buckets; those of each type must be sorted by time.
+        buckets: Closed buckets of any types. The buckets of each type must be sorted by time.
 
     Returns:
         Closing state by event type; an empty dictionary if there are no buckets.
@@ -106,6 +106,8 @@ def are_buckets_closed(
     closing: Mapping[str, TypeClosingState], wanted: Mapping[str, int], end_ms: int
 ) -> bool:
     """Return whether each type has enough proved buckets and is closed up to a given time.
+
+    A bucket is proved if it was verified to contain every acknowledged event.
 
     Args:
         closing: Closing state by event type.

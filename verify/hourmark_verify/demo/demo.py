@@ -98,12 +98,13 @@ class DemoOptions:
     """The command-line options of a demo run.
 
     Attributes:
-        lines: Files whose lines are sent; if empty, a sample file is written and sent.
-        rate: Structured events per second.
-        seed: Seed of the structured events.
-        buckets: Number of buckets of each type to wait for, each of them proved and with events.
+        lines: Text files whose lines are sent. If empty, a sample file is written and sent.
+        rate: Number of generated events per second, which are sent in addition to `lines`.
+        seed: Seed of the random generator for these events.
+        buckets: Number of one-minute buckets to wait for, for each event type. Only buckets count
+            that contain events and were verified to be complete.
         keep: Whether the servers keep running after the demo.
-        clusters: Number of Kafka clusters.
+        clusters: Number of Kafka clusters: 1, or 2 for an edge and a central cluster.
     """
 
     lines: tuple[Path, ...] = ()
@@ -119,8 +120,8 @@ class DemoResult:
     """The result of a completed demo run.
 
     Attributes:
-        outcome: The result as a JSON-serializable object.
-        report: The report of the judge (the independent check of sources and buckets).
+        outcome: The counts and addresses of the run as a JSON-serializable dict, from `as_json`.
+        report: Report of the judge, the independent comparison of log files and buckets.
         faults: Reasons why the demo failed; empty if it succeeded.
         example_hour: Label of a non-empty bucket of type track-played.
         config_file: Configuration file of all components.
@@ -138,8 +139,8 @@ class DemoResult:
 def kill_leader(demo: Demo, traffic: Traffic, stack: LocalStack, config: Config) -> None:
     """Kill the broker that leads the topic of `track-played`, and restart it after 20 seconds.
 
-    The broker is killed when 35 percent of the traffic's time span have passed. The function
-    returns when the restarted broker is ready.
+    The function first waits until 35 percent of the time span of `traffic` has passed. It returns
+    when the restarted broker is ready.
 
     Args:
         demo: The running demo.

@@ -88,6 +88,10 @@ def judge_until_settled(
 
     Returns:
         The last report.
+
+    Raises:
+        OSError: A source file cannot be read.
+        httpx.HTTPError: HDFS cannot be read.
     """
     while True:
         report = verify_delivery(expectations, hdfs)

@@ -231,7 +231,7 @@ def closed_buckets(hdfs: WebHdfsReader, root: str) -> Iterator[StoredBucket]:
 def find_unlisted(tree: HdfsTree, buckets: Mapping[str, StoredBucket]) -> Iterator[str]:
     """Yield the paths of files and folders that do not belong to any closed bucket.
 
-    Files of a bucket are those that its marker (the `_SUCCESS` file) lists, and the marker itself.
+    The files of a bucket are its marker (the `_SUCCESS` file) and all files that the marker lists.
     Empty folders on the path of a future bucket are not reported.
 
     Args:

@@ -32,6 +32,8 @@ _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 class ExpectedEvent:
     """The event or dead letter that a source line must have become.
 
+    A dead letter is the record of a line that cannot be converted to an event.
+
     Attributes:
         type: Event type, or the type of dead letters.
         time_ms: Event time in Unix milliseconds. None if the line has no time; the event then has
@@ -376,7 +378,7 @@ def parse_time_ms(text: str, time_format: str) -> int | None:
     Args:
         text: The timestamp.
         time_format: "rfc3339", "unix" (seconds), "unix-ms", "unix-us", "unix-ns", or a `strptime`
-            format; times in the latter are in UTC.
+            format. A time in a `strptime` format is in UTC.
 
     Returns:
         The time; None if the text does not match the format.

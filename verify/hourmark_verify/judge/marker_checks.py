@@ -54,7 +54,7 @@ def find_contradictions(
     Args:
         bucket: Closed bucket with its marker (the `_SUCCESS` file).
         contents: Totals over the events in the bucket's files.
-        grades: Grades that the bucket may have, such as `proved`.
+        grades: Grades that the bucket may have, such as `proved` (verified to be complete).
     """
     marker, evidence, books = bucket.marker, bucket.marker.evidence, bucket.marker.books
     summed = OriginHourCounts(
@@ -218,8 +218,8 @@ def find_balance_faults(buckets: Sequence[StoredBucket]) -> Iterator[tuple[str, 
     """Yield the buckets of a type at which the counts in the markers do not add up.
 
     The number of events must not exceed the number of Kafka records below the markers' offsets. If
-    all buckets have the grade `proved`, the counts of each hour, summed over all buckets, must meet
-    two more conditions:
+    all buckets have the grade `proved` (verified to be complete), the counts of each hour, summed
+    over all buckets, must meet two more conditions:
 
     - `events` is at most `promised` (events that audit records list) plus `unaudited` (events that
       no audit record lists).
@@ -269,17 +269,21 @@ def find_destroyed_event_faults(
 ) -> Iterator[tuple[FindingKind, str, str]]:
     """Yield the buckets and event types whose markers contradict a known loss of events.
 
-    A bucket must not have the grade `proved` if a destroyed event should have been in it or in an
-    earlier bucket, and if the event was written before the bucket's cut (when it was decided which
-    records count). Clocks may differ by five seconds. In addition, the markers of a type must
-    account for at least as many missing events as were destroyed.
+    A test destroys events in Kafka on purpose. Two kinds of contradictions are reported:
+
+    - `FALSE_PROOF`: A bucket has the grade `proved` (verified to be complete), although an event of
+      its interval or an earlier one was destroyed. The event must have been written before the time
+      `evidence.cut_at_ms` in the bucket's marker; clock differences up to five seconds are
+      tolerated.
+    - `MANIFEST`: The markers of an event type state fewer missing events than were destroyed.
 
     Args:
         destroyed: Destroyed events that are in no bucket.
         buckets: All closed buckets, in any order.
 
     Yields:
-        (kind, bucket path or event type, description) of each finding.
+        (kind, path, description) of each finding. The path is that of the bucket for `FALSE_PROOF`,
+        and the name of the event type for `MANIFEST`.
     """
     by_type: defaultdict[str, list[StoredBucket]] = defaultdict(list)
     for bucket in sorted(buckets, key=lambda bucket: bucket.start_ms):

@@ -29,7 +29,10 @@ from hourmark_verify.judge.values import equal_values
 
 
 class EventIdList:
-    """A compact list of 16-byte event ids, used to find ids that occur more than once."""
+    """A list of event ids in one byte array, which finds the ids that occur more than once.
+
+    It needs 16 bytes of memory for each id. Call `add` for every event, then `duplicates` once.
+    """
 
     def __init__(self) -> None:
         self._ids = bytearray()

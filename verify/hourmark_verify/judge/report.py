@@ -22,7 +22,8 @@ class FindingKind(enum.StrEnum):
             marker.
         UNLISTED: A file or folder that no marker lists.
         CHANGED: A bucket that was modified after it was closed.
-        FALSE_PROOF: A bucket with the grade `proved` that lacks an event known to be destroyed.
+        FALSE_PROOF: A bucket with the grade `proved` (verified to be complete) that lacks an event
+            known to be destroyed.
         SOURCE: A source file that is missing or differs from what its writer recorded.
     """
 
@@ -68,7 +69,8 @@ class TypeCount:
         in_buckets: Events in closed buckets, including late events.
         late: Events in the closed buckets of a later hour, because they arrived after their own
             hour was closed.
-        dead_letters: Source lines of this type that became dead letters.
+        dead_letters: Source lines of this type that became dead letters, because they cannot be
+            converted to events.
         lost: Source lines of this type without an event or a dead letter.
         duplicates_removed: Duplicates that were removed when buckets were closed.
         buckets: Closed buckets.
@@ -95,7 +97,7 @@ class FileCount:
         path: Path of the file.
         lines: Lines that must be in HDFS, including blank ones.
         in_buckets: Lines whose event is in a closed bucket.
-        dead_letters: Lines that became dead letters.
+        dead_letters: Lines that became dead letters, because they cannot be converted to events.
         blanks: Blank lines, for which no event is expected.
         destroyed: Lines whose event Kafka lost, as listed in the expectations.
         lost: Lines without an event or a dead letter.
@@ -122,9 +124,9 @@ class JudgeReport:
         counts: Number of findings by kind, 0 for kinds without findings.
         findings: At most 20 findings of each kind, sorted by kind.
         destroyed: Number of events that Kafka lost and that are in no bucket.
-        beyond: Number of events from lines after the size that the expectations state for their
-            file. Such lines may be delivered but need not be.
-        posted: Number of API events that were found.
+        beyond: Number of events from lines whose delivery is optional, because they are after the
+            size that the expectations state for the file.
+        posted: Number of events sent to the HTTP API that were found in buckets or dead letters.
         others: Number of events of files that the expectations do not list.
     """
 

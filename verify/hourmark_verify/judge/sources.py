@@ -98,22 +98,31 @@ class SourceLine:
 
 
 class SourceFile:
-    """One open source file, with an index of its lines.
+    """A log file that is compared with the events in HDFS, with an index of its lines.
 
-    The file stays open, so that a rename has no effect. Its lines are indexed on construction. New
-    lines are indexed when `line_at` is called with an offset after the indexed part.
+    The constructor opens the file and indexes its complete lines; it raises OSError if the file
+    cannot be read. The file stays open until `close` is called, so that a rename has no effect. If
+    `line_at` is called with an offset after the indexed part, lines that were appended are indexed
+    too.
+
+    Args:
+        path: Path of the file.
+        file: What the judge expects of the file, such as its format and event type.
+        types: Names of all event types. The first one must be `NO_TYPE`.
+        expectations: What the judge expects of all files; used for hosts and for the maximum size
+            of a line.
 
     Attributes:
         name: Path of the file when it was opened.
-        expectation: Settings of the file.
-        hosts: Hosts that the file's events may have; empty if hosts are not checked.
-        host_ids: Ids of these hosts; empty if ids are not checked.
+        expectation: The argument `file`.
+        hosts: Names of the hosts that the file's events may have; empty if hosts are not checked.
+        host_ids: Ids of the hosts that the file's events may have; empty if ids are not checked.
         record: Size and digest that the writer of the file recorded; None if no record matches the
             file.
         id: File id, 32 hexadecimal digits.
         starts: Byte offset of each line.
-        found_in: For each line, the number (from 1) that the caller assigned to the bucket file
-            with the line's event; 0 if no event was found.
+        found_in: For each line, the number (from 1) that the caller assigned to the HDFS file with
+            the line's event; 0 if no event was found.
         required_lines: Number of lines, from the first, that must be in HDFS.
     """
 
@@ -297,7 +306,9 @@ class SourceFile:
 class ContainerFile(SourceFile):
     """A source file in the log format of the Kubernetes container runtime interface (CRI).
 
-    A record may consist of several lines of the file that are not adjacent.
+    The container runtime splits a long line of a container into several lines of the file, which
+    need not be adjacent. Such lines are indexed together as one record. The constructor has the
+    same arguments and errors as `SourceFile`.
     """
 
     def _index_new_lines(self) -> None:

@@ -67,8 +67,8 @@ def parse_header(line: bytes, *, accept_older: bool, parser: int = 3) -> ParsedH
         parser: Version of the parser, 1 to 3. Version 3 accepts more of these formats.
 
     Returns:
-        The header, in which each character stands for one byte; None if the line has no header in
-        an accepted format.
+        The header, whose texts are decoded as ISO 8859-1, one character per byte. None if the line
+        has no header in an accepted format.
     """
     text = line.decode("latin-1")
     priority, rest = _parse_priority(text)

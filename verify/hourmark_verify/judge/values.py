@@ -24,9 +24,11 @@ _DECIMAL: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{
 class LineRejected(Exception):
     """Raised when a line does not match its declared type, so that it must become a dead letter.
 
+    A dead letter is the record that the delivery service stores instead of an event.
+
     Attributes:
-        reason: Reason that the dead letter must have.
-        detail: Text that the detail of the dead letter must contain; may be empty.
+        reason: Reason code of the dead letter, such as `wrong_field`.
+        detail: Text that the explanation in the dead letter must contain; may be empty.
         claimed_type: Event type that the dead letter must name; None if it must name none.
     """
 
@@ -65,6 +67,13 @@ def equal_values(a: object, b: object) -> bool:
 
     Unlike `==`, this function distinguishes 1 from 1.0 and 0.0 from -0.0, and treats NaN as equal
     to NaN.
+
+    Args:
+        a: Value as decoded from Avro; dicts and lists are compared recursively.
+        b: Value to compare with `a`.
+
+    Returns:
+        True if the values and their types are equal.
     """
     if type(a) is not type(b):
         return False

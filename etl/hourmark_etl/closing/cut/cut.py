@@ -123,6 +123,9 @@ class SiteClusters(Protocol):
             A pair: the gaps, and the edge checks to store when they are accepted. Later searches
             for gaps start from the positions in these checks. Both lists are empty if there is no
             gap.
+
+        Raises:
+            Unavailable: A cluster does not answer.
         """
 
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
@@ -143,9 +146,11 @@ class SiteClusters(Protocol):
 
 
 class StagingProgress(Protocol):
-    """The progress of staging (copying Kafka records to files), for all central partitions.
+    """Interface that reports how far records of the central Kafka cluster were staged.
 
-    The closer closes an hour only after the records up to its cut are staged.
+    Staging copies records from Kafka to files on HDFS. An hour closes only after all records that
+    may belong to it are staged. `LedgerProgress` is the implementation; it raises `Unavailable` if
+    the ETL's state database does not respond.
     """
 
     def reporters(self) -> list[ReportedSource]:

@@ -130,6 +130,9 @@ class EdgeSite:
             A pair: the gaps, and the edge checks to store when the gaps are accepted. Later
             searches for gaps start from the positions in these checks. Both lists are empty if
             there is no gap.
+
+        Raises:
+            Unavailable: The edge cluster or the mirror's position cannot be read.
         """
         asked = sorted(t for t in topics if t in self.gaps)
         if self.mirror is None or not asked:

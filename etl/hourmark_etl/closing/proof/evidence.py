@@ -80,7 +80,8 @@ class AuditFilesItem(NamedTuple):
     and hour.
 
     Attributes:
-        files: HDFS paths of the files, with the site that each file comes from.
+        files: Path of each file, relative to the storage root, and the site whose Kafka cluster the
+            file was copied from.
     """
 
     files: tuple[AuditPath, ...]
