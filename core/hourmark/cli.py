@@ -22,106 +22,123 @@ from hourmark.errors import HourmarkError, UsageError
 from hourmark.printing import launcher_command
 from hourmark.process.stopping import hold_reloads
 
+# title: {name: (module:attribute, one line of help shown without loading the module)}
+COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "Most used": {
+        "run": (
+            "hourmark_infra.running.cli:run",
+            "Run all components of a configuration on one machine.",
+        ),
+        "init": (
+            "hourmark_declare.init_cli:init",
+            "Propose a configuration for log files, based on their lines.",
+        ),
+        "status": (
+            "hourmark_infra.stack.cli:status",
+            "Show the status of the local stack's servers and of Hourmark's components.",
+        ),
+        "bucket": (
+            "hourmark_etl.operators.bucket:bucket",
+            "List, show, verify and print hourly buckets; explain or force an open one.",
+        ),
+        "doctor": (
+            "hourmark_declare.doctor.cli:doctor",
+            "Check that servers and this machine provide what Hourmark needs.",
+        ),
+    },
+    "Components": {
+        "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
+        "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
+        "etl": (
+            "hourmark_etl.cli:etl",
+            "Run the PySpark job that closes buckets from the central cluster.",
+        ),
+        "mirror": (
+            "hourmark_mirror.cli:mirror",
+            "Run, verify and watch MirrorMaker 2, and show its lag.",
+        ),
+        "canary": (
+            "hourmark.commands.canary:canary",
+            "Send one test event a minute, and show how far the last one came.",
+        ),
+    },
+    "Event types and settings": {
+        "types": ("hourmark_declare.cli:types", "Apply, list and check event types."),
+        "token": (
+            "hourmark_delivery_service.access.cli:token",
+            "Create, list and revoke access tokens of the delivery service.",
+        ),
+        "config": (
+            "hourmark.commands.config_show:config_group",
+            "Show the settings in force and the origin of each value.",
+        ),
+    },
+    "Search and verify": {
+        "dead-letters": (
+            "hourmark_etl.operators.dead_letters:dead_letters",
+            "Count and list the lines that could not become events.",
+        ),
+        "audit": (
+            "hourmark_etl.operators.audit:audit",
+            "Compare what audit records promised with what buckets contain.",
+        ),
+        "trace": (
+            "hourmark_etl.operators.trace:trace",
+            "Show where a line, an event or a record is, from host to bucket.",
+        ),
+        "ledger": (
+            "hourmark_etl.operators.ledger:ledger",
+            "Check the ETL's ledger, recreate a lost one, or migrate its schema.",
+        ),
+        "rollback": (
+            "hourmark.rollback.cli:rollback",
+            "Check whether an older version can run with the present data.",
+        ),
+    },
+    "Local stack": {
+        "up": (
+            "hourmark_infra.stack.cli:up",
+            "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry.",
+        ),
+        "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started and keep its data."),
+        "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
+        "demo": (
+            "hourmark_verify.demo.cli:demo",
+            "Run the whole pipeline on a local stack, from log files to closed buckets.",
+        ),
+        "judge": (
+            "hourmark_verify.judge.cli:judge",
+            "Compare source files with buckets and dead letters, with independent code.",
+        ),
+    },
+    "Planning": {
+        "evaluate": (
+            "hourmark_evaluate.cli:command",
+            "Measure how Kafka behaves, on a local stack or on your clusters.",
+        ),
+        "size": (
+            "hourmark_evaluate.sizing.cli:size",
+            "Estimate how many machines a load needs, and what limits each component.",
+        ),
+    },
+    "Development and shell": {
+        "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
+        "bench": (
+            "hourmark_infra.checks.bench:bench",
+            "Run a benchmark of this checkout, compared with similar products.",
+        ),
+        "chaos": (
+            "hourmark_infra.checks.chaos:chaos",
+            "Inject hundreds of faults into an isolated stack and check the results.",
+        ),
+        "completion": (
+            "hourmark.commands.completion:completion",
+            "Print the completion script for bash, zsh or fish.",
+        ),
+    },
+}
 COMMANDS: Mapping[str, tuple[str, str]] = {
-    # name: (module:attribute, one line of help shown without loading the room)
-    "demo": (
-        "hourmark_verify.demo.cli:demo",
-        "Run the whole pipeline on a local stack, from log files to closed buckets.",
-    ),
-    "test": ("hourmark_infra.checks.cli:test", "Run every check and the whole test suite."),
-    "bench": (
-        "hourmark_infra.checks.bench:bench",
-        "Run a benchmark of this checkout, compared with similar products.",
-    ),
-    "size": (
-        "hourmark_evaluate.sizing.cli:size",
-        "Estimate how many machines a load needs, and what limits each component.",
-    ),
-    "chaos": (
-        "hourmark_infra.checks.chaos:chaos",
-        "Inject hundreds of faults into an isolated stack and check the results.",
-    ),
-    "evaluate": (
-        "hourmark_evaluate.cli:command",
-        "Measure how Kafka behaves, on a local stack or on your clusters.",
-    ),
-    "up": (
-        "hourmark_infra.stack.cli:up",
-        "Start the local stack: Kafka, MirrorMaker 2, HDFS, schema registry.",
-    ),
-    "status": (
-        "hourmark_infra.stack.cli:status",
-        "Show the status of the local stack's servers and of Hourmark's components.",
-    ),
-    "down": ("hourmark_infra.stack.cli:down", "Stop what `up` started and keep its data."),
-    "purge": ("hourmark_infra.stack.cli:purge", "Stop the local stack and delete its data."),
-    "completion": (
-        "hourmark.commands.completion:completion",
-        "Print the completion script for bash, zsh or fish.",
-    ),
-    "config": (
-        "hourmark.commands.config_show:config_group",
-        "Show the settings in force and the origin of each value.",
-    ),
-    "doctor": (
-        "hourmark_declare.doctor.cli:doctor",
-        "Check that servers and this machine provide what Hourmark needs.",
-    ),
-    "rollback": (
-        "hourmark.rollback.cli:rollback",
-        "Check whether an older version can run with the present data.",
-    ),
-    "init": (
-        "hourmark_declare.init_cli:init",
-        "Propose a configuration for log files, based on their lines.",
-    ),
-    "run": (
-        "hourmark_infra.running.cli:run",
-        "Run all components of a configuration on one machine.",
-    ),
-    "types": ("hourmark_declare.cli:types", "Apply, list and check event types."),
-    "token": (
-        "hourmark_delivery_service.access.cli:token",
-        "Create, list and revoke access tokens of the delivery service.",
-    ),
-    "tail": ("hourmark_producer.cli:tail", "Run the File Tailer on a log host."),
-    "serve": ("hourmark_delivery_service.cli:serve", "Run the Event Delivery Service."),
-    "mirror": (
-        "hourmark_mirror.cli:mirror",
-        "Run, verify and watch MirrorMaker 2, and show its lag.",
-    ),
-    "canary": (
-        "hourmark.commands.canary:canary",
-        "Send one test event a minute, and show how far the last one came.",
-    ),
-    "etl": (
-        "hourmark_etl.cli:etl",
-        "Run the PySpark job that closes buckets from the central cluster.",
-    ),
-    "ledger": (
-        "hourmark_etl.operators.ledger:ledger",
-        "Check the ETL's ledger, recreate a lost one, or migrate its schema.",
-    ),
-    "bucket": (
-        "hourmark_etl.operators.bucket:bucket",
-        "List, show, verify and print hourly buckets; explain or force an open one.",
-    ),
-    "dead-letters": (
-        "hourmark_etl.operators.dead_letters:dead_letters",
-        "Count and list the lines that could not become events.",
-    ),
-    "audit": (
-        "hourmark_etl.operators.audit:audit",
-        "Compare what audit records promised with what buckets contain.",
-    ),
-    "trace": (
-        "hourmark_etl.operators.trace:trace",
-        "Show where a line, an event or a record is, from host to bucket.",
-    ),
-    "judge": (
-        "hourmark_verify.judge.cli:judge",
-        "Compare source files with buckets and dead letters, with independent code.",
-    ),
+    name: command for group in COMMAND_GROUPS.values() for name, command in group.items()
 }
 
 ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
@@ -146,15 +163,21 @@ class LazyGroup(click.Group):
     """Click command group that imports the module of a command only when the command is used.
 
     Args:
-        table: For each command name, the location of the click command as `module:attribute`, and
-            the line of help for the command.
+        groups: For each title that the help shows, the commands below it. For each command name,
+            the location of the click command as `module:attribute`, and the line of help for the
+            command.
         attrs: Keyword arguments of `click.Group`.
     """
 
-    def __init__(self, table: Mapping[str, tuple[str, str]], **attrs: object) -> None:
+    def __init__(
+        self, groups: Mapping[str, Mapping[str, tuple[str, str]]], **attrs: object
+    ) -> None:
         # click's own keyword arguments, passed on unchanged
         super().__init__(**attrs)  # type: ignore[arg-type]
-        self._table = table
+        self._titles = {title: tuple(group) for title, group in groups.items()}
+        self._table = {
+            name: command for group in groups.values() for name, command in group.items()
+        }
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(self._table)
@@ -224,12 +247,13 @@ class LazyGroup(click.Group):
         )
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, help_line) for name, (_, help_line) in self._table.items()])
+        for title, names in self._titles.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self._table[name][1]) for name in names])
 
 
 @click.group(
-    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup, groups=COMMAND_GROUPS, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(package_name="hourmark")
 def root() -> None:
@@ -237,7 +261,10 @@ def root() -> None:
 
     Each bucket is closed with a proof that it is complete.
 
-    Start with:  ./hourmark demo
+    \b
+    Examples:
+      hourmark run --once app.log    from a log file to closed buckets, on this machine
+      hourmark demo                  the whole pipeline with faults, checked by a judge
     """
 
 

@@ -129,7 +129,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
-@click.group(cls=LazyGroup, table=COMMANDS)
+@click.group(cls=LazyGroup, groups={"Commands": COMMANDS})
 def canary() -> None:
     """Send one event a minute from a host to a closed bucket, to detect a broken path.
 

@@ -256,10 +256,10 @@ def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None
         )
     if -ahead_ms > CLOCKS_APART_MS_MAX:
         return (
-            f"the closer's clock is {_seconds(-ahead_ms)} ahead of the newest report of any "
-            f"delivery service ({newest.name}): no "
-            "service reports, reports are not staged, or a clock is wrong; nothing closes "
-            "until one arrives"
+            f"the newest staged report of a delivery service ({newest.name}) is "
+            f"{_seconds(-ahead_ms)} old by the closer's clock: staging is behind, as after a pause "
+            "of the ETL, no service reports, or a clock is wrong; nothing closes until a newer "
+            "one is staged"
         )
     return None
 
