@@ -47,7 +47,7 @@ from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.digests import find_damaged_rows, with_digest
 from hourmark_etl.ledger.frontiers import frontiers, read_closed_types, sum_unassigned_bytes
 from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
-from hourmark_etl.operators.bucket import closed_bucket_rows
+from hourmark_etl.operators.bucket_listing import BucketSelection, list_buckets, summarize_buckets
 
 _HOUR_S: Final = 3600
 
@@ -202,7 +202,7 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
     month = max(first.start_s, newest - 30 * DAY_S)
     day = Hour(max(first.start_s, newest - 60 * DAY_S) // DAY_S * DAY_S + DAY_S, _HOUR_S)
     last = Hour(day.start_s + DAY_S - _HOUR_S, _HOUR_S)
-    today = Hour(newest - DAY_S, _HOUR_S)
+    today, now_ms = Hour(newest - DAY_S, _HOUR_S), newest * 1000
     questions: dict[str, Callable[[], Any]] = {
         "driver start: frontiers, types, damaged rows": lambda: (
             frontiers(database, _HOUR_S),
@@ -214,8 +214,14 @@ def ask(database: Database, config: Config, first: Hour) -> list[tuple[str, floa
             database, known[-1].event_type, today
         ),
         "why: a packed hour": lambda: read_closed_manifest(database, known[-1].event_type, day),
-        "ls: the last 24 hours": lambda: closed_bucket_rows(config, None, str(today), None),
-        "ls: a packed day": lambda: closed_bucket_rows(config, None, str(day), str(last)),
+        "ls: open hours": lambda: list_buckets(config, BucketSelection(is_open=True), now_ms),
+        "ls: the last 24 hours": lambda: list_buckets(config, BucketSelection(first=today), now_ms),
+        "ls: a packed day": lambda: list_buckets(
+            config, BucketSelection(first=day, last=last), now_ms
+        ),
+        "ls: a summary of the last 24 hours": lambda: summarize_buckets(
+            config, BucketSelection(first=today), now_ms
+        ),
         "late events of 2 hours ago, all types": lambda: closed_buckets(
             database, {f.event_type: [newest - 2 * _HOUR_S] for f in known}, _HOUR_S
         ),

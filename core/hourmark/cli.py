@@ -39,7 +39,7 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
         "bucket": (
             "hourmark_etl.operators.bucket:bucket",
-            "List, show, verify and print hourly buckets; explain or force an open one.",
+            "List, show, verify and print hourly buckets; explain, await or force an open one.",
         ),
         "doctor": (
             "hourmark_declare.doctor.cli:doctor",

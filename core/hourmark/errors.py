@@ -7,7 +7,8 @@
     ├── Finding             a check found a violation                                    exit 1
     └── Unavailable         a server cannot be reached, or refuses for now               exit 1
 
-Every message states what is wrong and ends with the next step.
+Every message states what is wrong and ends with the next step. Codes above 2 are results of single
+commands: `hourmark bucket why`, `show` and `wait` end with one that states whether a bucket is closed.
 """
 
 from __future__ import annotations

@@ -45,6 +45,7 @@ _AT_ONCE: Final = 1000  # pairs in one query: two variables each, below every da
 _STREAMED: Final = 500  # rows that are fetched at once
 _PACKED_AT_ONCE: Final = 50  # days in one transaction: other writers of the ledger wait for it
 _UNPACKED_MAX: Final = 1 << 30
+_ROW_COLUMNS: Final = ("type", "hour", "grade", "closed_at_ms", "manifest")  # of a `BucketRow`
 
 
 class BucketRow(NamedTuple):
@@ -241,8 +242,7 @@ def bucket_rows(
     """
     days = select(_DAYS).where(_DAYS.c.day >= from_s // DAY_S * DAY_S)
     days = days.order_by(_DAYS.c.type, _DAYS.c.day)
-    names = ("type", "hour", "grade", "closed_at_ms", "manifest")
-    recent = select(*(_BUCKETS.c[name] for name in names)).where(_BUCKETS.c.hour >= from_s)
+    recent = select(*(_BUCKETS.c[name] for name in _ROW_COLUMNS)).where(_BUCKETS.c.hour >= from_s)
     if event_type is not None:
         days, recent = (
             days.where(_DAYS.c.type == event_type),
@@ -265,6 +265,59 @@ def bucket_rows(
         yield BucketRow(*row)
 
 
+def select_bucket_rows(
+    connection: Connection,
+    ends_s: Mapping[str, int],
+    from_s: int = 0,
+    grades: Collection[str] = (),
+) -> Iterator[BucketRow]:
+    """Yield the ledger's rows of closed buckets of the given types, each up to an end of its own.
+
+    All conditions are part of the queries, of which there are two for up to 1000 types. Rows are
+    streamed, so memory use does not depend on their number.
+
+    Args:
+        connection: A transaction of the ledger, which must stay open during the iteration.
+        ends_s: By event type, the end of its time span (exclusive), Unix seconds; if empty, nothing
+            is yielded.
+        from_s: First hour, Unix seconds.
+        grades: The only grades to read; empty reads all.
+
+    Yields:
+        One row per closed bucket, in no particular order.
+
+    Raises:
+        DamagedRow: A packed ledger row is damaged.
+    """
+    columns = [_BUCKETS.c[name] for name in _ROW_COLUMNS]
+    streamed = {"yield_per": _STREAMED}
+    last_s = max(ends_s.values(), default=0)  # a constant, by which PostgreSQL estimates the rows
+    for one in iterate_pair_tables([*ends_s.items()]):
+        own_days = and_(
+            _DAYS.c.type == one.c.type,
+            _DAYS.c.day >= from_s // DAY_S * DAY_S,
+            _DAYS.c.day < one.c.at,
+            _DAYS.c.day < last_s,
+        )
+        query = select(_DAYS).join(one, own_days)
+        with connection.execute(query, execution_options=streamed) as result:
+            for day in result.mappings():
+                hours_s = range(from_s, ends_s[day["type"]])
+                unpacked = _unpacked(day, hours_s.__contains__)
+                yield from (row for row in unpacked if not grades or row.grade in grades)
+        own = and_(
+            _BUCKETS.c.type == one.c.type,
+            _BUCKETS.c.hour >= from_s,
+            _BUCKETS.c.hour < one.c.at,
+            _BUCKETS.c.hour < last_s,
+        )
+        recent = select(*columns).join(one, own)
+        if grades:
+            recent = recent.where(_BUCKETS.c.grade.in_(sorted(grades)))
+        for found in connection.execute(recent, execution_options=streamed):
+            yield BucketRow(*found)
+
+
 def find_newest_closed_bucket(
     connection: Connection, event_type: str, closed_before_ms: int
 ) -> BucketRow | None:
@@ -278,8 +331,7 @@ def find_newest_closed_bucket(
     Returns:
         The bucket's row; None if no bucket was closed before that time.
     """
-    names = ("type", "hour", "grade", "closed_at_ms", "manifest")
-    recent = select(*(_BUCKETS.c[name] for name in names)).where(
+    recent = select(*(_BUCKETS.c[name] for name in _ROW_COLUMNS)).where(
         _BUCKETS.c.type == event_type, _BUCKETS.c.closed_at_ms < closed_before_ms
     )
     if row := connection.execute(recent.order_by(_BUCKETS.c.hour.desc()).limit(1)).first():

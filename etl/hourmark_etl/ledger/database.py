@@ -321,7 +321,10 @@ def translate_database_errors(url: str) -> Iterator[None]:
 
 
 def select_by_names(
-    connection: Connection, query: Select[Any], column: ColumnElement[str], names: Sequence[str]
+    connection: Connection,
+    query: Select[Any],
+    column: ColumnElement[str],
+    names: Sequence[str] | None,
 ) -> Iterator[Mapping[Any, Any]]:
     """Yield the rows of a query in which a column has one of the given values.
 
@@ -331,8 +334,11 @@ def select_by_names(
         connection: A transaction of the ledger.
         query: The query to restrict.
         column: The column to compare.
-        names: Accepted values; if empty, nothing is yielded.
+        names: Accepted values; if empty, nothing is yielded. None accepts every value.
     """
+    if names is None:
+        yield from connection.execute(query).mappings()
+        return
     for at in range(0, len(names), _NAMES_AT_ONCE):
         yield from connection.execute(
             query.where(column.in_(names[at : at + _NAMES_AT_ONCE]))

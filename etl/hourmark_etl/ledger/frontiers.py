@@ -91,22 +91,40 @@ class PublishedHour:
     manifest: Manifest
 
 
-def frontiers(database: Database, bucket_seconds: int) -> list[Frontier]:
-    """Return the frontier of every event type: its oldest hour that is not closed, with its state.
+def frontiers(
+    database: Database, bucket_seconds: int, types: Collection[str] | None = None
+) -> list[Frontier]:
+    """Return the frontier of each event type: its oldest hour that is not closed, with its state.
 
     The frontier of a damaged row has the state `DAMAGED`, hour 0, and the error in `alarm`.
 
     Args:
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
+        types: Names of the only event types to read, by primary key; None reads all.
 
     Returns:
-        The frontiers, sorted by event type; empty if the ledger has no types.
+        The frontiers, sorted by event type. Types that the ledger does not have are omitted.
     """
-    return [
-        _frontier(row, bucket_seconds)
-        for row in database.fetch(select(_ROWS).order_by(_ROWS.c.type)).mappings()
-    ]
+    names = None if types is None else sorted(set(types))
+    with database.reading() as connection:
+        rows = select_by_names(
+            connection, select(_ROWS).order_by(_ROWS.c.type), _ROWS.c.type, names
+        )
+        return [_frontier(row, bucket_seconds) for row in rows]
+
+
+def read_type_names(database: Database, limit: int | None = None) -> list[str]:
+    """Return the names of the event types in the ledger.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        limit: Maximum number of names to read; None reads all.
+
+    Returns:
+        Names in alphabetical order; empty if no types were applied yet.
+    """
+    return list(database.fetch(select(_ROWS.c.type).order_by(_ROWS.c.type).limit(limit)).scalars())
 
 
 def _frontier(row: Mapping[Any, Any], bucket_seconds: int) -> Frontier:

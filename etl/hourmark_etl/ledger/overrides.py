@@ -24,7 +24,7 @@ from sqlalchemy import Connection, select
 from hourmark.errors import UsageError
 from hourmark.records.hours import Hour
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows
+from hourmark_etl.ledger.database import Database, Lease, delete_rows, replace_rows, select_by_names
 from hourmark_etl.model import ClosingPhase, Frontier, HourState, from_columns, from_row, to_columns
 
 _TABLE = tables.overrides
@@ -207,19 +207,25 @@ class Blocker:
     since_ms: int
 
 
-def blockers(database: Database, bucket_seconds: int) -> dict[str, Blocker]:
+def blockers(
+    database: Database, bucket_seconds: int, types: Collection[str] | None = None
+) -> dict[str, Blocker]:
     """Return the reasons why the oldest open hours of event types do not close.
 
     Args:
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
+        types: Names of the only event types to read, by primary key; None reads all.
 
     Returns:
         One blocker by event type. Types that are not blocked, and types whose row cannot be
         decoded, are omitted.
     """
+    names = None if types is None else sorted(set(types))
+    with database.reading() as connection:
+        rows = [*select_by_names(connection, select(_WAITS), _WAITS.c.type, names)]
     found = {}
-    for row in database.fetch(select(_WAITS)).mappings():
+    for row in rows:
         with contextlib.suppress(ValueError, TypeError):
             hour, phase, what = (
                 Hour(row["hour"], bucket_seconds),

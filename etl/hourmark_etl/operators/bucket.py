@@ -1,34 +1,48 @@
 """`hourmark bucket`: lists, shows, verifies and prints buckets, and explains why an hour waits.
 
 `show`, `verify` and `cat` need storage only, so they work while Kafka, the ledger and the ETL are
-down. `ls` does too, and adds the hours that close next if the ledger can be read. `why` and `force`
-(override.py) need the ledger. Results go to stdout; the exit code is 1 if there are findings.
+down. `ls` reads the ledger, or the markers on storage if the ledger is down; likewise `why`. `wait`
+(bucket_wait.py) and `force` (override.py) need the ledger. Results go to stdout. The exit code is 1
+if there are findings; `why`, `show` and `wait` have further ones (bucket_exits.py).
 """
 
 from __future__ import annotations
 
-import functools
+import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import click
-from pydantic_core import from_json
 
+from hourmark.clock import SystemClock
 from hourmark.config.loading import Config, config_option
-from hourmark.errors import Finding
+from hourmark.errors import Finding, HourmarkError, Unavailable, UsageError
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
 from hourmark_etl.buckets.reader import (
-    BadMarker,
     NotClosed,
     list_hours,
     list_types,
     read_events,
     read_manifest,
 )
-from hourmark_etl.ledger.bucket_rows import BucketRow, bucket_rows, make_damaged_bucket_error
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.operators.bucket_exits import (
+    EXIT_CODES,
+    BucketExit,
+    MissingMarker,
+    exit_of_explanation,
+    exit_of_grade,
+)
+from hourmark_etl.operators.bucket_listing import (
+    COLUMNS,
+    DAMAGED,
+    BucketSelection,
+    list_buckets,
+    summarize_buckets,
+)
 from hourmark_etl.operators.bucket_text import (
     format_bucket_report,
     format_events,
@@ -36,29 +50,32 @@ from hourmark_etl.operators.bucket_text import (
     format_table,
     format_verification_summary,
 )
-from hourmark_etl.operators.override import force, next_bucket_rows, why
+from hourmark_etl.operators.bucket_wait import wait
+from hourmark_etl.operators.explain import explain_hour, format_explanation
+from hourmark_etl.operators.hour_facts import explain_from_storage, read_hour_facts
+from hourmark_etl.operators.override import force
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 from hourmark_etl.storage import Storage, open_storage
 
-_COLUMNS: Final = (
+_LEFT: Final = ("type", "hour", "grade", "first_hour", "last_hour", "next_hour", "waits_for")
+_SUMMARY_COLUMNS: Final = (
     "type",
-    "hour",
-    "grade",
+    "buckets",
     "events",
-    "late",
-    "duplicates_removed",
-    "unaudited",
-    "bytes",
-    "closed_after_s",
+    *(grade.value for grade in Grade),
+    "damaged",
+    "first_hour",
+    "last_hour",
+    "next_hour",
     "waits_for",
 )
-_NOTHING_KNOWN: Final = dict.fromkeys(_COLUMNS)
-_LEFT: Final = ("type", "hour", "grade", "waits_for")
+_ALWAYS: Final = ("type", "hour", "grade")  # other columns are omitted if no row has a value
+_LIST_MAX: Final = 20  # lines of a kind that `show` prints
 
 
 @click.group()
 def bucket() -> None:
-    """List, show, verify and print hourly buckets; explain why one is not closed, or force it.
+    """List, show, verify and print hourly buckets; explain, await or force the closing of one.
 
     HOUR is in UTC: 2026-11-21T05, or 2026-11-21T05:07 if a bucket is shorter than an hour.
 
@@ -69,78 +86,153 @@ def bucket() -> None:
       hourmark bucket verify
       hourmark bucket cat end-song 2026-11-21T05 --limit 3 --json
       hourmark bucket why end-song 2026-11-21T06
+      hourmark bucket wait end-song 2026-11-21T06 --timeout 600
       hourmark bucket force end-song 2026-11-21T06 --reason "edge topic lost, ticket 17"
     """
 
 
-bucket.add_command(why)
+bucket.add_command(wait)
 bucket.add_command(force)
 
 
 @bucket.command()
 @click.argument("event_type", metavar="[TYPE]", required=False)
 @click.option(
-    "--from", "from_hour", metavar="HOUR", help="First hour; asks the ledger, and reads no marker."
+    "--type",
+    "patterns",
+    metavar="PATTERN",
+    multiple=True,
+    help="Types whose names match, such as 'page-*' (repeatable); TYPE is one more.",
 )
-@click.option("--to", "to_hour", metavar="HOUR", help="Last hour; likewise.")
+@click.option("--from", "from_hour", metavar="HOUR", help="First hour.")
+@click.option("--to", "to_hour", metavar="HOUR", help="Last hour.")
+@click.option(
+    "--state",
+    type=click.Choice(["open", "closed"]),
+    help="Only the next hour of each type to close, or only closed buckets. Default: both.",
+)
+@click.option(
+    "--grade",
+    "grades",
+    type=click.Choice([grade.value for grade in Grade]),
+    multiple=True,
+    help="Closed buckets with this grade (repeatable).",
+)
+@click.option("--summary", is_flag=True, help="Show one row per type instead of one per bucket.")
 @json_option
 @config_option
 def ls(
     event_type: str | None,
+    patterns: tuple[str, ...],
     from_hour: str | None,
     to_hour: str | None,
+    state: str | None,
+    grades: tuple[str, ...],
+    summary: bool,
     as_json: bool,
     config: Config,
 ) -> None:
-    """List the closed buckets of TYPE or of all types, and the next hour of each type to close.
+    """List closed buckets, and the next hour of each type to close with what it waits for.
 
-    The next hour to close is shown if the ledger can be read. Its state is shown as its grade: open,
-    frozen (being proved) or sealed (being written). With --from or --to, only closed buckets of these
-    hours are listed, from the ledger, which is fast even for several years of buckets.
+    All conditions must be met. The state of an open hour is shown as its grade: open, frozen (being
+    proved) or sealed (being written). `--state open` reads one ledger row per type, so it is fast
+    however many buckets are closed.
+
+    Buckets are listed from the ledger. While it cannot be read, closed buckets are listed from
+    their markers on storage, one file each; `hourmark bucket verify` compares buckets with their
+    markers.
 
     \b
     Examples:
       hourmark bucket ls
       hourmark bucket ls end-song --json
-      hourmark bucket ls --from 2026-11-21T00 --to 2026-11-21T23
+      hourmark bucket ls --state open --type 'page-*' --type end-song
+      hourmark bucket ls --from 2026-11-21T00 --to 2026-11-21T23 --grade timed_out --grade forced
+      hourmark bucket ls --summary --from 2026-11-01T00
     """
-    if from_hour or to_hour:
-        _show_rows(
-            closed_bucket_rows(config, event_type, from_hour, to_hour),
-            as_json,
-            "the ledger knows no closed bucket of these hours",
+    selection = _parse_selection(
+        (*patterns, *filter(None, [event_type])), from_hour, to_hour, state, grades, config
+    )
+    now_ms = SystemClock().now_ms()
+    if summary:
+        rows, columns = summarize_buckets(config, selection, now_ms), _SUMMARY_COLUMNS
+    else:
+        rows, columns = list_buckets(config, selection, now_ms), COLUMNS
+    if as_json:
+        print_json(rows)
+    elif rows:
+        _print_table(rows, columns)
+    elif selection == BucketSelection():
+        click.echo(
+            f"no bucket is closed below {open_storage(config.storage).url('')} yet", err=True
         )
-        return
+    else:
+        click.echo("no bucket meets the conditions", err=True)
+
+
+@bucket.command(epilog=EXIT_CODES)
+@type_argument
+@hour_argument
+@click.option("--all", "show_all", is_flag=True, help="Print long lists completely.")
+@json_option
+@config_option
+def show(event_type: str, hour: str, show_all: bool, as_json: bool, config: Config) -> None:
+    """Show the manifest of a bucket: grade, evidence, files, late events and offsets.
+
+    Of files, byte ranges, hosts, late hours and offsets the first 20 each are printed, with the
+    number of the others; --all prints all. With --json the manifest is always complete.
+
+    \b
+    Examples:
+      hourmark bucket show end-song 2026-11-21T05
+      hourmark bucket show end-song 2026-11-21T05 --all
+    """
     storage = open_storage(config.storage)
-    opened = [{**dict.fromkeys(_COLUMNS), **row} for row in next_bucket_rows(config, event_type)]
-    names = _types(storage, event_type) if event_type is None or not opened else [event_type]
-    rows = [
-        _row(storage, name, hour)
-        for name in names
-        for hour in list_hours(storage, name, config.parsing.bucket_seconds)
-    ]
-    rows = sorted([*rows, *opened], key=lambda row: (row["type"], row["hour"]))
-    _show_rows(rows, as_json, f"no bucket is closed below {storage.url('')} yet")
+    parsed = parse_hour(hour, config)
+    try:
+        manifest = read_manifest(storage, event_type, parsed)
+    except NotClosed as error:
+        raise _explain_missing_marker(config, event_type, parsed, error) from error
+    if as_json:
+        click.echo(manifest.encode().decode())
+    else:
+        click.echo(format_manifest(storage, parsed, manifest, None if show_all else _LIST_MAX))
+    click.get_current_context().exit(exit_of_grade(manifest.grade))
 
 
-@bucket.command()
+@bucket.command(epilog=EXIT_CODES)
 @type_argument
 @hour_argument
 @json_option
 @config_option
-def show(event_type: str, hour: str, as_json: bool, config: Config) -> None:
-    """Show the manifest of a bucket: grade, evidence, files, late events and offsets.
+def why(event_type: str, hour: str, as_json: bool, config: Config) -> None:
+    """Explain why a bucket is not closed, or how it was closed.
+
+    Each reason states what the bucket waits for, since when, and the next step.
 
     \b
-    Example:
-      hourmark bucket show end-song 2026-11-21T05
+    Examples:
+      hourmark bucket why end-song 2026-11-21T06
+      hourmark bucket why end-song 2026-11-21T06 --json
     """
-    storage = open_storage(config.storage)
-    parsed = parse_hour(hour, config)
-    manifest = read_manifest(storage, event_type, parsed)
-    click.echo(
-        manifest.encode().decode() if as_json else format_manifest(storage, parsed, manifest)
-    )
+    parsed_hour = parse_hour(hour, config)
+    now_ms = SystemClock().now_ms()
+    try:
+        database = open_existing_ledger(config)
+    except Unavailable:
+        answer = explain_from_storage(config, event_type, parsed_hour)
+        if answer is None:
+            raise
+    else:
+        with database:
+            answer = explain_hour(
+                read_hour_facts(database, config, event_type, parsed_hour, now_ms)
+            )
+    if as_json:
+        print_json(dataclasses.asdict(answer))
+    else:
+        print_lines(format_explanation(answer, now_ms))
+    click.get_current_context().exit(exit_of_explanation(answer))
 
 
 @bucket.command()
@@ -237,101 +329,60 @@ def _types(storage: Storage, event_type: str | None) -> list[str]:
     return [event_type]
 
 
-def _row(storage: Storage, event_type: str, hour: Hour) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        **dict.fromkeys(_COLUMNS),
-        "type": event_type,
-        "hour": str(hour),
-        "state": "closed",
-    }
+def _parse_selection(
+    patterns: tuple[str, ...],
+    from_hour: str | None,
+    to_hour: str | None,
+    state: str | None,
+    grades: tuple[str, ...],
+    config: Config,
+) -> BucketSelection:
+    if grades and state == "open":
+        raise UsageError("--grade selects closed buckets: open hours have no grade; omit --state")
+    first = parse_hour(from_hour, config) if from_hour else None
+    last = parse_hour(to_hour, config) if to_hour else None
+    if first and last and first > last:
+        raise UsageError(f"--from {first} is after --to {last}; exchange them")
+    return BucketSelection(
+        patterns=patterns,
+        first=first,
+        last=last,
+        is_open=None if state is None else state == "open",
+        grades=frozenset(map(Grade, grades)),
+    )
+
+
+def _explain_missing_marker(
+    config: Config, event_type: str, hour: Hour, error: NotClosed
+) -> MissingMarker:
+    # The ledger tells an open hour from one that will never have a bucket, or has lost it.
     try:
-        manifest = read_manifest(storage, event_type, hour)
-    except (NotClosed, BadMarker) as error:
-        return row | {"state": "damaged", "problem": str(error)}
-    return row | {
-        "grade": manifest.grade.value,
-        "events": manifest.events,
-        "late": sum(manifest.late.values()),
-        "duplicates_removed": manifest.duplicates_removed,
-        "unaudited": manifest.unaudited,
-        "bytes": sum(file.bytes for file in manifest.files),
-        "closed_after_s": round((manifest.closed_at_ms - hour.end_ms) / 1000, 1),
-    }
+        with open_existing_ledger(config) as database:
+            answer = explain_hour(
+                read_hour_facts(database, config, event_type, hour, SystemClock().now_ms())
+            )
+    except HourmarkError:
+        return MissingMarker(str(error), BucketExit.OPEN)
+    code = exit_of_explanation(answer)
+    if answer.grade is not None:  # closed in the ledger
+        code = BucketExit.ERROR
+    asked = f"`hourmark bucket why {event_type} {hour}`"
+    return MissingMarker(f"{error}; {asked} reports: {answer.summary}", code)
 
 
-def closed_bucket_rows(
-    config: Config, event_type: str | None, from_hour: str | None, to_hour: str | None
-) -> list[dict[str, Any]]:
-    """Return table rows about closed buckets, read from the ledger.
-
-    Args:
-        config: Configuration that contains the ledger URL (`etl.ledger`).
-        event_type: The only event type to list; None lists all.
-        from_hour: First hour, as written on the command line; None starts with the oldest bucket.
-        to_hour: Last hour, as written on the command line; None ends with the newest bucket.
-
-    Returns:
-        One dict for each bucket, sorted by type and hour. The keys are column names such as `type`,
-        `hour`, `state` and `events`. If the ledger row of a bucket is damaged, `state` is `damaged`
-        and `problem` is the error.
-
-    Raises:
-        UsageError: The text of an hour is not the start of a bucket.
-        Unavailable: There is no ledger, or it does not respond.
-    """
-    length_s = config.parsing.bucket_seconds
-    from_s = parse_hour(from_hour, config).start_s if from_hour else 0
-    to_s = parse_hour(to_hour, config).start_s if to_hour else None
-    label = functools.cache(lambda hour_s: str(Hour(hour_s, length_s)))
-    with open_existing_ledger(config) as database, database.reading() as connection:
-        found = bucket_rows(connection, event_type, from_s=from_s, to_s=to_s)
-        rows = [_known_row(row, label(row.hour_s), 1000 * (row.hour_s + length_s)) for row in found]
-    return sorted(rows, key=lambda row: (row["type"], row["hour"]))
-
-
-def _known_row(row: BucketRow, hour: str, end_ms: int) -> dict[str, Any]:
-    known: dict[str, Any] = {
-        **_NOTHING_KNOWN,
-        "type": row.event_type,
-        "hour": hour,
-        "state": "closed",
-    }
-    try:
-        m = from_json(
-            row.manifest
-        )  # without validation, which would take most of the time; the ledger wrote it
-        return known | {
-            "grade": row.grade,
-            "events": m["events"],
-            "late": sum(m["late"].values()),
-            "duplicates_removed": m["duplicates_removed"],
-            "unaudited": m["unaudited"],
-            "bytes": sum(file["bytes"] for file in m["files"]),
-            "closed_after_s": round((row.closed_at_ms - end_ms) / 1000, 1),
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return known | {
-            "state": "damaged",
-            "problem": str(make_damaged_bucket_error(row.event_type, row.hour_s)),
-        }
-
-
-def _show_rows(rows: Sequence[dict[str, Any]], as_json: bool, nothing: str) -> None:
-    if as_json:
-        print_json(rows)
-    elif rows:
-        _print_table(rows)
-    else:
-        click.echo(nothing, err=True)
-
-
-def _print_table(rows: Sequence[dict[str, Any]]) -> None:
+def _print_table(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> None:
     shown = [
-        row | {"grade": row["grade"] or (row["state"] if row["state"] != "damaged" else None)}
+        row | {"grade": row.get("grade") or (row["state"] if row.get("state") != DAMAGED else None)}
+        if "grade" in columns
+        else row
         for row in rows
     ]
-    columns = [c for c in _COLUMNS if c != "waits_for" or any(row["waits_for"] for row in rows)]
-    print_lines(format_table(shown, columns, _LEFT))
+    used = [c for c in columns if c in _ALWAYS or any(_has_value(row, c) for row in rows)]
+    print_lines(format_table(shown, used, _LEFT))
     for row in rows:
         if problem := row.get("problem"):
             click.echo(f"{row['type']} {row['hour']}: {problem}", err=True)
+
+
+def _has_value(row: Mapping[str, Any], column: str) -> bool:
+    return bool(row[column]) if column == DAMAGED else row[column] is not None

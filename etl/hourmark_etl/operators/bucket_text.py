@@ -51,13 +51,17 @@ def format_table(
         yield "  ".join(text).rstrip()
 
 
-def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
+def format_manifest(
+    storage: Storage, hour: Hour, manifest: Manifest, list_max: int | None = None
+) -> str:
     """Return a description of a bucket's manifest for operators.
 
     Args:
         storage: Storage of the bucket. It is used only to format the URL of the bucket's folder.
         hour: Hour of the bucket.
         manifest: Manifest of the bucket, which is the parsed content of its `_SUCCESS` file.
+        list_max: Maximum number of lines for each list, such as files or byte ranges. A longer list
+            ends with the number of lines that were left out. None sets no limit.
 
     Returns:
         Text of several lines: a headline with type, hour, grade and number of events, then one line
@@ -77,47 +81,79 @@ def format_manifest(storage: Storage, hour: Hour, manifest: Manifest) -> str:
         "verified by checksum",
         "  follows     "
         f"{f'{previous.hour}, whose marker has {previous.blake2b}' if previous else 'none: it is the first'}",
-        *(f"  waived     {waived}" for waived in evidence.waived),
         f"  removed     {manifest.duplicates_removed} duplicates",
-        *(
+        f"  unaudited   {manifest.unaudited} events that no audit record promised so far",
+    ]
+    if manifest.left_out:
+        lines.append(f"  left out    {manifest.left_out} staged rows that could not be written")
+    for noun, items in _manifest_lists(manifest):
+        lines += _limit_lines(items, list_max, noun)
+    return "\n".join(lines)
+
+
+def _manifest_lists(manifest: Manifest) -> Iterator[tuple[str, list[str]]]:
+    # The lists of a manifest that may be long: the plural of what is listed, and a line for each.
+    yield "waived conditions", [f"  waived      {waived}" for waived in manifest.evidence.waived]
+    if lacks := manifest.lacks:
+        yield "ranges", [f"  lacks       range {range_id}" for range_id in lacks.ranges]
+        yield "ranges", ["  lacks       further ranges with unknown ids"] if lacks.more else []
+    yield (
+        "groups of records",
+        [
             f"  set aside   {r.records} records of {r.topic} partition {r.partition}, offsets "
-            f"{r.first_offset} to "
-            f"{r.last_offset}: {r.reason}"
+            f"{r.first_offset} to {r.last_offset}: {r.reason}"
             for r in manifest.set_aside_records
-        ),
-        f"  unaudited     {manifest.unaudited} events that no audit record promised so far",
-        *(
+        ],
+    )
+    yield (
+        "sources",
+        [
             f"  lost        {count} bytes of source {source} before they were read"
             for source, count in manifest.lost.items()
-        ),
-        *(
-            (
-                f"  unknown     source {source} may have lost more, on {count} occasions: its "
-                "hosts' tailers report the files"
-            )
+        ],
+    )
+    yield (
+        "sources",
+        [
+            f"  unknown     source {source} may have lost more, on {count} occasions: its hosts' "
+            "tailers report the files"
             for source, count in manifest.unknown.items()
-        ),
-        *(
-            (
-                f"  received    source {source}: what never reached a disk of its hosts "
-                "cannot be sent again"
-            )
+        ],
+    )
+    yield (
+        "sources",
+        [
+            f"  received    source {source}: what never reached a disk of its hosts cannot be sent "
+            "again"
             for source in manifest.unrepeatable
-        ),
-        *(
+        ],
+    )
+    yield (
+        "hours",
+        [
             f"  late        {count} events of {origin}"
             for origin, count in sorted(manifest.late.items())
-        ),
-        *(
-            (
-                f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema "
-                f"{f.schema_id}  {f.blake2b}"
-            )
+        ],
+    )
+    yield (
+        "files",
+        [
+            f"  file        {f.name}  {f.records} events  {f.bytes} bytes  schema {f.schema_id}  "
+            f"{f.blake2b}"
             for f in manifest.files
-        ),
-        *(f"  offset      {o.topic}-{o.partition} up to {o.next}" for o in manifest.offsets),
-    ]
-    return "\n".join(lines)
+        ],
+    )
+    yield (
+        "partitions",
+        [f"  offset      {o.topic}-{o.partition} up to {o.next}" for o in manifest.offsets],
+    )
+
+
+def _limit_lines(lines: list[str], list_max: int | None, noun: str) -> list[str]:
+    if list_max is None or len(lines) <= list_max:
+        return lines
+    left_out = len(lines) - list_max
+    return [*lines[:list_max], f"  …           and {left_out} more {noun}: --all prints them"]
 
 
 def format_bucket_report(report: BucketReport) -> str:

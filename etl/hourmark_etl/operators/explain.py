@@ -180,6 +180,8 @@ class Explanation:
         reasons: Reasons, the most important first.
         times_out_at_ms: Time at which the hour closes even if sources and promised events are
             missing, Unix milliseconds; None if no such time is known.
+        grade: Grade of the closed bucket (`proved`, `timed_out` or `forced`); None if the hour is
+            not closed, or if the ledger has no bucket for it.
     """
 
     event_type: str
@@ -189,6 +191,7 @@ class Explanation:
     frontier: str | None = None
     reasons: tuple[Reason, ...] = ()
     times_out_at_ms: int | None = None
+    grade: str | None = None
 
 
 def explain_hour(facts: HourFacts) -> Explanation:
@@ -326,6 +329,7 @@ def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) 
         state="closed",
         summary=summary,
         reasons=tuple(reasons),
+        grade=manifest.grade.value if manifest else None,
     )
 
 

@@ -38,7 +38,7 @@ QUICK_EXAMPLES = ("--hypothesis-profile", "quick")
 # One worker runs all tests of a file, which share what the first of them starts or builds. Files
 # keep their order, because those with few tests, such as tests/faults, take the longest.
 BY_FILE = ("--dist", "loadfile", "--no-loadscope-reorder")
-SLOW_WORKERS = ("--numprocesses", "2", *BY_FILE)
+SLOW_WORKERS = ("--numprocesses", "3", *BY_FILE)
 # Each worker starts a stack, which needs about 4 GiB of memory.
 SERVER_WORKERS = ("--numprocesses", "2", *BY_FILE)
 DEFAULT_MARKS = "not long"
@@ -219,6 +219,10 @@ def plan(
     if quick:
         chosen_tests = tests("pytest", QUICK_MARKS, (*QUICK_WORKERS, *QUICK_EXAMPLES, *arguments))
         return Plan((style(), (chosen_tests,)))
+    if long_tier and all(argument.startswith("--") for argument in arguments):
+        return Plan(
+            ((*style(), tests("pytest", LONG_MARKS, (*SERVER_WORKERS, *arguments))),),
+        )
     marks = LONG_MARKS if long_tier else DEFAULT_MARKS
     return Plan(((*style(), tests("pytest", marks, arguments)),))
 

@@ -6,7 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import click
@@ -116,12 +116,23 @@ def _print_outcome(outcome: RunOutcome, *, as_json: bool) -> None:
                 "seconds": round(outcome.seconds, 1),
                 "tailed": outcome.tailed,
                 "buckets": outcome.buckets,
+                "open_hour": outcome.open_hour,
                 "config": str(outcome.config),
             }
         )
         return
     for line in describe_outcome(outcome):
         click.echo(line)
+
+
+def _describe_dead_letters(reasons: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    for source, counts in sorted(reasons.items()):
+        count = sum(counts.values())
+        named = ", ".join(f"{reason} {n:,}" for reason, n in sorted(counts.items()))
+        yield (
+            f"source {source}: {count:,} line{'s' * (count != 1)} could not be parsed ({named}); "
+            "`hourmark dead-letters show` names the reason of each"
+        )
 
 
 def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
@@ -131,15 +142,22 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
         outcome: Result of the run.
 
     Yields:
-        Lines that describe the closed buckets, a line with the duration of the run, and commands
-        that show the content of buckets and dead letters (lines that could not be parsed).
+        Lines that describe the closed buckets and the dead letters (lines that could not be
+        parsed), a line with the duration of the run, and commands that show the content of buckets
+        and dead letters.
     """
     yield from describe_buckets(outcome.buckets)
+    yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])
     where = (
         "in one of these buckets or is a dead letter"
         if outcome.buckets
         else "where an earlier run delivered it"
     )
+    if outcome.open_hour is not None:
+        where += (
+            f", or in the bucket {outcome.open_hour}, which is still open: the next "
+            "`hourmark run --once` after its end closes it"
+        )
     yield f"after {outcome.seconds:.0f} s every line is {where}; to see the content:"
     configured = ("--config", str(outcome.config))
     event_buckets = [row for row in outcome.buckets if row["type"] != DEAD_LETTERS.name]

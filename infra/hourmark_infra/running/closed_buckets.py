@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 _EACH_MAX: Final = 10  # a type with more buckets gets one summary line
+_REASONS_MAX: Final = 3
+_TYPES_MAX: Final = 5  # per reason
 _CLOSED: Final = "closed"  # state of a closed bucket; a type's next hour has another state
 
 
@@ -39,7 +41,8 @@ def unclosed_types(
 def format_reasons(reasons: Mapping[str, str]) -> str:
     """Return a text that states, for each event type, why its buckets are not closed.
 
-    Types with the same reason are listed together.
+    Types with the same reason are listed together. The text has at most three reasons, beginning
+    with the one of most types, and five types for each.
 
     Args:
         reasons: Reason by type name, as returned by `unclosed_types`.
@@ -51,8 +54,17 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
     types_by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         types_by_reason.setdefault(reason, []).append(name)
-    texts = (f"{', '.join(names)} {reason}" for reason, names in types_by_reason.items())
+    by_count = sorted(types_by_reason.items(), key=lambda item: -len(item[1]))
+    texts = [f"{_join_names(names)} {reason}" for reason, names in by_count[:_REASONS_MAX]]
+    if others := by_count[_REASONS_MAX:]:
+        count = sum(len(names) for _, names in others)
+        texts.append(f"{count} more type{'s' * (count > 1)} for other reasons")
     return "; ".join(texts) or "all are closed"
+
+
+def _join_names(names: Sequence[str]) -> str:
+    more = len(names) - _TYPES_MAX
+    return ", ".join(names[:_TYPES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:

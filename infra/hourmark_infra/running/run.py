@@ -3,6 +3,10 @@
 `Run.run_until_stopped` runs everything until Ctrl-C or SIGTERM. `Run.run_once` (`--once`) delivers
 the present content of the log files and returns when all resulting buckets are closed. An
 interrupted run is continued by the next one.
+
+`run_once` starts the ETL only when all lines are acknowledged. Lines may be older than the deadline
+of their hour (`etl.deadline_seconds`); an ETL that runs before they are delivered would close these
+hours without them.
 """
 
 from __future__ import annotations
@@ -38,6 +42,7 @@ from hourmark_infra.running.closed_buckets import (
     next_hours,
     unclosed_types,
 )
+from hourmark_infra.running.progress import ProgressReporter
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
@@ -51,8 +56,10 @@ _READY_S: Final = 600.0  # as for servers
 _APPLY_S: Final = 600.0
 _DRAIN_S: Final = 24 * 3600.0  # the files may be large
 _CLOSE_S: Final = 3 * 3600.0  # after a bucket's end: an hour that waits for a host closes after 2 h
-_REPEAT_S: Final = 15.0  # interval at which an unchanged waiting reason is reported again
-_LIST_S: Final = 3.0  # interval between bucket listings, each of which costs a second of CPU time
+_LIST_S: Final = 3.0  # interval between bucket listings, each of which starts a process
+_LIST_TIMEOUT_S: Final = 300.0
+# A bucket that ends later is not awaited: it is an hour, not a minute.
+_BUCKET_END_MAX_S: Final = 120.0
 
 
 @dataclass(frozen=True)
@@ -65,12 +72,15 @@ class RunOutcome:
         buckets: Rows of `hourmark bucket ls --json` for the nonempty buckets that were closed
             during the run.
         config: Path of the configuration file that the components used.
+        open_hour: Label of the current bucket, if the run did not wait for its end; otherwise None.
+            Late events and events of this hour are in it.
     """
 
     seconds: float
     tailed: Mapping[str, Any]
     buckets: Sequence[Mapping[str, Any]]
     config: Path
+    open_hour: str | None = None
 
 
 def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -201,7 +211,10 @@ class Run:
         """
         self._home, self._file, self._clock, self._print = home, file, clock, report
         self._clusters = clusters
-        self._began_s = clock.monotonic_s()
+        self._progress = ProgressReporter(report, clock)
+        self._report = self._progress.report
+        # exists while all lines that earlier runs delivered are in closed buckets
+        self._complete = home / "run" / "complete"
         self.config_file = home / "run" / "hourmark.toml"
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
         self._supervisor = Supervisor(self.components, clock, self._report)
@@ -221,9 +234,11 @@ class Run:
             KeyboardInterrupt: The user pressed Ctrl-C.
         """
         config = self._prepare()
+        self._complete.unlink(missing_ok=True)
         declared = {event_type.name for event_type in read_declarations(config.types.dir).types}
         canaries = CANARIES if CANARY in declared else ()
-        self._start_components(config, *canaries)
+        # the ETL first, because Spark takes longest to start
+        self._start_components(config, ["etl", "service"], canaries)
         self._supervisor.start(["tailer", *canaries])
         self._report(
             f"all components run; settings: {self.config_file}. Ctrl-C stops them; "
@@ -236,9 +251,13 @@ class Run:
     def run_once(self) -> RunOutcome:
         """Deliver the present content of the log files, and wait until its buckets are closed.
 
+        A last line without a newline is delivered too. If there is nothing to deliver, and the
+        previous run ended in order, nothing is awaited. If the current bucket ends in more than two
+        minutes, only earlier buckets are awaited.
+
         Returns:
-            The result of the run. Every line is then in a closed bucket, or is a dead letter (a
-            line that could not be parsed).
+            The result of the run. Every line is then in a closed bucket, in the bucket `open_hour`
+            of the result, or is a dead letter (a line that could not be parsed).
 
         Raises:
             ConfigError: The configuration file is missing or invalid.
@@ -246,18 +265,48 @@ class Run:
                 hours after the end of the bucket in which delivery finished.
         """
         config = self._prepare()
-        self._start_components(config)
-        since = next_hours(self._query_json("bucket", "ls", "--json"))
+        was_complete = self._complete.exists()
+        self._complete.unlink(missing_ok=True)
+        self._start_components(config, ["service"])
+        with self._progress.awaiting("the ledger to be read"):
+            since = next_hours(self._list_open_buckets())
         tailed = self._drain_tailer()
+        if was_complete and not tailed["ranges"]:
+            write_durably(self._complete, b"")
+            self._report("there is nothing new: earlier runs delivered every line")
+            return self._outcome(tailed, [])
+        self._supervisor.start(["etl"])
         drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
         wait_s = drained.next().start_s - self._clock.now_ms() / 1000
-        self._report(
-            f"all lines are acknowledged; the bucket {drained} ends in "
-            f"{max(wait_s, 0):.0f} s and is closed soon after that"
+        if wait_s > _BUCKET_END_MAX_S:
+            self._report(
+                f"all lines are acknowledged; the bucket {drained} ends in {wait_s / 60:.0f} "
+                "minutes and is not awaited: the next run closes it"
+            )
+            self._wait_for_closed_buckets(drained.previous(), 0.0)
+        else:
+            self._report(
+                f"all lines are acknowledged; the bucket {drained} ends in "
+                f"{max(wait_s, 0):.0f} s and is closed soon after that"
+            )
+            self._wait_for_closed_buckets(drained, wait_s)
+            write_durably(self._complete, b"")
+        with self._progress.awaiting("the closed buckets to be listed"):
+            closed = self._list_closed_buckets(since)
+        return self._outcome(
+            tailed,
+            buckets_closed_since(closed, since),
+            open_hour=None if self._complete.exists() else str(drained),
         )
-        buckets = buckets_closed_since(self._wait_for_closed_buckets(drained, wait_s), since)
+
+    def _outcome(
+        self,
+        tailed: Mapping[str, Any],
+        buckets: Sequence[Mapping[str, Any]],
+        open_hour: str | None = None,
+    ) -> RunOutcome:
         return RunOutcome(
-            self._clock.monotonic_s() - self._began_s, tailed, buckets, self.config_file
+            self._progress.elapsed_s, tailed, buckets, self.config_file, open_hour=open_hour
         )
 
     def stop(self) -> None:
@@ -278,28 +327,32 @@ class Run:
         config = load_config(self.config_file)
         self.components.logs.mkdir(parents=True, exist_ok=True)
         self._report(f"applying the types in {config.types.dir}")
-        self.components.run_repeatable(
-            "types", "apply", *first_hour_options(config, self._clock.now_ms()), seconds=_APPLY_S
-        )
+        with self._progress.awaiting("topics and schemas of the types to be created"):
+            self.components.run_repeatable(
+                "types",
+                "apply",
+                *first_hour_options(config, self._clock.now_ms()),
+                seconds=_APPLY_S,
+            )
         return config
 
-    def _start_components(self, config: Config, *more: str) -> None:
-        # `more` names components that the caller starts later; their logs are merged as well.
-        files = {name: self.components.log(name) for name in ("service", "tailer", "etl", *more)}
+    def _start_components(
+        self, config: Config, first: Sequence[str], canaries: Sequence[str] = ()
+    ) -> None:
+        # Starts the components `first`, and waits for the service. The caller starts others later;
+        # the logs of all are merged.
+        names = ("service", "tailer", "etl", *canaries)
+        files = {name: self.components.log(name) for name in names}
         if self._local is not None and WATCH in self._local.names:
             files[WATCH] = self._local.log(WATCH)
             self._watch = Supervisor(self._local, self._clock, self._report)
             self._watch.start([WATCH])
         self._log = MergedLog(files, self._print)
-        self._supervisor.start(["etl", "service"])  # the ETL first: Spark takes longest to start
+        self._supervisor.start(first)
         address = config.tailer.service_urls[0]
-        wait_for(
-            lambda: is_service_ready(address),
-            f"the service to be ready at {address}",
-            _READY_S,
-            self._clock,
-            self._poll,
-        )
+        awaited = f"the service to be ready at {address}"
+        with self._progress.awaiting(awaited):
+            wait_for(lambda: is_service_ready(address), awaited, _READY_S, self._clock, self._poll)
 
     def _start_stack(self, own: Mapping[str, Any]) -> dict[str, Any]:
         exists = load_state(self._home) is not None
@@ -313,14 +366,18 @@ class Run:
             "the configuration names no Kafka: starting the local stack "
             f"({SERVERS[stack.clusters]})"
         )
-        stack.up()
+        with self._progress.awaiting("the servers to start"):
+            stack.up()
         self._local = stack
         return tomllib.loads(stack.layout.config_file.read_text())
 
     def _drain_tailer(self) -> Mapping[str, Any]:
         self._report("delivering the content of the log files")
-        command = self.components.command("tail", "--drain", "--json")
-        status, output = run_and_wait(command, self.components.log("tailer"), self._wait_for_tailer)
+        command = self.components.command("tail", "--drain", "--final-lines", "--json")
+        with self._progress.awaiting("all lines to be acknowledged"):
+            status, output = run_and_wait(
+                command, self.components.log("tailer"), self._wait_for_tailer
+            )
         if status != 0:
             raise Unavailable(
                 f"the tailer did not deliver all lines (exit code {status}); see its log, "
@@ -338,43 +395,55 @@ class Run:
             self._poll,
         )
 
-    def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> list[dict[str, Any]]:
+    def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> None:
         # `wait_s` is the time until the bucket `last` ends.
         types: list[str] = self._query_json("types", "check", "--json")["types"]
-        rows: list[dict[str, Any]] = []
-        reported, reported_s = "", self._clock.monotonic_s()
+        with self._progress.awaiting(f"buckets up to {last} to be closed") as replace:
 
-        def all_closed() -> bool:
-            nonlocal rows, reported, reported_s
-            rows = self._query_json("bucket", "ls", "--json")
-            unclosed = unclosed_types(rows, types, str(last))
-            text = format_reasons(unclosed)
-            if text != reported or self._clock.monotonic_s() - reported_s >= _REPEAT_S:
-                reported, reported_s = text, self._clock.monotonic_s()
-                self._report(text)
-            return not unclosed
+            def all_closed() -> bool:
+                unclosed = unclosed_types(self._list_open_buckets(), types, str(last))
+                if unclosed:
+                    replace(f"buckets to be closed: {format_reasons(unclosed)}")
+                return not unclosed
 
-        wait_for(
-            all_closed,
-            f"the bucket {last} to be closed",
-            wait_s + _CLOSE_S,
-            self._clock,
-            self._poll,
-            pause_s=_LIST_S,
+            wait_for(
+                all_closed,
+                f"the bucket {last} to be closed",
+                wait_s + _CLOSE_S,
+                self._clock,
+                self._poll,
+                pause_s=_LIST_S,
+            )
+        self._report(f"all buckets up to {last} are closed")
+
+    def _list_open_buckets(self) -> list[dict[str, Any]]:
+        # a row for each type, however many buckets are closed
+        rows: list[dict[str, Any]] = self._query_json("bucket", "ls", "--state", "open", "--json")
+        return rows
+
+    def _list_closed_buckets(self, since: Mapping[str, str]) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = self._query_json(
+            "bucket", "ls", "--state", "closed", "--from", min(since.values()), "--json"
         )
         return rows
 
     def _query_json(self, *arguments: str) -> Any:
         command = self.components.command(*arguments)
-        done = subprocess.run(
-            command,
-            env=child_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                command,
+                env=child_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=_LIST_TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable(
+                f"hourmark {shlex.join(arguments)} did not finish within {_LIST_TIMEOUT_S:.0f} s; "
+                "the machine may be overloaded: repeat `hourmark run`, which continues"
+            ) from error
         if done.returncode != 0:
             raise Unavailable(f"hourmark {shlex.join(arguments)} failed:\n{done.stderr[-4000:]}")
         return json.loads(done.stdout)
@@ -386,9 +455,6 @@ class Run:
             self._watch.poll()
         if self._log is not None:
             self._log.print_new_lines()
-
-    def _report(self, line: str) -> None:
-        self._print(f"[{self._clock.monotonic_s() - self._began_s:5.0f} s] {line}")
 
 
 def run_and_wait(

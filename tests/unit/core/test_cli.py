@@ -55,7 +55,9 @@ def test_what_a_command_loads_as_it_runs_is_named_with_the_extra(absent: set[str
     sys.modules[module.__name__] = module
     _forget("pyspark")
     try:
-        found = CliRunner().invoke(LazyGroup({"All": {"etl": ("hourmark_etl.played:run", "")}}), ["etl"])
+        found = CliRunner().invoke(
+            LazyGroup({"All": {"etl": ("hourmark_etl.played:run", "")}}), ["etl"]
+        )
     finally:
         del sys.modules[module.__name__]
     assert isinstance(found.exception, UsageError)

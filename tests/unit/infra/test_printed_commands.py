@@ -65,7 +65,9 @@ def test_the_last_words_of_a_run(folder: Path, monkeypatch: pytest.MonkeyPatch) 
         "events": 1,
         "state": "closed",
     }
-    bucket, look, cat, ls, down = describe_outcome(RunOutcome(9.0, {}, [row], config))
+    bucket, look, cat, ls, down = describe_outcome(
+        RunOutcome(9.0, {"dead_letter_reasons": {}}, [row], config)
+    )
     assert (bucket, look) == (
         "app 2026-11-21T05:07: proved, 1 event",
         "after 9 s every line is in one of these buckets or is a dead letter; to see the content:",
@@ -93,7 +95,9 @@ def test_the_last_words_of_a_run_show_an_event_before_a_dead_letter(
         }
         for name in ("dead-letters", "search")
     )
-    *_, cat, show, _ls, _down = describe_outcome(RunOutcome(9.0, {}, [letters, own], config))
+    *_, cat, show, _ls, _down = describe_outcome(
+        RunOutcome(9.0, {"dead_letter_reasons": {}}, [letters, own], config)
+    )
     assert (
         _as_pasted(cat, folder)
         == f"[][bucket][cat][search][2026-11-21T05:07][--limit][3][--config][{config}]"

@@ -13,9 +13,11 @@ from click.testing import CliRunner, Result
 from tests.support.buckets import HOUR, LATER, TYPE, Plan, make_event, usual_plan
 
 from hourmark.errors import Finding, UsageError
-from hourmark.records.manifest import MARKER, Manifest
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import MARKER, BucketOffset, Grade, Manifest, MissingRanges
 from hourmark_etl.buckets.reader import NotClosed
 from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.bucket_exits import BucketExit
 from hourmark_etl.storage import LocalDisk, Storage
 
 Run = Callable[..., Result]
@@ -111,6 +113,52 @@ def test_show_names_sources_that_cannot_be_asked_again_and_others_have_no_such_f
     )
 
 
+def long_manifest(manifest: Manifest, count: int) -> Manifest:
+    """The same with lists of this length: of waived hosts, ranges, files, late hours, partitions."""
+    file = manifest.files[0]
+    waived = [f"source app of tailer web-{n} had not caught up" for n in range(count)]
+    hours = [Hour(LATER.start_s - 3600 * (n + 2)) for n in range(count)]
+    return manifest.model_copy(
+        update={
+            "grade": Grade.TIMED_OUT,
+            "evidence": manifest.evidence.model_copy(update={"waived": waived}),
+            "lacks": MissingRanges(ranges=[f"{n:016x}" for n in range(count)], more=True),
+            "files": [file.model_copy(update={"name": f"part-{n:05}.avro"}) for n in range(count)],
+            "late": {str(hour): 1 for hour in hours},
+            "offsets": [
+                BucketOffset(topic="t", topic_id="i", partition=n, next=n) for n in range(count)
+            ],
+            "left_out": 3,
+        }
+    )
+
+
+def test_show_limits_long_lists_and_all_prints_them(folder: Path, plan: Plan, run: Run) -> None:
+    (folder / MARKER).write_bytes(long_manifest(plan.close(), 23).encode())
+    listed = ("waived", "lacks", "late", "file", "offset")
+    limited, whole = (
+        [line.split() for line in run("show", TYPE, str(HOUR), *more).stdout.splitlines()]
+        for more in ((), ("--all",))
+    )
+    for name in listed:
+        assert sum(line[0] == name for line in limited) == 20 + (name == "lacks"), name
+        assert sum(line[0] == name for line in whole) == 23 + (name == "lacks"), name
+    left_out = [" ".join(line[1:]) for line in limited if line[0] == "…"]
+    assert left_out == [
+        f"and 3 more {nouns}: --all prints them"
+        for nouns in ("waived conditions", "ranges", "hours", "files", "partitions")
+    ]
+    assert not [line for line in whole if line[0] == "…"]
+    found = Manifest.decode(run("show", TYPE, str(HOUR), "--json").stdout_bytes)
+    assert len(found.files) == len(found.offsets) == 23, "--json is complete"
+
+
+def test_show_of_short_lists_leaves_nothing_out(folder: Path, plan: Plan, run: Run) -> None:
+    (folder / MARKER).write_bytes(long_manifest(plan.close(), 20).encode())
+    text = run("show", TYPE, str(HOUR)).stdout
+    assert "…" not in text and "left out    3 staged rows" in text
+
+
 def test_verify_passes_a_bucket_that_is_right(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("verify")
@@ -170,16 +218,16 @@ def test_cat_of_a_damaged_bucket_says_what_to_do(folder: Path, plan: Plan, run: 
 def test_a_bucket_not_closed_yet_is_said_to_be(plan: Plan, run: Run, command: str) -> None:
     plan.close()
     result = run(command, TYPE, str(LATER))
-    assert isinstance(result.exception, NotClosed) and result.exception.exit_code == 1
+    code = BucketExit.OPEN if command == "show" else 1
+    assert isinstance(result.exception, NotClosed) and result.exception.exit_code == code
     assert f"{TYPE} {LATER} is not closed" in str(result.exception)
 
 
 def test_an_unknown_type_is_said_to_have_no_buckets(plan: Plan, run: Run) -> None:
     plan.close()
     result = run("ls", "start-song")
-    assert isinstance(result.exception, NotClosed) and "types with buckets: end-song" in str(
-        result.exception
-    )
+    assert isinstance(result.exception, NotClosed)
+    assert "known types: end-song" in str(result.exception)
 
 
 @pytest.mark.parametrize("label", ["yesterday", "2026-11-21T05:07", "2026-13-01T00"])
@@ -188,7 +236,7 @@ def test_a_wrong_hour_is_wrong_use(plan: Plan, run: Run, label: str) -> None:
     assert isinstance(result.exception, UsageError) and label in str(result.exception)
 
 
-@pytest.mark.parametrize("command", ["", "ls", "show", "verify", "cat", "why", "force"])
+@pytest.mark.parametrize("command", ["", "ls", "show", "verify", "cat", "why", "wait", "force"])
 def test_every_help_has_an_example(command: str) -> None:
     result = CliRunner().invoke(bucket, [*command.split(), "--help"])
     assert result.exit_code == 0

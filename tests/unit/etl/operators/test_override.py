@@ -33,6 +33,7 @@ from hourmark_etl.ledger.heartbeat import (
 from hourmark_etl.ledger.overrides import overrides, put_blockers
 from hourmark_etl.model import ClosingPhase
 from hourmark_etl.operators.bucket import bucket
+from hourmark_etl.operators.bucket_exits import BucketExit
 from hourmark_etl.storage import LocalDisk
 
 PAST = Hour.parse("2026-01-05T07")  # long ended
@@ -69,7 +70,7 @@ def force(run: Run, *arguments: str) -> Result:
 
 def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Run) -> None:
     result = run("why", "click", str(PAST))
-    assert result.exit_code == 0, result.exception
+    assert result.exit_code == BucketExit.OPEN, result.exception
     assert result.stdout.startswith(f"click {PAST}: open; it is the next hour of click to close")
     assert (
         "no delivery service has reported yet" in result.stdout
@@ -85,7 +86,7 @@ def test_why_says_what_holds_the_hour_and_what_to_do(database: Database, run: Ru
 def test_why_of_a_later_hour_and_of_an_unknown_type_ends_well(database: Database, run: Run) -> None:
     assert json.loads(run("why", "click", str(PAST.next()), "--json").stdout)["state"] == "later"
     result = run("why", "clik", str(PAST))
-    assert result.exit_code == 0 and "did you mean click?" in result.stdout
+    assert result.exit_code == BucketExit.NO_BUCKET and "did you mean click?" in result.stdout
 
 
 def test_why_without_a_ledger_says_where_it_should_be_and_makes_none(

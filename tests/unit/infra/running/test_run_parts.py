@@ -19,7 +19,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
 from hourmark_infra.components import Components
-from hourmark_infra.running.cli import run
+from hourmark_infra.running.cli import describe_outcome, run
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
     describe_buckets,
@@ -30,6 +30,7 @@ from hourmark_infra.running.closed_buckets import (
 from hourmark_infra.running.run import (
     MergedLog,
     Run,
+    RunOutcome,
     first_hour_options,
     merge_settings,
     names_kafka,
@@ -110,6 +111,42 @@ def test_types_that_wait_for_the_same_are_told_together() -> None:
     awaited = {"a": "05:01: the mirror", "b": "05:02: its end", "c": "05:01: the mirror"}
     assert format_reasons(awaited) == "a, c 05:01: the mirror; b 05:02: its end"
     assert format_reasons({}) == "all are closed"
+
+
+def test_of_many_types_and_reasons_the_most_frequent_are_told() -> None:
+    awaited = {
+        **{f"type-{n:03}": "05:01: staging" for n in range(200)},
+        **{name: f"05:02: reason {name}" for name in "abcd"},
+    }
+    assert format_reasons(awaited) == (
+        "type-000, type-001, type-002, type-003, type-004 and 195 more 05:01: staging; "
+        "a 05:02: reason a; b 05:02: reason b; 2 more types for other reasons"
+    )
+
+
+def outcome(**more: Any) -> RunOutcome:
+    tailed: dict[str, Any] = {"dead_letter_reasons": {}}
+    return RunOutcome(
+        **{"seconds": 7.2, "tailed": tailed, "buckets": [], "config": Path("c.toml"), **more}
+    )
+
+
+def test_dead_letters_are_told_with_their_reasons_and_the_next_step() -> None:
+    tailed = {"dead_letter_reasons": {"app": {"no_time": 2, "bad_json": 1000}}}
+    (line, *_) = describe_outcome(outcome(tailed=tailed))
+    assert line == (
+        "source app: 1,002 lines could not be parsed (bad_json 1,000, no_time 2); "
+        "`hourmark dead-letters show` names the reason of each"
+    )
+
+
+def test_a_bucket_that_was_not_awaited_is_named() -> None:
+    (line, *_) = describe_outcome(outcome(open_hour="2026-11-21T05"))
+    assert line == (
+        "after 7 s every line is where an earlier run delivered it, or in the bucket "
+        "2026-11-21T05, which is still open: the next `hourmark run --once` after its end closes "
+        "it; to see the content:"
+    )
 
 
 def test_what_says_nothing_is_not_closed() -> None:

@@ -1,0 +1,91 @@
+"""Exit codes that state whether and how a bucket is closed. Pure.
+
+`hourmark bucket why`, `show` and `wait` end with them, so that scripts can branch without parsing
+output. The codes 1 and 2 mean what they mean for every command (`hourmark.errors`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+from hourmark.records.manifest import Grade
+from hourmark_etl.buckets.reader import NotClosed
+from hourmark_etl.model import HourState
+from hourmark_etl.operators.explain import Explanation
+
+
+class BucketExit(enum.IntEnum):
+    """The state of a bucket as the exit code of a command.
+
+    `PROVED`, `TIMED_OUT`, `FORCED`: the bucket is closed with this grade. `OPEN`: the bucket is not
+    closed yet. `NO_BUCKET`: the bucket will never exist, because the event type is unknown or its
+    buckets begin later. `ERROR`: the state cannot be determined, or the bucket or the ledger is
+    damaged.
+    """
+
+    PROVED = 0
+    ERROR = 1
+    OPEN = 3  # 2 is wrong usage
+    TIMED_OUT = 4
+    FORCED = 5
+    NO_BUCKET = 6
+
+
+EXIT_CODES: Final = """\b
+Exit codes:
+  0  the bucket is closed as proved
+  1  the state cannot be determined, or the bucket or the ledger is damaged
+  2  the arguments or the configuration are invalid
+  3  the bucket is not closed yet
+  4  the bucket is closed as timed_out
+  5  the bucket is closed as forced
+  6  the bucket will never exist: unknown type, or an hour before its first
+"""
+
+_BY_GRADE: Final = {
+    Grade.PROVED: BucketExit.PROVED,
+    Grade.TIMED_OUT: BucketExit.TIMED_OUT,
+    Grade.FORCED: BucketExit.FORCED,
+}
+
+
+class MissingMarker(NotClosed):
+    """Raised by `hourmark bucket show` if the bucket has no `_SUCCESS` file.
+
+    Attributes:
+        exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the ledger has the bucket
+            as closed.
+    """
+
+    def __init__(self, message: str, exit_code: BucketExit) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def exit_of_grade(grade: Grade) -> BucketExit:
+    """Return the exit code of a closed bucket.
+
+    Args:
+        grade: Grade of the bucket.
+    """
+    return _BY_GRADE[grade]
+
+
+def exit_of_explanation(explanation: Explanation) -> BucketExit:
+    """Return the exit code of an explained hour.
+
+    Args:
+        explanation: Explanation from `explain_hour` or `explain_closed_hour`.
+
+    Returns:
+        The code; `ERROR` for a damaged ledger row, and for an hour that the ledger has passed
+        without a bucket.
+    """
+    if explanation.grade is not None:
+        return exit_of_grade(Grade(explanation.grade))
+    if explanation.state in ("before-first", "unknown-type"):
+        return BucketExit.NO_BUCKET
+    if explanation.state in ("closed", HourState.DAMAGED.value):
+        return BucketExit.ERROR
+    return BucketExit.OPEN

@@ -1,0 +1,417 @@
+"""Rows and summaries of `hourmark bucket ls`, read from the ledger or from markers on storage.
+
+The ledger is asked first. Each condition is part of the query: open hours cost one row per selected
+type, whatever the number of closed buckets, and closed buckets are read by type and time span
+through the primary key. While the ledger cannot be read, closed buckets are listed from their
+markers on storage, one file each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, Final, TypeVar
+
+import click
+from pydantic_core import from_json
+
+from hourmark.config.loading import Config
+from hourmark.config.redaction import redact
+from hourmark.errors import HourmarkError
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Grade
+from hourmark_etl.buckets.reader import (
+    BadMarker,
+    NotClosed,
+    list_hours,
+    list_types,
+    read_manifest,
+)
+from hourmark_etl.humanize import format_duration
+from hourmark_etl.ledger.bucket_rows import (
+    BucketRow,
+    make_damaged_bucket_error,
+    select_bucket_rows,
+)
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers, read_type_names
+from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
+from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.ledger.overrides import Blocker, blockers
+from hourmark_etl.model import Frontier, HourState
+from hourmark_etl.storage import Storage, open_storage
+
+COLUMNS: Final = (
+    "type",
+    "hour",
+    "grade",
+    "events",
+    "late",
+    "duplicates_removed",
+    "unaudited",
+    "bytes",
+    "closed_after_s",
+    "waits_for",
+)
+CLOSED: Final = "closed"  # `state` of a closed bucket; an open one has that of its frontier
+DAMAGED: Final = "damaged"
+_NO_VALUES: Final = dict.fromkeys(COLUMNS)
+_WAITS_SHOWN: Final = 100  # characters in a table
+_TYPES_SHOWN: Final = 20
+_NEVER_S: Final = 1 << 40  # after every hour, Unix seconds
+
+Row = dict[str, Any]
+_Rows = Iterable[tuple[Row, bool]]  # with whether the bucket is closed
+_Result = TypeVar("_Result")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BucketSelection:
+    """The buckets that a listing includes; every condition must be met.
+
+    Attributes:
+        patterns: Shell patterns of event types, such as `page-*`; empty includes all types.
+        first: First hour; None sets no limit.
+        last: Last hour, inclusive; None sets no limit.
+        is_open: True for open hours only, False for closed buckets only, None for both.
+        grades: Grades of closed buckets; empty includes all grades. Open hours have no grade.
+    """
+
+    patterns: tuple[str, ...] = ()
+    first: Hour | None = None
+    last: Hour | None = None
+    is_open: bool | None = None
+    grades: frozenset[Grade] = frozenset()
+
+    @property
+    def wants_open(self) -> bool:
+        """Return whether open hours are included."""
+        return self.is_open is not False and not self.grades
+
+    @property
+    def wants_closed(self) -> bool:
+        """Return whether closed buckets are included."""
+        return self.is_open is not True
+
+    @property
+    def grade_names(self) -> frozenset[str]:
+        """Return the names of the included grades; empty if all grades are included."""
+        return frozenset(grade.value for grade in self.grades)
+
+    def includes_hour(self, hour: Hour) -> bool:
+        """Return whether an hour is in the time span.
+
+        Args:
+            hour: The hour; its length is that of `first` and `last`.
+        """
+        return (self.first is None or self.first <= hour) and (
+            self.last is None or hour <= self.last
+        )
+
+    def match_types(self, names: Sequence[str], where: str) -> list[str]:
+        """Return the names of the included event types.
+
+        Args:
+            names: All names.
+            where: Where the names are from, for the error.
+
+        Returns:
+            Matching names in the given order; all names if there is no pattern.
+
+        Raises:
+            NotClosed: A pattern matches no name. The message contains known names.
+        """
+        for pattern in self.patterns:
+            if not any(fnmatchcase(name, pattern) for name in names):
+                more = len(names) - _TYPES_SHOWN
+                known = ", ".join(names[:_TYPES_SHOWN]) or "none"
+                raise NotClosed(
+                    f"no event type in {where} matches {pattern!r}; known types: {known}"
+                    f"{f' and {more} more' if more > 0 else ''}"
+                )
+        return [
+            name
+            for name in names
+            if not self.patterns or any(fnmatchcase(name, p) for p in self.patterns)
+        ]
+
+
+@dataclasses.dataclass(slots=True)
+class _TypeTotals:
+    # Accumulates the rows of one event type.
+    buckets: int = 0
+    events: int = 0
+    damaged: int = 0
+    grades: Counter[str] = dataclasses.field(default_factory=Counter)
+    hours: tuple[str, str] | None = None  # first and last closed one
+    next_row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def add(self, row: Mapping[str, Any], *, is_closed: bool) -> None:
+        if not is_closed:
+            self.next_row = row
+            return
+        hour = row["hour"]
+        first, last = self.hours or (hour, hour)
+        self.hours = min(first, hour), max(last, hour)
+        self.buckets += 1
+        self.damaged += row["state"] == DAMAGED
+        self.events += row["events"] or 0
+        if row["grade"] is not None:
+            self.grades[row["grade"]] += 1
+
+
+def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
+    """Return one table row per closed bucket, and one for the next hour of each type to close.
+
+    Args:
+        config: Configuration with the ledger and the storage root.
+        selection: The buckets to include.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        Rows sorted by type and hour; empty if nothing is selected. The keys are `COLUMNS` and
+        `state`: `closed`, `open`, `frozen`, `sealed` or `damaged`. Open hours have `overdue_s`
+        (seconds since the end of the hour, at least 0), and damaged buckets `problem`. If the
+        ledger cannot be read, a message is printed to stderr, and open hours are missing.
+
+    Raises:
+        NotClosed: A pattern matches no event type.
+        HourmarkError: Neither ledger nor storage can be read, or only open hours are selected and
+            the ledger cannot be read.
+    """
+    return _collect(
+        config, selection, now_ms, lambda rows: sorted((row for row, _ in rows), key=_order)
+    )
+
+
+def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
+    """Return one table row per event type, with totals of its closed buckets and its next hour.
+
+    The selected buckets are read one after the other, so memory use depends on the types alone.
+
+    Args:
+        config: Configuration with the ledger and the storage root.
+        selection: The buckets to include. Columns about closed buckets are None if only open hours
+            are selected.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        Rows sorted by type; types without a selected bucket are omitted. The keys are `type`,
+        `buckets`, `events`, `proved`, `timed_out`, `forced`, `damaged` (numbers of buckets),
+        `first_hour`, `last_hour` (of closed buckets), `next_hour`, `next_state`, `waits_for` and
+        `overdue_s` (of the next hour to close).
+
+    Raises:
+        NotClosed: A pattern matches no event type.
+        HourmarkError: As for `list_buckets`.
+    """
+    return _collect(
+        config, selection, now_ms, lambda rows: _summarize(rows, with_closed=selection.wants_closed)
+    )
+
+
+def make_row(event_type: str, hour: Hour, state: str, **values: object) -> Row:
+    """Return a table row with all columns, of which only the given ones have a value.
+
+    Args:
+        event_type: Name of the event type.
+        hour: The hour.
+        state: Value of the key `state`.
+        **values: Further values by column name.
+    """
+    return {**_NO_VALUES, "type": event_type, "hour": str(hour), "state": state, **values}
+
+
+def open_bucket_row(
+    frontier: Frontier,
+    blocker: Blocker | None,
+    missing_driver: str | None,
+    now_ms: int,
+    waits_max: int = _WAITS_SHOWN,
+) -> Row:
+    """Return the table row about the next hour of an event type to close.
+
+    Args:
+        frontier: The oldest hour of the type that is not closed.
+        blocker: What keeps it from closing; None if nothing is known.
+        missing_driver: Message that no driver is running; None if one is.
+        now_ms: Current time, Unix milliseconds.
+        waits_max: Maximum length of `waits_for` in characters; a longer text is cut off.
+
+    Returns:
+        The row as described at `list_buckets`.
+    """
+    overdue_s = (now_ms - frontier.hour.end_ms) / 1000
+    is_own = blocker is not None and blocker.hour == frontier.hour
+    text = "; ".join(blocker.what) if blocker is not None and is_own else ""
+    if missing_driver and overdue_s >= 0:
+        text = f"{missing_driver}; then: {text}" if text else missing_driver
+    text = text or (
+        f"its end, in {format_duration(-overdue_s)}" if overdue_s < 0 else "the closer's next poll"
+    )
+    if frontier.state is HourState.DAMAGED:
+        text = "; ".join(frontier.alarm)
+    return make_row(
+        frontier.event_type,
+        frontier.hour,
+        frontier.state.value,
+        waits_for=text if len(text) <= waits_max else f"{text[:waits_max]} …",
+        overdue_s=round(max(0.0, overdue_s), 1),
+    )
+
+
+def closed_bucket_row(
+    event_type: str, hour: Hour, grade: str, closed_at_ms: int, manifest: Mapping[str, Any]
+) -> Row:
+    """Return the table row about a closed bucket.
+
+    Args:
+        event_type: Name of the event type.
+        hour: Hour of the bucket.
+        grade: Grade of the bucket.
+        closed_at_ms: Time of closing, Unix milliseconds.
+        manifest: The decoded JSON of its marker.
+
+    Returns:
+        The row as described at `list_buckets`.
+
+    Raises:
+        KeyError: The manifest lacks a field. A field of another type raises TypeError or
+            AttributeError.
+    """
+    return make_row(
+        event_type,
+        hour,
+        CLOSED,
+        grade=grade,
+        events=manifest["events"],
+        late=sum(manifest["late"].values()),
+        duplicates_removed=manifest["duplicates_removed"],
+        unaudited=manifest["unaudited"],
+        bytes=sum(file["bytes"] for file in manifest["files"]),
+        closed_after_s=round((closed_at_ms - hour.end_ms) / 1000, 1),
+    )
+
+
+def _collect(
+    config: Config,
+    selection: BucketSelection,
+    now_ms: int,
+    collect: Callable[[_Rows], _Result],
+) -> _Result:
+    # Rows of the ledger; if any of them cannot be read, those of the markers instead.
+    try:
+        with open_existing_ledger(config) as database:
+            return collect(_ledger_rows(database, config, selection, now_ms))
+    except NotClosed:
+        raise
+    except HourmarkError as error:
+        if not selection.wants_closed:
+            raise
+        click.echo(
+            "closed buckets only, from their markers on storage, without the hours that are open: "
+            f"{redact(str(error))}",
+            err=True,
+        )
+    storage = open_storage(config.storage)
+    return collect(_storage_rows(storage, config.parsing.bucket_seconds, selection))
+
+
+def _ledger_rows(
+    database: Database, config: Config, selection: BucketSelection, now_ms: int
+) -> Iterator[tuple[Row, bool]]:
+    length_s = config.parsing.bucket_seconds
+    types = None
+    if selection.patterns:
+        types = selection.match_types(read_type_names(database), "the ledger")
+    found = frontiers(database, length_s, types)
+    if selection.wants_open:
+        waiting = blockers(database, length_s, types)
+        silent = describe_missing_driver(last_heartbeat_ms(database), now_ms)
+        for f in found:
+            if f.state is HourState.DAMAGED or selection.includes_hour(f.hour):
+                yield open_bucket_row(f, waiting.get(f.event_type), silent, now_ms), False
+    if selection.wants_closed:
+        first_s = selection.first.start_s if selection.first else 0
+        ends_s = {f.event_type: _end_of_closed_s(f, selection) for f in found}
+        hour_of = functools.cache(functools.partial(Hour, length_s=length_s))
+        with database.reading() as connection:
+            for row in select_bucket_rows(connection, ends_s, first_s, selection.grade_names):
+                yield _known_row(row, hour_of(row.hour_s)), True
+
+
+def _end_of_closed_s(f: Frontier, selection: BucketSelection) -> int:
+    # An hour that closed after the frontier was read is listed as open, and not twice.
+    ends_s = [_NEVER_S]
+    ends_s += [] if f.state is HourState.DAMAGED else [f.hour.start_s]
+    ends_s += [selection.last.end_s] if selection.last else []
+    return min(ends_s)
+
+
+def _known_row(row: BucketRow, hour: Hour) -> Row:
+    try:
+        # Without validation, which would take most of the time; the ledger wrote it.
+        manifest = from_json(row.manifest)
+        return closed_bucket_row(row.event_type, hour, row.grade, row.closed_at_ms, manifest)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        problem = make_damaged_bucket_error(row.event_type, row.hour_s)
+        return make_row(row.event_type, hour, DAMAGED, problem=str(problem))
+
+
+def _storage_rows(
+    storage: Storage, bucket_seconds: int, selection: BucketSelection
+) -> Iterator[tuple[Row, bool]]:
+    for name in selection.match_types(list_types(storage), storage.url("")):
+        for hour in list_hours(storage, name, bucket_seconds):
+            if not selection.includes_hour(hour):
+                continue
+            row = _row_of_marker(storage, name, hour)
+            if not selection.grades or row["grade"] in selection.grade_names:
+                yield row, True
+
+
+def _row_of_marker(storage: Storage, event_type: str, hour: Hour) -> Row:
+    try:
+        manifest = read_manifest(storage, event_type, hour)
+    except (NotClosed, BadMarker) as error:
+        return make_row(event_type, hour, DAMAGED, problem=str(error))
+    return closed_bucket_row(
+        event_type, hour, manifest.grade.value, manifest.closed_at_ms, manifest.model_dump()
+    )
+
+
+def _summarize(rows: _Rows, *, with_closed: bool) -> list[Row]:
+    by_type: dict[str, _TypeTotals] = {}
+    for row, is_closed in rows:
+        by_type.setdefault(row["type"], _TypeTotals()).add(row, is_closed=is_closed)
+    return [
+        _summary_row(name, totals, with_closed=with_closed)
+        for name, totals in sorted(by_type.items())
+    ]
+
+
+def _summary_row(event_type: str, totals: _TypeTotals, *, with_closed: bool) -> Row:
+    first, last = totals.hours or (None, None)
+    closed = {
+        "buckets": totals.buckets,
+        "events": totals.events,
+        **{grade.value: totals.grades[grade.value] for grade in Grade},
+        "damaged": totals.damaged,
+        "first_hour": first,
+        "last_hour": last,
+    }
+    return {
+        "type": event_type,
+        **(closed if with_closed else dict.fromkeys(closed)),
+        "next_hour": totals.next_row.get("hour"),
+        "next_state": totals.next_row.get("state"),
+        "waits_for": totals.next_row.get("waits_for"),
+        "overdue_s": totals.next_row.get("overdue_s"),
+    }
+
+
+def _order(row: Row) -> tuple[str, str]:
+    return row["type"], row["hour"]

@@ -1,0 +1,114 @@
+"""Reads from the ledger, or from a marker on storage, what explains one hour of an event type.
+
+The cost does not depend on the number of buckets: rows of the type are read by primary key. All
+reports of hosts are read, because any host may be the one that an hour waits for, and all pending
+overrides, which are few.
+"""
+
+from __future__ import annotations
+
+from hourmark.config.loading import Config
+from hourmark.errors import HourmarkError
+from hourmark.records.hours import Hour
+from hourmark.records.manifest import Manifest
+from hourmark_etl.buckets.reader import read_manifest
+from hourmark_etl.ledger.bucket_rows import make_damaged_bucket_error
+from hourmark_etl.ledger.database import Database
+from hourmark_etl.ledger.frontiers import frontiers, read_type_names
+from hourmark_etl.ledger.heartbeat import last_heartbeat_ms
+from hourmark_etl.ledger.hosts.reporters import reporters
+from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
+from hourmark_etl.ledger.overrides import blockers, overrides
+from hourmark_etl.ledger.staged.set_aside import count_unreviewed_records
+from hourmark_etl.model import Frontier
+from hourmark_etl.operators.explain import Explanation, HourFacts, explain_closed_hour
+from hourmark_etl.storage import open_storage
+
+
+def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> Frontier | None:
+    """Return the oldest hour of an event type that is not closed.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        event_type: Name of the event type.
+        bucket_seconds: Length of a bucket in seconds.
+
+    Returns:
+        The frontier; None if the ledger does not have the type.
+    """
+    return next(iter(frontiers(database, bucket_seconds, [event_type])), None)
+
+
+def read_hour_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
+    """Return the manifest of an hour's closed bucket, as the ledger stores it.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        event_type: Name of the event type.
+        hour: Hour of the bucket.
+
+    Returns:
+        The manifest; None if the bucket is not closed.
+
+    Raises:
+        DamagedRow: The row of the bucket is damaged, or its manifest is invalid.
+    """
+    try:
+        return read_closed_manifest(database, event_type, hour)
+    except ValueError as error:
+        raise make_damaged_bucket_error(event_type, hour.start_s) from error
+
+
+def read_hour_facts(
+    database: Database, config: Config, event_type: str, hour: Hour, now_ms: int
+) -> HourFacts:
+    """Return the ledger's contents that explain an hour of an event type.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        config: Provides the bucket length and the deadline (`etl.deadline_seconds`).
+        event_type: Name of the event type; it may be unknown.
+        hour: The hour.
+        now_ms: Current time, Unix milliseconds.
+
+    Returns:
+        The facts for `explain_hour`.
+
+    Raises:
+        DamagedRow: A ledger row of the hour's bucket is damaged.
+        Unavailable: The database does not respond.
+    """
+    length_s = config.parsing.bucket_seconds
+    frontier = read_frontier(database, event_type, length_s)
+    return HourFacts(
+        event_type=event_type,
+        hour=hour,
+        now_ms=now_ms,
+        deadline_seconds=config.etl.deadline_seconds,
+        frontier=frontier,
+        known_types=() if frontier else tuple(read_type_names(database)),
+        reporters=tuple(reporters(database)),
+        blocker=blockers(database, length_s, [event_type]).get(event_type),
+        override=overrides(database).get(event_type),
+        set_aside=count_unreviewed_records(database, event_type),
+        manifest=read_hour_manifest(database, event_type, hour),
+        driver_heartbeat_ms=last_heartbeat_ms(database),
+    )
+
+
+def explain_from_storage(config: Config, event_type: str, hour: Hour) -> Explanation | None:
+    """Explain a closed hour from the marker of its bucket, while the ledger does not respond.
+
+    Args:
+        config: Provides the storage root.
+        event_type: Name of the event type.
+        hour: The hour.
+
+    Returns:
+        The explanation; None if the bucket is not closed, or if storage does not respond either.
+    """
+    try:
+        manifest = read_manifest(open_storage(config.storage), event_type, hour)
+    except HourmarkError:
+        return None
+    return explain_closed_hour(event_type, hour, manifest)
