@@ -47,6 +47,12 @@ class ServiceMetrics:
             ["type", "source", "reason"],
             registry=r,
         )
+        self.validated_events = Counter(
+            "hourmark_service_validated_events",
+            "Events checked by validation requests, by result: valid or rejected. None was stored.",
+            ["type", "result"],
+            registry=r,
+        )
         self.blank_lines = Counter(
             "hourmark_service_blank_lines",
             "Blank lines acknowledged: they make no record.",

@@ -5,6 +5,8 @@
                               {"end", "events", "dead_letters", "blanks", …}
     POST /v1/reports          a host report, JSON
     POST /v1/events/{type}    events of one type, NDJSON or a JSON array
+    POST /v1/events/{type}:validate
+                              the same request and response, but nothing is stored
 
 Every response, whatever its status, has the header `Hourmark-Clock` (the service's clock in Unix
 milliseconds) and, once the service knows a rules revision, `Hourmark-Rules` (the revision to name
@@ -29,6 +31,7 @@ HELLO_PATH: Final = "/v1/hello"
 RANGES_PATH: Final = "/v1/ranges"
 REPORTS_PATH: Final = "/v1/reports"
 EVENTS_PATH: Final = "/v1/events/{type}"
+VALIDATE_PATH: Final = EVENTS_PATH + ":validate"  # names of types contain no colon
 
 CLOCK_HEADER: Final = "Hourmark-Clock"
 RULES_HEADER: Final = "Hourmark-Rules"

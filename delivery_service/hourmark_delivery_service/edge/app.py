@@ -14,7 +14,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hourmark.records.wire import EVENTS_PATH, HELLO_PATH, RANGES_PATH, REPORTS_PATH
+from hourmark.records.wire import (
+    EVENTS_PATH,
+    HELLO_PATH,
+    RANGES_PATH,
+    REPORTS_PATH,
+    VALIDATE_PATH,
+)
 from hourmark_delivery_service.access.grants import GRANT, AccessControl
 from hourmark_delivery_service.edge.events_endpoint import EventsEndpoint
 from hourmark_delivery_service.edge.openapi import OPENAPI_PATH
@@ -75,9 +81,12 @@ def api_routes(service: DeliveryService) -> list[Route]:
         service: Service that handles the requests.
     """
     probes = Probes(service)
+    events = EventsEndpoint(service)
     return [
         Route(RANGES_PATH, RangesEndpoint(service).post, methods=["POST"]),
-        Route(EVENTS_PATH, EventsEndpoint(service).post, methods=["POST"]),
+        # before EVENTS_PATH, whose pattern matches it too
+        Route(VALIDATE_PATH, events.validate, methods=["POST"]),
+        Route(EVENTS_PATH, events.post, methods=["POST"]),
         Route(REPORTS_PATH, ReportsEndpoint(service).post, methods=["POST"]),
         Route(HELLO_PATH, probes.hello),
         Route("/healthz", probes.alive),

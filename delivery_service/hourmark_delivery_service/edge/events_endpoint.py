@@ -1,4 +1,8 @@
-"""`POST /v1/events/{type}`: accepts events of one type as NDJSON, a JSON array or a JSON object."""
+"""`POST /v1/events/{type}`: accepts events of one type as NDJSON, a JSON array or a JSON object.
+
+`POST /v1/events/{type}:validate` takes the same requests through the same steps, except that the
+events are not delivered to the queue.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +94,7 @@ class _Fixed(NamedTuple):
 
 
 class EventsEndpoint:
-    """HTTP endpoint that accepts batches of events of one type from any client.
+    """HTTP endpoints that accept or only validate batches of events of one type from any client.
 
     An invalid event becomes a dead letter (a record of the invalid line) and is counted in the
     response; the other events are stored. The request as a whole fails only if the body is not a
@@ -120,6 +124,26 @@ class EventsEndpoint:
             ServiceError: If the request is rejected or Kafka is unavailable. The error becomes the
                 HTTP response, and nothing is acknowledged.
         """
+        return json_response(await self._process(http, validate_only=False))
+
+    async def validate(self, http: Request) -> Response:
+        """Respond to a batch of events as `post` would, but store nothing.
+
+        The request needs the same token as `post`, and its size counts toward the rate limits of
+        the token. The JSON response has the additional member `validate_only`, which is true. Kafka
+        is not asked, so a later `post` may still fail with 503.
+
+        Args:
+            http: Request whose body is NDJSON, a JSON array or a JSON object.
+
+        Raises:
+            ServiceError: If `post` would reject the request. The error becomes the HTTP response.
+        """
+        return json_response(
+            {**await self._process(http, validate_only=True), "validate_only": True}
+        )
+
+    async def _process(self, http: Request, *, validate_only: bool) -> dict[str, Any]:
         service = self._service
         with service.inflight.track() as request:
             grant = request_grant(http)
@@ -143,31 +167,20 @@ class EventsEndpoint:
                 self._check_size(body)
                 with bad_request("batch", "send at least one line of JSON"):
                     parser = BatchParser(batch, body, rules)
-                if atomic:
-                    await self._check_all(BatchParser(batch, body, rules), body, peer_of(http))
-                parser = await service.deliver(batch, parser, body, request, peer_of(http))
+                if validate_only:
+                    await service.validate(parser, body, request, peer_of(http))
+                    self._count_validated(batch.event_type, parser)
+                    if atomic:
+                        _check_none_rejected(parser)
+                else:
+                    if atomic:
+                        await self._check_all(BatchParser(batch, body, rules), body, peer_of(http))
+                    parser = await service.deliver(batch, parser, body, request, peer_of(http))
                 grant.charge(events=parser.event_count + parser.dead_letter_count)
             except ServiceError as error:
                 error.problem["repeat"] = _repeat(batch)
                 raise
-            exactly = (fixed.key or not parser.depends_on_key) and (
-                fixed.time or not parser.depends_on_time
-            )
-            return json_response(
-                {
-                    "events": parser.event_count,
-                    "dead_letters": parser.dead_letter_count,
-                    "blanks": parser.blanks,
-                    "dead_letter_reasons": parser.reasons,
-                    **({"rejected": _rejected(parser)} if parser.rejected else {}),
-                    **(
-                        {"delivery": "exactly once"}
-                        if exactly
-                        else {"delivery": "at least once", "next_step": _NEXT_STEP}
-                    ),
-                    "repeat": _repeat(batch),
-                }
-            )
+        return _content(parser, batch, fixed)
 
     def _batch(self, http: Request, start_ms: int) -> tuple[Batch, _Fixed]:
         key = _name(http, IDEMPOTENCY_HEADER)
@@ -186,9 +199,16 @@ class EventsEndpoint:
     async def _check_all(self, parser: BatchParser, body: bytes, peer: ClientPeer) -> None:
         # Parsing is pure, so the delivery parses the batch with the same result.
         await self._service.parse_only(parser, body, peer)
-        if count := parser.dead_letter_count:
-            which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
-            raise BatchRejected(which, _rejected(parser))
+        _check_none_rejected(parser)
+
+    def _count_validated(self, event_type: str, parser: BatchParser) -> None:
+        counter = self._service.metrics.validated_events
+        for result, count in (
+            ("valid", parser.event_count),
+            ("rejected", parser.dead_letter_count),
+        ):
+            if count:
+                counter.labels(event_type, result).inc(count)
 
     async def _as_lines(self, body: bytes, peer: ClientPeer) -> bytes:
         if len(body) <= LONG_BYTES:
@@ -258,6 +278,31 @@ def _atomic(http: Request) -> bool:
     if text not in ("true", "false"):
         raise BadRequest("headers", f"{ATOMIC_HEADER} is {text!r:.40}", "send true or false")
     return text == "true"
+
+
+def _check_none_rejected(parser: BatchParser) -> None:
+    if count := parser.dead_letter_count:
+        which = f"{count} of {count + parser.event_count} events cannot be taken, so none was"
+        raise BatchRejected(which, _rejected(parser))
+
+
+def _content(parser: BatchParser, batch: Batch, fixed: _Fixed) -> dict[str, Any]:
+    exactly = (fixed.key or not parser.depends_on_key) and (
+        fixed.time or not parser.depends_on_time
+    )
+    return {
+        "events": parser.event_count,
+        "dead_letters": parser.dead_letter_count,
+        "blanks": parser.blanks,
+        "dead_letter_reasons": parser.reasons,
+        **({"rejected": _rejected(parser)} if parser.rejected else {}),
+        **(
+            {"delivery": "exactly once"}
+            if exactly
+            else {"delivery": "at least once", "next_step": _NEXT_STEP}
+        ),
+        "repeat": _repeat(batch),
+    }
 
 
 def _rejected(parser: BatchParser) -> list[dict[str, Any]]:

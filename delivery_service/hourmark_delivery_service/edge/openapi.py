@@ -30,6 +30,7 @@ from hourmark.records.wire import (
     RANGES_PATH,
     REPORTS_PATH,
     RULES_HEADER,
+    VALIDATE_PATH,
 )
 from hourmark_delivery_service.edge.responses import PROBLEM
 from hourmark_delivery_service.work.body import ENCODINGS
@@ -105,6 +106,7 @@ def openapi_document(settings: ServiceSettings) -> _Json:
         "paths": {
             RANGES_PATH: {"post": _ranges(settings)},
             EVENTS_PATH: {"post": _events(settings)},
+            VALIDATE_PATH: {"post": _validate_events(settings)},
             REPORTS_PATH: {"post": _reports()},
             HELLO_PATH: {"get": _hello()},
             "/healthz": {
@@ -183,11 +185,33 @@ def _ranges(settings: ServiceSettings) -> _Json:
 
 
 def _events(settings: ServiceSettings) -> _Json:
-    event = {
-        "type": "object",
-        "description": "the type's own fields, and these two",
-        "properties": {"event_id": _NAME, "event_time": {"type": ["integer", "string"]}},
+    return {
+        "operationId": "postEvents",
+        "summary": "Events of one type, from any client",
+        **_events_request(settings),
+        "responses": {
+            "200": _answer("All of it is on all in-sync replicas", _events_content()),
+            **_events_problems(),
+        },
     }
+
+
+def _validate_events(settings: ServiceSettings) -> _Json:
+    content = _events_content()
+    content["required"].append("validate_only")
+    content["properties"]["validate_only"] = {"const": True}
+    return {
+        "operationId": "validateEvents",
+        "summary": "Validate events of one type without storing them",
+        **_events_request(settings),
+        "responses": {
+            "200": _answer("The response that postEvents would give; nothing was stored", content),
+            **_events_problems(),
+        },
+    }
+
+
+def _events_content() -> _Json:
     repeat = _object(**{OBSERVED_AT_HEADER: {"type": "string"}, RULES_HEADER: {"type": "string"}})
     delivery = {"enum": ["exactly once", "at least once"]}
     answer = _object(**_delivered(), delivery=delivery, repeat=repeat)
@@ -196,14 +220,25 @@ def _events(settings: ServiceSettings) -> _Json:
         "type": "string",
         "description": "how to change `at least once`",
     }
+    return answer
+
+
+def _events_problems() -> _Json:
+    return _problems(*_BODY, 404, 422, *_DENIED, *_COMMON)
+
+
+def _events_request(settings: ServiceSettings) -> _Json:
+    event = {
+        "type": "object",
+        "description": "the type's own fields, and these two",
+        "properties": {"event_id": _NAME, "event_time": {"type": ["integer", "string"]}},
+    }
     name = _header(
         IDEMPOTENCY_HEADER,
         _NAME,
         description="the batch's name; a UUIDv7 or a ULID is its time, too",
     )
     return {
-        "operationId": "postEvents",
-        "summary": "Events of one type, from any client",
         "description": (
             f"At most {settings.range_bytes_max} bytes; a single event up to "
             f"{settings.line_bytes_max}."
@@ -238,10 +273,6 @@ def _events(settings: ServiceSettings) -> _Json:
                     "schema": {"oneOf": [event, {"type": "array", "minItems": 1, "items": event}]}
                 },
             },
-        },
-        "responses": {
-            "200": _answer("All of it is on all in-sync replicas", answer),
-            **_problems(*_BODY, 404, 422, *_DENIED, *_COMMON),
         },
     }
 

@@ -64,6 +64,11 @@ def check_observed_at(observed_at_ms: int) -> None:
         raise ValueError(f"{OBSERVED_AT_HEADER} must be Unix milliseconds, from 2000 to 8999")
 
 
+def _parsing_bytes(records: int, body: bytes) -> int:
+    # What a parser keeps of short lines beyond the memory that their body has reserved.
+    return max(0, records * _RECORD_BYTES - len(body))
+
+
 def clock_problem(now_ms: int) -> str:
     """Return why a clock reading cannot be correct, or an empty string if it is plausible.
 
@@ -271,7 +276,7 @@ class DeliveryService:
             records = parser.max_records(body)
             async with self.executor.admit(records):
                 if not is_large(records):  # one large one at a time needs no other bound
-                    self.inflight.reserve(held, max(0, records * _RECORD_BYTES - len(body)))
+                    self.inflight.reserve(held, _parsing_bytes(records, body))
                 await self._deliver(work, parser, body, held)
             return parser
 
@@ -365,6 +370,27 @@ class DeliveryService:
             slices, job, turn = parser.slices(), Job(), self._turns_for(parser, body)
             while await turn(job, functools.partial(next, slices, None)) is not None:
                 peer.check_connected()
+
+    async def validate(
+        self, parser: Parser, body: bytes, request: InflightRequest, peer: ClientPeer
+    ) -> None:
+        """Parse a request body within the limits of a delivery, but append nothing to the queue.
+
+        Args:
+            parser: Parser of the body. Afterwards it holds the counts and the rejected events.
+            body: Decompressed request body.
+            request: In-flight entry of the request, which accounts for its memory.
+            peer: Client that waits for the result.
+
+        Raises:
+            ServiceUnavailable: If memory is short, or if the body is large and too many large
+                requests are waiting.
+            ClientDisconnect: If the client disconnects first.
+        """
+        records = parser.max_records(body)
+        if not is_large(records):
+            self.inflight.reserve(request, _parsing_bytes(records, body))
+        await self.parse_only(parser, body, peer)
 
     def _turns_for(
         self, parser: Parser, body: bytes

@@ -18,7 +18,7 @@ SILENCE_S: Final = 5.0
 _CHECKS_PER_SILENCE: Final = 10
 
 
-class ProgressReporter:
+class RunProgress:
     """Reports messages with the elapsed time, and repeats what is awaited. Thread-safe.
 
     Args:

@@ -42,7 +42,7 @@ from hourmark_infra.running.closed_buckets import (
     next_hours,
     unclosed_types,
 )
-from hourmark_infra.running.progress import ProgressReporter
+from hourmark_infra.running.progress import RunProgress
 from hourmark_infra.running.supervisor import POLL_S, Supervisor
 from hourmark_infra.stack.control import LocalStack
 from hourmark_infra.stack.layout import WATCH
@@ -211,7 +211,7 @@ class Run:
         """
         self._home, self._file, self._clock, self._print = home, file, clock, report
         self._clusters = clusters
-        self._progress = ProgressReporter(report, clock)
+        self._progress = RunProgress(report, clock)
         self._report = self._progress.report
         # exists while all lines that earlier runs delivered are in closed buckets
         self._complete = home / "run" / "complete"

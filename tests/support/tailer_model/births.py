@@ -18,6 +18,7 @@ def install() -> None:
     tailer holds it open.
     """
     from hourmark_producer.files import identity
+    from hourmark_producer.tailer import Tailer
 
     path = Path(os.environ.get(VARIABLE, "/nowhere"))
     if not path.exists():
@@ -28,9 +29,11 @@ def install() -> None:
         born_ns = real(descriptor)
         return born_ns and born_ns + copied.get(f"{os.fstat(descriptor).st_ino}/{born_ns}", 0)
 
-    def file_system_type(descriptor: int) -> int:
+    def may_be_copied_up(descriptor: int) -> bool:
         inode = os.fstat(descriptor).st_ino
-        is_copied = any(key.startswith(f"{inode}/") for key in copied)
-        return identity._OVERLAYFS_MAGIC if is_copied else 0
+        return any(key.startswith(f"{inode}/") for key in copied)
 
-    identity._birth_ns, identity._file_system_type = birth_ns, file_system_type
+    identity._birth_ns = birth_ns
+    defaults = Tailer.__init__.__kwdefaults__
+    assert defaults is not None and "may_be_copied_up" in defaults
+    defaults["may_be_copied_up"] = may_be_copied_up

@@ -33,6 +33,7 @@ from hourmark.records.wire import (
     EXTRA_HEADERS,
     RANGES_PATH,
     REPORTS_PATH,
+    VALIDATE_PATH,
     range_headers,
 )
 from hourmark_delivery_service.edge import probes
@@ -178,7 +179,7 @@ def accept(case: Case[Any]) -> None:
         for header in EXTRA_HEADERS:
             case.headers.pop(header, None)
         case.headers.update(range_headers(range_of(case.body)))
-    elif case.path == EVENTS_PATH:
+    elif case.path in (EVENTS_PATH, VALIDATE_PATH):
         case.path_parameters["type"] = "click"
         case.headers["Hourmark-Observed-At"] = str(NOW_MS)
         case.headers.pop("Hourmark-Rules", None)

@@ -9,12 +9,12 @@ from tests.support.clock import FakeClock
 from tests.support.waiting import wait_for
 
 from hourmark.clock import SystemClock
-from hourmark_infra.running.progress import ProgressReporter
+from hourmark_infra.running.progress import RunProgress
 
 
 def test_a_message_has_the_seconds_since_the_start() -> None:
     clock, said = FakeClock(), list[str]()
-    progress = ProgressReporter(said.append, clock)
+    progress = RunProgress(said.append, clock)
     clock.sleep(12.25)
     progress.report("a step")
     assert said == ["[   12 s] a step"] and progress.elapsed_s == 12.25
@@ -27,7 +27,7 @@ def test_what_is_awaited_is_repeated_until_it_ended() -> None:
         said.append(message.partition("] ")[2])
         times_s.append(time.monotonic())
 
-    progress = ProgressReporter(report, SystemClock(), silence_s=0.1)
+    progress = RunProgress(report, SystemClock(), silence_s=0.1)
     with progress.awaiting("servers to start"):
         wait_for(lambda: len(said) == 3, "it is repeated")
         with progress.awaiting("one of them"):
@@ -43,7 +43,7 @@ def test_what_is_awaited_is_repeated_until_it_ended() -> None:
 
 def test_other_messages_are_no_silence_and_a_new_text_is_reported_at_once() -> None:
     said = list[str]()
-    progress = ProgressReporter(said.append, FakeClock(), silence_s=0.01)
+    progress = RunProgress(said.append, FakeClock(), silence_s=0.01)
     with progress.awaiting("x") as replace:
         replace("x")
         replace("y")
