@@ -19,6 +19,7 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_FORMS,
     LEVEL_LETTERS,
     LEVELS,
+    are_hosts,
     is_level,
     quote_pattern,
 )
@@ -35,7 +36,7 @@ _BRACKETED: Final = {
     "<": (re.compile(r"<(?P<x>[^<>]*)>"), "<", ">", "[^<>]"),
 }
 _PROGRAM: Final = re.compile(
-    r"(?P<program>[A-Za-z_][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)\])?(?P<end>:?)(?=\s|$)"
+    r"(?P<program>[A-Za-z_/][\w./()+-]*)(?:\[(?P<pid>[0-9A-Fa-f]+)\])?(?P<end>:?)(?=\s|$)"
 )
 _NUMBER: Final = re.compile(r"(?:(?P<x>[+-]?\d+(?:\.\d+)?)|-)(?=[\s,;|:#\])/]|$)")
 _ADDRESS: Final = re.compile(
@@ -357,7 +358,7 @@ class PartRecognizer:
         pid = r"\[(?P<{1}>[0-9A-Fa-f]+)\]"
         pid = pid if with_pid == len(found) else f"(?:{pid})?"
         return LinePart(
-            r"(?P<{0}>[A-Za-z_][\w./()+-]*)" + pid + ":?",
+            r"(?P<{0}>[A-Za-z_/][\w./()+-]*)" + pid + ":?",
             {n: match.end() for n, match in found.items()},
             {
                 "program": [match["program"] for match in found.values()],
@@ -530,10 +531,14 @@ class PartRecognizer:
             found = self._matching(cursors, _WORD)
             values = [match["x"] for match in found.values()]
             if self._enough(found):
+                again = sum(cursors[n].text.count(match["x"]) > 1 for n, match in found.items())
+                name = _word_name(values, is_behind=self._state.time_read)
+                is_host = again >= self._state.needed and are_hosts(values, may_differ=True)
+                name = "host" if is_host else name
                 return LinePart(
                     r"(?P<{0}>[^\s|\[\]\"\x1b][^\s|\"\x1b]*)",
                     {n: m.end() for n, m in found.items()},
-                    {_word_name(values, is_behind=self._state.time_read): [*values]},
+                    {name: [*values]},
                 )
         return None
 

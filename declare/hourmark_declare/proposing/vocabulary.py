@@ -78,6 +78,9 @@ TIME_KEYS: Final = (
     "created_at",
 )
 _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
+_MACHINE: Final = re.compile(
+    r"(?i)node|host|srv|server|web|db|vm|ip-|compute|rack|gw|router|switch"
+)
 _OTHER_TIME_NAME: Final = re.compile(r"(?i)end|stop|expir|finish|modif|ingest|observed|received")
 _HOST_SHAPE: Final = re.compile(
     r"[A-Za-z][A-Za-z0-9-]*(?::[A-Za-z][A-Za-z0-9-]*)?(?<=[0-9])(?:\.[A-Za-z0-9-]+)*"
@@ -91,18 +94,23 @@ def is_level(text: str) -> bool:
     return re.fullmatch(f"(?i:{LEVELS})", text) is not None
 
 
-def are_hosts(values: Iterable[str]) -> bool:
+def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
     """Return whether texts look like host names: letters and a number, or a known domain.
 
     Args:
         values: Texts of one column.
+        may_differ: Whether each line may have another one. Otherwise most must occur more than
+            once, as identifiers have this form too, unless they begin with a word for a machine.
 
     Returns:
-        True if at least 90 % of them do, and the most of them occur more than once.
+        True if at least 90 % of them do.
     """
     seen = [*values]
     hosts = sum(_HOST_SHAPE.fullmatch(value) is not None for value in seen)
-    return bool(seen) and hosts >= 0.9 * len(seen) and (len(set(seen)) <= max(0.5 * len(seen), 1))
+    if not seen or hosts < 0.9 * len(seen):
+        return False
+    machines = sum(_MACHINE.match(value) is not None for value in seen)
+    return may_differ or len(set(seen)) <= max(0.5 * len(seen), 1) or machines >= 0.9 * len(seen)
 
 
 def time_key_rank(name: str) -> int:

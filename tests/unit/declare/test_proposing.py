@@ -27,6 +27,7 @@ from hourmark_declare.proposing.selection import Proposal, propose
 from hourmark_declare.proposing.structured import detect_time_format
 from hourmark_declare.proposing.timestamps import find_timestamp
 from hourmark_declare.proposing.value_types import infer_json_type, infer_text_type
+from hourmark_declare.proposing.vocabulary import are_hosts
 from hourmark_declare.proposing.zone_names import zone_of_abbreviation
 from hourmark_declare.try_cli import try_
 from hourmark_declare.zones import machine_zone
@@ -450,6 +451,24 @@ def test_a_host_or_a_level_decides_what_is_syslog(tmp_path: Path) -> None:
         ("2026-11-21T10:00:00.1Z 0 [Note] mysqld: started", "lines that begin with a time"),
     ):
         assert proposal(tmp_path, *[line] * 20).candidate.form == form
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["dn228", "dn229"] * 5, True),
+        (["R02-M1-N0-C:J12-U11"] * 5, True),
+        ([f"node-{n}" for n in range(9)], True),
+        (["a.example.com", "b.example.com"] * 5, True),
+        ([f"blk{n}" for n in range(9)], False),
+        (["fail2ban.filter"] * 5, False),
+        (["worker"] * 5, False),
+        ([], False),
+    ],
+)
+def test_what_looks_like_a_host(values: list[str], expected: bool) -> None:
+    assert are_hosts(values) == expected
+    assert are_hosts([f"blk{n}" for n in range(9)], may_differ=True)
 
 
 def test_a_header_row_names_columns_and_is_no_row(tmp_path: Path) -> None:
