@@ -14,6 +14,7 @@ _MOST: Final = 0.97
 _RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
 _DAY_MS: Final = 86_400_000
 _NEAR_MS: Final = 2 * _DAY_MS  # between the last time in a file and its last modification
+_FARTHER: Final = 10  # times as far from it as another order's: that order is wrong
 _FUTURE_S: Final = 900
 _RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 
@@ -75,7 +76,9 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
 
     Returns:
         The chosen format. It has a doubt if another order reads all texts as well, unless the
-        latest time is within two days of the last modification or the clock has AM and PM.
+        latest time is within two days of the last modification, or ten times nearer to it than in
+        the other orders, or the clock has AM and PM. Years of two digits come first if nothing else
+        decides.
     """
     if not form.others:
         return TimeChoice(form.pattern, form.format)
@@ -101,6 +104,10 @@ def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -
         return TimeChoice(form.pattern, next(iter(distances)))
     if len(distances) == 1 or distances[best] <= _NEAR_MS:
         return TimeChoice(form.pattern, best)
+    if written_ms and sorted(distances.values())[1] >= _FARTHER * distances[best]:
+        return TimeChoice(form.pattern, best)
+    if "%y" in form.format and form.format in distances:  # the year first, as Java writes it
+        return TimeChoice(form.pattern, form.format)
     other = next(order for order in distances if order != best)
     return TimeChoice(
         form.pattern,

@@ -119,7 +119,7 @@ def _grammar() -> Iterator[tuple[re.Pattern[str], str, tuple[str, ...]]]:
 
 _DATED: Final = tuple(_grammar())
 _CLOCK_FIRST: Final = re.compile(
-    rf"(?<![\d.:])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})? (?P<date>\d\d/\d\d/\d{{4}}|\d\d\.\d\d\.\d{{4}}|\d{{4}}-\d\d-\d\d)\b"
+    rf"(?<![\w.:/-])(?P<clock>{_CLOCK})(?P<fraction>[.,]\d{{1,9}})? (?P<date>\d\d/\d\d/\d{{4}}|\d\d\.\d\d\.\d{{4}}|\d{{4}}-\d\d-\d\d)\b"
 )
 _CLOCK_ALONE: Final = re.compile(
     r"(?<![\w.:/-])(?P<clock>\d\d:\d\d:\d\d)(?P<fraction>[.,]\d{1,9})?(?!\w|:\d)"

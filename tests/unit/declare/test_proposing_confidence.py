@@ -75,6 +75,8 @@ def test_the_order_of_a_date_follows_from_what_can_be_read_and_when_it_was_writt
         False,
     ), "days in a row, rather than months"
     assert order("03/04/2025 10:00:00")[1] is True
+    assert order("26/11/19 10:00:00") == ("%y/%m/%d %H:%M:%S", False), "the other one is years ago"
+    assert order("08/11/09 10:00:00") == ("%y/%m/%d %H:%M:%S", False), "as Spark writes it"
 
 
 def test_values_of_a_column_are_times_only_if_nearly_all_are() -> None:
