@@ -25,6 +25,8 @@ _SETTINGS: Final = {
     "spark.ui.showConsoleProgress": "false",  # its progress line would mix with log lines
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "10",
+    # by default, stopping a query waits without a limit for a batch that hangs
+    "spark.sql.streaming.stopTimeout": "60s",
     # Staging and closing share their workers: Spark keeps those of SQL and of RDDs apart only where
     # their environments differ.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",

@@ -193,13 +193,12 @@ class Consumer:
         if self._query is None:
             return
         self._stopping = True
-        ended = self._staging.acquire(timeout=STOP_S)
-        try:
-            self._query.stop()
-        finally:
-            self._query = None
-            if ended:
-                self._staging.release()
+        if self._staging.acquire(timeout=STOP_S):
+            # Not held during the stop: Spark waits for its thread, which may be about to call
+            # `_stage`, and `_stage` would wait for the lock.
+            self._staging.release()
+        query, self._query = self._query, None
+        query.stop()
 
     def _stage(self, frame: DataFrame, batch_id: int) -> None:
         with self._staging:
