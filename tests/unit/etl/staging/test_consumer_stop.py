@@ -24,7 +24,7 @@ WITHIN_S = 3.0
 class Query:
     """As Spark's, with a batch that begins when it is stopped."""
 
-    isActive = True  # noqa: N815  # Spark's name
+    isActive = True  # Spark's name
 
     def __init__(self, stage: Callable[[Any, int], None]) -> None:
         self._thread = threading.Thread(target=stage, args=(Frame(), 0), daemon=True)
@@ -57,7 +57,7 @@ class Spark:
 
     master = "local[2]"
 
-    def foreachBatch(self, stage: Callable[[Any, int], None]) -> Spark:  # noqa: N802
+    def foreachBatch(self, stage: Callable[[Any, int], None]) -> Spark:
         self.query = Query(stage)
         return self
 
@@ -78,7 +78,7 @@ def test_a_batch_that_begins_while_the_query_is_stopped_ends_at_once(tmp_path: P
             FakeClock(),
             lambda *_: None,
             "default",
-            make_reader=lambda *_: None,  # type: ignore[arg-type, return-value]
+            make_reader=lambda *_: None,  # type: ignore[arg-type]
         )
         consumer.start()
         consumer.stop()
