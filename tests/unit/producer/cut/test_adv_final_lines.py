@@ -442,3 +442,41 @@ def test_cpu_after_some_files_were_deleted(
         time.sleep(3)
         used = (time.process_time() - began) / 3
     assert used < 0.3, f"{used:.0%} of a core, without any file to follow"
+
+
+def test_a_copy_with_more_of_a_line_whose_beginning_was_final(
+    final: Host, recorder: Recorder
+) -> None:
+    final.drain(lines(20) + b"half")
+    final.append(b" mor")
+    shutil.copy(final.app, final.logs / "app.log.1")
+    final.final_lines = False
+    final.drain()
+    final.append(b"e\n", final.logs / "app.log.1")
+    final.drain(b"e\n")
+    assert pieces(recorder)[b"half"] == 1
+    assert not [body for body in bodies(recorder) if b"half mor" in body], "bytes sent twice"
+
+
+def test_final_lines_of_a_copy_of_several_line_records(final: Host, recorder: Recorder) -> None:
+    of_source(final, record_start="^line")
+    final.append(lines(20) + b"  at x\n  at y")
+    shutil.copy(final.app, final.logs / "app.log.1")
+    final.final_lines = False
+    final.drain()
+    final.final_lines = True
+    final.drain()
+    assert pieces(recorder)[b"  at x\n"] == 1
+    assert pieces(recorder)[b"  at y"] == 1
+
+
+def test_a_log_that_is_closed_for_others_and_has_a_half_at_last(
+    final: Host, recorder: Recorder
+) -> None:
+    final.open_files_max = 1
+    of_source(final, flush_seconds=1.0, record_start="^line")
+    for n in range(5):
+        final.append(lines(3, 100 * n) + b"  half%d" % n, final.logs / f"app.log{n}")
+    summary = final.drain()
+    assert (summary.pending_bytes, summary.lost_bytes) == (0, 0)
+    assert max(pieces(recorder).values()) == 1 and sum(pieces(recorder).values()) == 20
