@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -135,6 +136,16 @@ def _describe_dead_letters(reasons: Mapping[str, Mapping[str, int]]) -> Iterator
         )
 
 
+def _describe_losses(tailed: Mapping[str, Any]) -> Iterator[str]:
+    lost, unknown = tailed.get("lost_bytes", 0), tailed.get("unknown_losses", 0)
+    if lost or unknown:
+        yield (
+            f"lost in this and earlier runs: {lost:,} bytes, and an unknown number of bytes "
+            f"{unknown:,} times (files that were deleted or truncated before they were read); "
+            "`hourmark tail status` names the files"
+        )
+
+
 def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     """Yield the lines of text that `hourmark run --once` prints at its end.
 
@@ -148,6 +159,7 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
     """
     yield from describe_buckets(outcome.buckets)
     yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])
+    yield from _describe_losses(outcome.tailed)
     where = (
         "in one of these buckets or is a dead letter"
         if outcome.buckets

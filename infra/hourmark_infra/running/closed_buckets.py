@@ -88,18 +88,15 @@ def buckets_closed_since(
     Args:
         rows: Rows of `hourmark bucket ls --json`.
         since: Label of the next bucket to close at the time of the earlier listing, by event type
-            name, as returned by `next_hours`.
+            name, as returned by `next_hours`. All buckets of a type that is missing are returned.
 
     Returns:
         The rows of these buckets in the order of `rows`.
-
-    Raises:
-        KeyError: `since` does not contain the type of a closed bucket.
     """
     return [
         row
         for row in rows
-        if row["state"] == _CLOSED and row["hour"] >= since[row["type"]] and row["events"]
+        if row["state"] == _CLOSED and row["hour"] >= since.get(row["type"], "") and row["events"]
     ]
 
 

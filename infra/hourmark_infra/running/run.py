@@ -213,7 +213,7 @@ class Run:
         self._clusters = clusters
         self._progress = RunProgress(report, clock)
         self._report = self._progress.report
-        # exists while all lines that earlier runs delivered are in closed buckets
+        # names the configuration whose lines are all in closed buckets
         self._complete = home / "run" / "complete"
         self.config_file = home / "run" / "hourmark.toml"
         self.components = Components(home / "run", self.config_file, home / "run" / "logs", clock)
@@ -265,14 +265,14 @@ class Run:
                 hours after the end of the bucket in which delivery finished.
         """
         config = self._prepare()
-        was_complete = self._complete.exists()
+        was_complete = self._is_complete()
         self._complete.unlink(missing_ok=True)
         self._start_components(config, ["service"])
         with self._progress.awaiting("the ledger to be read"):
             since = next_hours(self._list_open_buckets())
         tailed = self._drain_tailer()
         if was_complete and not tailed["ranges"]:
-            write_durably(self._complete, b"")
+            self._mark_complete()
             self._report("there is nothing new: earlier runs delivered every line")
             return self._outcome(tailed, [])
         self._supervisor.start(["etl"])
@@ -290,7 +290,7 @@ class Run:
                 f"{max(wait_s, 0):.0f} s and is closed soon after that"
             )
             self._wait_for_closed_buckets(drained, wait_s)
-            write_durably(self._complete, b"")
+            self._mark_complete()
         with self._progress.awaiting("the closed buckets to be listed"):
             closed = self._list_closed_buckets(since)
         return self._outcome(
@@ -298,6 +298,15 @@ class Run:
             buckets_closed_since(closed, since),
             open_hour=None if self._complete.exists() else str(drained),
         )
+
+    def _is_complete(self) -> bool:
+        return self._complete.exists() and self._complete.read_bytes() == self._file_mark()
+
+    def _mark_complete(self) -> None:
+        write_durably(self._complete, self._file_mark())
+
+    def _file_mark(self) -> bytes:
+        return f"{self._file}\n".encode(errors="surrogateescape")
 
     def _outcome(
         self,
@@ -422,8 +431,9 @@ class Run:
         return rows
 
     def _list_closed_buckets(self, since: Mapping[str, str]) -> list[dict[str, Any]]:
+        first = ("--from", min(since.values())) if since else ()
         rows: list[dict[str, Any]] = self._query_json(
-            "bucket", "ls", "--state", "closed", "--from", min(since.values()), "--json"
+            "bucket", "ls", "--state", "closed", *first, "--json"
         )
         return rows
 

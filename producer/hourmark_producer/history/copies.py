@@ -363,15 +363,18 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
         )
 
 
-def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
+def end_of_copy(origin: CopyOrigin, descriptor: int, *, final_lines: bool = False) -> int:
     """Return the offset up to which a copy is skipped, because its original supplies the bytes.
 
-    If the tailer still reads the original, all complete lines of the copy are skipped. Otherwise,
-    the part is skipped that was read from the original before it was deleted or truncated.
+    If the tailer still reads the original, all complete lines of the copy are skipped, and the part
+    that was read from the original. Otherwise, the part is skipped that was read from the original
+    before it was deleted or truncated.
 
     Args:
         origin: The original.
         descriptor: File descriptor of the copy, open for reading.
+        final_lines: Whether last lines without LF are sent too. If the tailer still reads the
+            original, the original's last line is sent, and the one of the copy is skipped.
 
     Returns:
         Offset of the first byte to read from the copy; 0 if nothing is skipped.
@@ -382,7 +385,8 @@ def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     status = os.fstat(descriptor)
     if not origin.is_still_read or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
-    end, rest = end_of_lines(descriptor), origin.file.rest
+    end = status.st_size if final_lines else end_of_lines(descriptor)
+    end, rest = max(end, origin.known.offset), origin.file.rest
     if rest is not None and rest.reading_inode == status.st_ino:
         return min(
             end, rest.readable

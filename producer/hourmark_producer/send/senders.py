@@ -121,7 +121,8 @@ class SenderPool:
             self.schedule.retry(file, pause)
             return
         file.sender.failures = 0
-        if file.sender.flush_at_s is not None:
+        # a file that was closed meanwhile is scheduled when it is opened again
+        if file.sender.flush_at_s is not None and file.descriptor is not None:
             self.schedule.add_later(file, file.sender.flush_at_s)
         self.schedule.finish_step(file, more=result)
 

@@ -140,6 +140,13 @@ def test_dead_letters_are_told_with_their_reasons_and_the_next_step() -> None:
     )
 
 
+def test_losses_are_told_with_the_next_step() -> None:
+    tailed = {"dead_letter_reasons": {}, "lost_bytes": 5000, "unknown_losses": 1}
+    (line, *_) = describe_outcome(outcome(tailed=tailed))
+    assert line.startswith("lost in this and earlier runs: 5,000 bytes, and an unknown number")
+    assert "`hourmark tail status` names the files" in line
+
+
 def test_a_bucket_that_was_not_awaited_is_named() -> None:
     (line, *_) = describe_outcome(outcome(open_hour="2026-11-21T05"))
     assert line == (
@@ -165,6 +172,11 @@ def test_the_buckets_of_a_run_are_those_that_were_open_when_it_began() -> None:
         row("a", "05:03", open_=True),
     ]
     assert [found["hour"] for found in buckets_closed_since(after, before)] == ["05:01"]
+
+
+def test_buckets_of_a_type_that_was_applied_meanwhile_are_told_too() -> None:
+    rows = [row("new", "05:00", events=3)]
+    assert buckets_closed_since(rows, {}) == rows
 
 
 def test_one_log_has_each_whole_line_once_with_its_name(tmp_path: Path) -> None:
