@@ -154,7 +154,7 @@ class Tailer:
         limits = RangeLimits(min(config.range_bytes, config.line_bytes_max), config.line_bytes_max)
         sizes = AdaptiveRangeLimits(limits, config.range_bytes_min)
         sources = {source.name: source for source in sources_as_files(config)}
-        self._matcher = ContentMatcher(self.files, checkpoint, clock, final_lines=final_lines)
+        self._matcher = ContentMatcher(self.files, checkpoint, clock)
         rests = RemainderFinder(
             matcher=self._matcher,
             checkpoint=checkpoint,

@@ -23,7 +23,7 @@ from hourmark_etl.operators.bucket_exits import BucketExit
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-# Run by tests of their own: the demo by test_demo.py, `run` by test_run.py, `evaluate` by
+# Run by tests of their own: the demo by test_demo.py, `init` and `run` by test_run.py, `evaluate` by
 # test_evaluate.py; the tests by you.
 # from the event to the closed bucket: the README's three minutes, and two for a busy machine
 FIRST_BUCKET_S = 300.0
@@ -31,7 +31,8 @@ ELSEWHERE = (
     "./hourmark demo",
     "./hourmark demo --lines /var/log/dpkg.log --keep",
     "./hourmark test",
-    "./hourmark run --once /var/log/dpkg.log",
+    "./hourmark init /var/log/dpkg.log",
+    "./hourmark run --once",
 )
 
 

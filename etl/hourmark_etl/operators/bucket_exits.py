@@ -59,8 +59,11 @@ class MissingMarker(NotClosed):
     """
 
     def __init__(self, message: str, exit_code: BucketExit) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+        super().__init__(message, exit_code)
+        self._message, self.exit_code = message, exit_code
+
+    def __str__(self) -> str:
+        return self._message
 
 
 def exit_of_grade(grade: Grade) -> BucketExit:

@@ -363,7 +363,7 @@ def _namesakes(files: TrackedFiles, file: TrackedFile) -> Iterator[TrackedFile]:
         )
 
 
-def end_of_copy(origin: CopyOrigin, descriptor: int, *, final_lines: bool = False) -> int:
+def end_of_copy(origin: CopyOrigin, descriptor: int) -> int:
     """Return the offset up to which a copy is skipped, because its original supplies the bytes.
 
     If the tailer still reads the original, all complete lines of the copy are skipped, and the part
@@ -373,8 +373,6 @@ def end_of_copy(origin: CopyOrigin, descriptor: int, *, final_lines: bool = Fals
     Args:
         origin: The original.
         descriptor: File descriptor of the copy, open for reading.
-        final_lines: Whether last lines without LF are sent too. If the tailer still reads the
-            original, the original's last line is sent, and the one of the copy is skipped.
 
     Returns:
         Offset of the first byte to read from the copy; 0 if nothing is skipped.
@@ -385,8 +383,7 @@ def end_of_copy(origin: CopyOrigin, descriptor: int, *, final_lines: bool = Fals
     status = os.fstat(descriptor)
     if not origin.is_still_read or status.st_size <= origin.known.offset:
         return min(status.st_size, origin.known.offset)
-    end = status.st_size if final_lines else end_of_lines(descriptor)
-    end, rest = max(end, origin.known.offset), origin.file.rest
+    end, rest = max(end_of_lines(descriptor), origin.known.offset), origin.file.rest
     if rest is not None and rest.reading_inode == status.st_ino:
         return min(
             end, rest.readable

@@ -244,15 +244,8 @@ class ContentMatcher:
         stopping: Once this event is set, all comparisons raise `RetryLater`.
     """
 
-    def __init__(
-        self,
-        files: TrackedFiles,
-        checkpoint: Checkpoint,
-        clock: Clock,
-        *,
-        final_lines: bool = False,
-    ) -> None:
-        self.files, self._final_lines = files, final_lines
+    def __init__(self, files: TrackedFiles, checkpoint: Checkpoint, clock: Clock) -> None:
+        self.files = files
         self.stopping = threading.Event()
         self._checkpoint, self._clock = checkpoint, clock
         self._holders = CandidateComparer(files, clock, self.check_stopping)
@@ -384,9 +377,7 @@ class ContentMatcher:
             now_s - file.changed_at_s,
         )
         origin = find_origin(self.files, file, candidate)
-        if origin is None:
-            return NewContent()
-        if not (end := end_of_copy(origin, descriptor, final_lines=self._final_lines)):
+        if origin is None or not (end := end_of_copy(origin, descriptor)):
             return NewContent()
         return CopyOf(origin, end, candidate.read)
 

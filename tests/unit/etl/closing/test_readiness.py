@@ -269,7 +269,7 @@ def test_clocks_that_are_minutes_apart_are_named_and_whose_they_are() -> None:
     assert "service fast source api" in (
         describe_clock_difference(LatestReports([heard, ahead]), now_ms) or ""
     )
-    assert "the closer's clock is 300.0 s ahead" in (
+    assert "is 300.0 s old by the closer's clock" in (
         describe_clock_difference(LatestReports([heard]), now_ms + CLOCKS_APART_MS_MAX + 1) or ""
     )
     assert describe_clock_difference(LatestReports([heard]), now_ms + CLOCKS_APART_MS_MAX) is None

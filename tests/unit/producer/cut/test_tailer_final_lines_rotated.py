@@ -50,24 +50,6 @@ def expect(recorder: Recorder, content: bytes) -> None:
     assert pieces(recorder) == Counter(content.splitlines(keepends=True))
 
 
-def test_copytruncate_with_a_pending_half(final: Host, recorder: Recorder) -> None:
-    final.final_lines = False
-    final.drain(lines(20) + b"half")
-    copytruncate(final)
-    final.append(lines(5, 100) + b"tail")
-    final.final_lines = True
-    summary = final.drain()
-    assert summary.lost_bytes == 0
-    assert pieces(recorder) == Counter(
-        [
-            *lines(20).splitlines(keepends=True),
-            *lines(5, 100).splitlines(keepends=True),
-            b"half",
-            b"tail",
-        ]
-    )
-
-
 def test_copytruncate_after_the_final_line(final: Host, recorder: Recorder) -> None:
     final.drain(lines(20) + b"half")
     copytruncate(final)
@@ -174,14 +156,6 @@ def test_steps_of_a_deleted_file(
         steps[0] = 0
         time.sleep(2)
         assert steps[0] < 10, steps
-
-
-def test_equal_copies_and_a_long_flush(final: Host, recorder: Recorder) -> None:
-    of_source(final, flush_seconds=8.0)
-    final.append(lines(20) + b"half")
-    shutil.copy(final.app, final.logs / "app.log.1")
-    final.drain()
-    assert pieces(recorder)[b"half"] == 1
 
 
 def test_steps_of_files_that_were_closed(
