@@ -96,7 +96,9 @@ class RangesEndpoint:
             )
         limit = self._service.settings.range_bytes_max
         joined = byte_range.record_start or byte_range.format  # records may be more than one line
-        single = joined or byte_range.part is not Part.LINES or b"\n" not in body[:-1]
+        single = (
+            joined or byte_range.part is not Part.LINES or body.find(b"\n", 0, len(body) - 1) < 0
+        )
         if len(body) > limit and not single:
             raise ContentTooLarge(
                 "too_large",
