@@ -22,7 +22,7 @@ from hourmark.config.loading import Config
 from hourmark.config.redaction import redact
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Grade
+from hourmark.records.manifest import Grade, Manifest
 from hourmark_etl.buckets.reader import (
     BadMarker,
     NotClosed,
@@ -296,6 +296,22 @@ def closed_bucket_row(
     )
 
 
+def manifest_row(event_type: str, hour: Hour, manifest: Manifest) -> Row:
+    """Return the table row about a closed bucket whose marker was validated.
+
+    Args:
+        event_type: Name of the event type.
+        hour: Hour of the bucket.
+        manifest: Content of its marker.
+
+    Returns:
+        The row as described at `list_buckets`.
+    """
+    return closed_bucket_row(
+        event_type, hour, manifest.grade.value, manifest.closed_at_ms, manifest.model_dump()
+    )
+
+
 def _collect(
     config: Config,
     selection: BucketSelection,
@@ -378,9 +394,7 @@ def _row_of_marker(storage: Storage, event_type: str, hour: Hour) -> Row:
         manifest = read_manifest(storage, event_type, hour)
     except (NotClosed, BadMarker) as error:
         return make_row(event_type, hour, DAMAGED, problem=str(error))
-    return closed_bucket_row(
-        event_type, hour, manifest.grade.value, manifest.closed_at_ms, manifest.model_dump()
-    )
+    return manifest_row(event_type, hour, manifest)
 
 
 def _summarize(rows: _Rows, *, with_closed: bool) -> list[Row]:

@@ -22,24 +22,24 @@ from hourmark.config.redaction import redact
 from hourmark.errors import Unavailable
 from hourmark.printing import json_option, print_json
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Manifest
 from hourmark_etl.errors import DamagedRow, NoLedger
 from hourmark_etl.humanize import format_count, format_duration
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import read_type_names
 from hourmark_etl.ledger.heartbeat import describe_missing_driver, last_heartbeat_ms
 from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
+from hourmark_etl.ledger.maintenance.overview import read_closed_manifest
 from hourmark_etl.ledger.overrides import blockers
 from hourmark_etl.model import Frontier, HourState
 from hourmark_etl.operators.bucket_exits import EXIT_CODES, BucketExit, exit_of_explanation
-from hourmark_etl.operators.bucket_listing import closed_bucket_row, make_row, open_bucket_row
+from hourmark_etl.operators.bucket_listing import make_row, manifest_row, open_bucket_row
 from hourmark_etl.operators.explain import (
     Explanation,
     HourFacts,
     explain_hour,
     format_explanation,
 )
-from hourmark_etl.operators.hour_facts import read_frontier, read_hour_facts, read_hour_manifest
+from hourmark_etl.operators.hour_facts import read_frontier, read_hour_facts
 from hourmark_etl.options import hour_argument, parse_hour, print_lines, type_argument
 
 POLL_SECONDS: Final = 1.0
@@ -144,7 +144,7 @@ class BucketPoller:
             return self._read_open(database, frontier, now_ms)
         manifest = None
         if frontier is not None and self._hour >= frontier.first_hour:
-            manifest = read_hour_manifest(database, self._event_type, self._hour)
+            manifest = read_closed_manifest(database, self._event_type, self._hour)
         explanation = explain_hour(
             HourFacts(
                 event_type=self._event_type,
@@ -158,7 +158,7 @@ class BucketPoller:
         row = (
             make_row(self._event_type, self._hour, explanation.state)
             if manifest is None
-            else self._closed_row(manifest)
+            else manifest_row(self._event_type, self._hour, manifest)
         )
         return BucketPoll(exit_code=exit_of_explanation(explanation), row=row)
 
@@ -178,15 +178,6 @@ class BucketPoller:
             own = {"hour": str(self._hour), "state": "later", "overdue_s": overdue_s}
             row |= {**own, "waits_for": text}
         return BucketPoll(exit_code=BucketExit.OPEN, waits_for=text, row=row)
-
-    def _closed_row(self, manifest: Manifest) -> dict[str, Any]:
-        return closed_bucket_row(
-            self._event_type,
-            self._hour,
-            manifest.grade.value,
-            manifest.closed_at_ms,
-            manifest.model_dump(),
-        )
 
 
 def wait_for_bucket(

@@ -10,9 +10,7 @@ from __future__ import annotations
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
 from hourmark.records.hours import Hour
-from hourmark.records.manifest import Manifest
 from hourmark_etl.buckets.reader import read_manifest
-from hourmark_etl.ledger.bucket_rows import make_damaged_bucket_error
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.frontiers import frontiers, read_type_names
 from hourmark_etl.ledger.heartbeat import last_heartbeat_ms
@@ -37,26 +35,6 @@ def read_frontier(database: Database, event_type: str, bucket_seconds: int) -> F
         The frontier; None if the ledger does not have the type.
     """
     return next(iter(frontiers(database, bucket_seconds, [event_type])), None)
-
-
-def read_hour_manifest(database: Database, event_type: str, hour: Hour) -> Manifest | None:
-    """Return the manifest of an hour's closed bucket, as the ledger stores it.
-
-    Args:
-        database: The ledger (the ETL's state database).
-        event_type: Name of the event type.
-        hour: Hour of the bucket.
-
-    Returns:
-        The manifest; None if the bucket is not closed.
-
-    Raises:
-        DamagedRow: The row of the bucket is damaged, or its manifest is invalid.
-    """
-    try:
-        return read_closed_manifest(database, event_type, hour)
-    except ValueError as error:
-        raise make_damaged_bucket_error(event_type, hour.start_s) from error
 
 
 def read_hour_facts(
@@ -91,7 +69,7 @@ def read_hour_facts(
         blocker=blockers(database, length_s, [event_type]).get(event_type),
         override=overrides(database).get(event_type),
         set_aside=count_unreviewed_records(database, event_type),
-        manifest=read_hour_manifest(database, event_type, hour),
+        manifest=read_closed_manifest(database, event_type, hour),
         driver_heartbeat_ms=last_heartbeat_ms(database),
     )
 

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from hourmark.records.hours import Hour
 from hourmark.records.manifest import Manifest
 from hourmark_etl.ledger import tables
-from hourmark_etl.ledger.bucket_rows import read_bucket_manifests
+from hourmark_etl.ledger.bucket_rows import make_damaged_bucket_error, read_bucket_manifests
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.model import HourState
 
@@ -70,11 +70,13 @@ def read_closed_manifest(database: Database, event_type: str, hour: Hour) -> Man
         The manifest; None if the bucket is not closed.
 
     Raises:
-        DamagedRow: The ledger row of the bucket is damaged.
-        ValueError: The stored manifest is invalid.
+        DamagedRow: The ledger row of the bucket is damaged, or its manifest is invalid.
     """
     marker = read_closed_marker(database, event_type, hour)
-    return None if marker is None else Manifest.decode(marker)
+    try:
+        return None if marker is None else Manifest.decode(marker)
+    except ValueError as error:
+        raise make_damaged_bucket_error(event_type, hour.start_s) from error
 
 
 def read_closed_marker(database: Database, event_type: str, hour: Hour) -> bytes | None:
