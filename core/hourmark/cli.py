@@ -137,9 +137,15 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
     },
 }
-COMMANDS: Mapping[str, tuple[str, str]] = {
-    name: command for group in COMMAND_GROUPS.values() for name, command in group.items()
-}
+
+
+def _without_titles(
+    groups: Mapping[str, Mapping[str, tuple[str, str]]],
+) -> dict[str, tuple[str, str]]:
+    return {name: command for group in groups.values() for name, command in group.items()}
+
+
+COMMANDS: Mapping[str, tuple[str, str]] = _without_titles(COMMAND_GROUPS)
 
 ROOMS = frozenset(module.partition(".")[0] for module, _ in COMMANDS.values())
 
@@ -175,9 +181,7 @@ class LazyGroup(click.Group):
         # click's own keyword arguments, passed on unchanged
         super().__init__(**attrs)  # type: ignore[arg-type]
         self._titles = {title: tuple(group) for title, group in groups.items()}
-        self._table = {
-            name: command for group in groups.values() for name, command in group.items()
-        }
+        self._table = _without_titles(groups)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(self._table)
