@@ -19,6 +19,7 @@ from hourmark_declare.proposing.time_formats import TimeChoice, choose_time_form
 from hourmark_declare.proposing.value_types import infer_text_type, optional_field
 from hourmark_declare.proposing.vocabulary import (
     HOST_KEYS,
+    REQUEST,
     are_hosts,
     first_key,
     is_level,
@@ -32,7 +33,6 @@ _FIELDS_COMMENT: Final = re.compile(r"#\s*[Ff]ields:?[ \t]+(?P<names>.+)")
 _NAME: Final = re.compile(r"[A-Za-z_@#][\w .()/%#@:$\[\]-]{0,60}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"(?=[ \t]|$)|\[[^\[\]]*\](?=[ \t]|$)|\S+')
 _SPACED_MIN: Final = 5  # fewer columns between spaces are a text rather than a table
-_REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+(?: HTTP/[\d.]+)?|-")
 _PLAIN_WORD: Final = re.compile(r"[A-Za-z][A-Za-z'-]*[.,:;!?]?")
 _ADDRESS: Final = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?|-")
 _ORIGIN: Final = re.compile(r"[A-Za-z_][\w$-]*(?:[./:]+[\w$-]+)+|[A-Z][A-Za-z]*_\w*")
@@ -66,12 +66,11 @@ def delimited_candidates(sample: FileSample) -> Iterator[Candidate]:
         At most one candidate for each delimiter: if nine in ten lines have the same number of at
         least three columns. Without names of the columns, one of them must contain a time.
     """
-    lines = [line.decode(errors="replace").rstrip("\r") for line in sample.lines if line.strip()]
+    lines = _written_lines(sample)
     for delimiter in _DELIMITERS:
         if sum(delimiter in line for line in lines) < _MOST * len(lines) - 5:
             continue
-        data = [line for line in lines if not line.startswith("#")]
-        rows = [_split(line, delimiter) for line in data]
+        rows = [_split(line, delimiter) for line in lines if not line.startswith("#")]
         yield from _candidates(sample, lines, rows, delimiter)
 
 
@@ -85,10 +84,13 @@ def spaced_candidates(sample: FileSample) -> Iterator[Candidate]:
         At most one candidate: if nine in ten lines have the same number of at least five columns,
         and at least half of the columns contain something else than a word.
     """
-    lines = [line.decode(errors="replace").rstrip("\r") for line in sample.lines if line.strip()]
-    data = [line for line in lines if not line.startswith("#")]
-    rows = [_TOKEN.findall(line) for line in data]
+    lines = _written_lines(sample)
+    rows = [_TOKEN.findall(line) for line in lines if not line.startswith("#")]
     yield from _candidates(sample, lines, rows, " ")
+
+
+def _written_lines(sample: FileSample) -> list[str]:
+    return [line.decode(errors="replace").rstrip("\r") for line in sample.lines if line.strip()]
 
 
 def _split(line: str, delimiter: str) -> list[str]:
@@ -108,8 +110,9 @@ def _candidates(
     if width < (_SPACED_MIN if delimiter == " " else 3) or count < _MOST * len(rows) or count < 2:
         return
     table = [row for row in rows if len(row) == width]
-    names = _names(lines, table)
-    if names is not None and _is_header(table[0], table[1:]):
+    has_header = _is_header(table[0], table[1:])
+    names = _names(lines, table[0], has_header=has_header)
+    if has_header:
         table = table[1:]
     if names is None and not (_is_table(table) if delimiter == " " else _are_cells(table)):
         return
@@ -120,15 +123,13 @@ def _candidates(
     yield _candidate(sample, _joined(columns, time), time, delimiter, is_named=names is not None)
 
 
-def _names(lines: Sequence[str], table: Sequence[list[str]]) -> list[str] | None:
+def _names(lines: Sequence[str], first: Sequence[str], *, has_header: bool) -> list[str] | None:
     for line in lines[:20]:
         if (match := _FIELDS_COMMENT.fullmatch(line.rstrip())) is not None:
             names = match["names"].split("\t" if "\t" in match["names"] else None)
-            if len(names) == len(table[0]):
+            if len(names) == len(first):
                 return _unique(names)
-    if len(table) > 1 and _is_header(table[0], table[1:]):
-        return _unique([name.strip().strip('"') for name in table[0]])
-    return None
+    return _unique([name.strip().strip('"') for name in first]) if has_header else None
 
 
 def _is_header(first: Sequence[str], rows: Sequence[list[str]]) -> bool:
@@ -200,7 +201,7 @@ def _guess(column: Column, taken: set[str], before: Sequence[str], *, is_last: b
     if all(is_level(value) for value in values):
         return "level"
     quoted = column.wrap == '"' and set(values) != {"-"}
-    if quoted and all(_REQUEST.fullmatch(value) for value in values):
+    if quoted and all(REQUEST.fullmatch(value) for value in values):
         return "request"
     codes = all(re.fullmatch(r"[1-5]\d\d", value) for value in values)
     if codes and "request" in taken and "status" not in taken:
@@ -321,11 +322,7 @@ def _cell(column: Column, time: _Time | None, delimiter: str) -> str:
         return rf"\[(?P<{column.name}>[^\[\]]*)\]"
     of_type = infer_text_type(column.values)
     number = {"long": r"[+-]?\d+", "double": r"[+-]?\d+(?:\.\d+)?"}.get(of_type)
-    inside = (
-        rf'(?:[^"\\{"" if delimiter == " " else chr(34)}]|\\.|"")*'
-        if delimiter != " "
-        else r'(?:[^"\\]|\\.)*'
-    )
+    inside = r'(?:[^"\\]|\\.)*' if delimiter == " " else r'(?:[^"\\]|\\.|"")*'
     if column.wrap == '"':
         if number is not None:
             return f'"(?:(?P<{column.name}>{number})|-?)"'

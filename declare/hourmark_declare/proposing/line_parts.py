@@ -19,6 +19,7 @@ from hourmark_declare.proposing.vocabulary import (
     LEVEL_FORMS,
     LEVEL_LETTERS,
     LEVELS,
+    REQUEST,
     are_hosts,
     is_level,
     quote_pattern,
@@ -61,7 +62,6 @@ _WORD_UP_TO: Final = {
 _DOTTED: Final = re.compile(r"\w[.:/$]+\w")
 _DATE_LIKE: Final = re.compile(r"\d{4}[-./]\d\d[-./]\d\d(?=\s)")
 _THREADS: Final = re.compile(r"(?i)main|thread|exec|worker|pool|nio|executor|scheduler")
-_REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+( HTTP/[\d.]+)?|-")
 _LEVEL_BEHIND: Final = re.compile(r"(?P<name>[^/:]+)(?P<mark>[/:])(?P<level>\w+)")
 _CHANNEL_LEVEL: Final = re.compile(rf"(?P<channel>[A-Za-z][\w-]*)\.(?P<level>{LEVELS})(?=:|\s|$):?")
 _IDENTIFIER: Final = re.compile(
@@ -108,7 +108,7 @@ class LinePart(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class ReadingState:
-    """What is known while records are read from left to right.
+    """The knowledge about log records that grows while they are read from left to right.
 
     Attributes:
         records: Number of records at the begin.
@@ -268,7 +268,7 @@ class PartRecognizer:
         if not self._enough(found):
             return None
         values = [match["x"] for match in found.values()]
-        name = "request" if all(_REQUEST.fullmatch(value) for value in values) else "text"
+        name = "request" if all(REQUEST.fullmatch(value) for value in values) else "text"
         return LinePart(
             r'"(?P<{0}>(?:[^"\\]|\\.)*)"',
             {n: match.end() for n, match in found.items()},
@@ -471,7 +471,7 @@ class PartRecognizer:
         if char in "])" and self._state.open_brackets:
             self._state.open_brackets.pop()
         ends = {n: of.at + len(run) for n, of in enumerate(cursors) if of.rest.startswith(run)}
-        return LinePart(quote_pattern(run).replace("{", "{{").replace("}", "}}"), ends, {})
+        return LinePart(_without_groups(quote_pattern(run)), ends, {})
 
     def _other_time(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         found: dict[int, tuple[int, str]] = {}
@@ -491,8 +491,7 @@ class PartRecognizer:
         ):
             return None
         values: list[str | None] = [cursors[n].text[cursors[n].at : end] for n, end in ends.items()]
-        quoted = pattern.replace("{", "{{").replace("}", "}}")
-        return LinePart(f"(?P<{{0}}>{quoted})", ends, {"date": values})
+        return LinePart(f"(?P<{{0}}>{_without_groups(pattern)})", ends, {"date": values})
 
     def _word(self, cursors: Sequence[LineCursor]) -> LinePart | None:
         closing = (
@@ -602,6 +601,11 @@ class PartRecognizer:
             {n: match.end() for n, match in found.items()},
             {"context": [*values]},
         )
+
+
+def _without_groups(pattern: str) -> str:
+    # In the form of `LinePart.pattern`: braces are written twice.
+    return pattern.replace("{", "{{").replace("}", "}}")
 
 
 def _timestamp_at(cursor: LineCursor) -> tuple[int, str] | None:

@@ -40,7 +40,7 @@ Path = tuple[str, ...]
 
 
 class NestedFields(NamedTuple):
-    """What a pattern reads from JSON lines.
+    """A pattern for JSON lines, and the fields that it reads from them.
 
     Attributes:
         pattern: Regular expression for a whole line, with the groups `time` and `message`.

@@ -7,16 +7,15 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
 
-from hourmark_declare.proposing.timestamps import TimestampFormat, match_timestamp
+from hourmark_declare.proposing.timestamps import RFC3339_PATTERN, TimestampFormat, match_timestamp
 from hourmark_delivery_service.parsing.times.formats import TimeContext, TimeFormat
 
 _MOST: Final = 0.97
-_RFC3339: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)")
+_RFC3339: Final = re.compile(RFC3339_PATTERN)
 _DAY_MS: Final = 86_400_000
 _NEAR_MS: Final = 2 * _DAY_MS  # between the last time in a file and its last modification
 _FARTHER: Final = 10  # times as far from it as another order's: that order is wrong
 _FUTURE_S: Final = 900
-_RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 
 
 class TimeChoice(NamedTuple):
@@ -48,7 +47,7 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
     if 2 * len(texts) <= len(values) or not texts:
         return None
     if all(_RFC3339.fullmatch(text) for text in texts):
-        return TimeChoice(_RFC3339_PATTERN, "rfc3339")
+        return TimeChoice(RFC3339_PATTERN, "rfc3339")
     found = [match_timestamp(text) for text in texts]
     forms = [form for form in found if form is not None and form.is_dated]
     if len(forms) < _MOST * len(texts):

@@ -67,7 +67,7 @@ _CLOCKS: Final = {  # pattern in a type file, and format
     r"\d{6}": "%H%M%S",
 }
 _RFC3339: Final = "%Y-%m-%dT%H:%M:%S%z"
-_RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
+RFC3339_PATTERN: Final = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)"
 _BEFORE: Final = r"(?<![\d.:/-])"  # what precedes a date; a letter may
 
 
@@ -321,7 +321,7 @@ class _Place(NamedTuple):
             return most
         formats = {form.format for form in self.forms}
         if len(formats) > 1 and _without_fraction(most.format) == _RFC3339:
-            return TimestampFormat(_RFC3339_PATTERN, "rfc3339")
+            return TimestampFormat(RFC3339_PATTERN, "rfc3339")
         patterns = dict.fromkeys(of.pattern for of in self.forms if of.format == most.format)
         pattern = f"(?:{'|'.join(patterns)})" if len(patterns) > 1 else most.pattern
         return most._replace(pattern=pattern)

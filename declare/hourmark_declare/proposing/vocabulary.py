@@ -77,6 +77,7 @@ TIME_KEYS: Final = (
     "asctime",
     "created_at",
 )
+REQUEST: Final = re.compile(r"[A-Z]{3,8} \S+(?: HTTP/[\d.]+)?|-")  # line of an HTTP request
 _TIME_NAME: Final = re.compile(r"(?i)time|date|(?:^|[_.@])ts$|_at$|created|when|start")
 _MACHINE: Final = re.compile(
     r"(?i)node|host|srv|server|web|db|vm|ip-|compute|rack|gw|router|switch"
