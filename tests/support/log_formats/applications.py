@@ -5,23 +5,19 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tests.support.log_formats.model import FIRST, LogFormat, corpus, message, pick, when
-
-
-def _ms(n: int) -> str:
-    return f"{when(n).microsecond // 1000:03}"
+from tests.support.log_formats.model import FIRST, LogFormat, corpus, message, ms, pick, when
 
 
 def _python(n: int) -> str:
     trace = '\nTraceback (most recent call last):\n  File "/app/jobs.py", line 12, in run\n    raise ValueError(n)\nValueError: 7'
     return (
-        f"{when(n):%Y-%m-%d %H:%M:%S},{_ms(n)} - {pick(n, 'shop.orders', 'shop.jobs', 'root')} - "
+        f"{when(n):%Y-%m-%d %H:%M:%S},{ms(n)} - {pick(n, 'shop.orders', 'shop.jobs', 'root')} - "
         f"{pick(n, 'INFO', 'ERROR', 'WARNING')} - {message(n)}{trace if n % 9 == 4 else ''}"
     )
 
 
 def _django(n: int) -> str:
-    return f"{pick(n, 'WARNING', 'INFO', 'ERROR')} {when(n):%Y-%m-%d %H:%M:%S},{_ms(n)} {pick(n, 'basehttp', 'log')} 4711 1402{n:03} {message(n)}"
+    return f"{pick(n, 'WARNING', 'INFO', 'ERROR')} {when(n):%Y-%m-%d %H:%M:%S},{ms(n)} {pick(n, 'basehttp', 'log')} 4711 1402{n:03} {message(n)}"
 
 
 def _gunicorn(n: int) -> str:
@@ -33,11 +29,11 @@ def _uvicorn(n: int) -> str:
 
 
 def _loguru(n: int) -> str:
-    return f"{when(n):%Y-%m-%d %H:%M:%S}.{_ms(n)} | {pick(n, 'INFO', 'SUCCESS', 'ERROR'):8} | {pick(n, 'shop.orders:create:12', '__main__:main:7')} - {message(n)}"
+    return f"{when(n):%Y-%m-%d %H:%M:%S}.{ms(n)} | {pick(n, 'INFO', 'SUCCESS', 'ERROR'):8} | {pick(n, 'shop.orders:create:12', '__main__:main:7')} - {message(n)}"
 
 
 def _zap(n: int) -> str:
-    return f"{when(n):%Y-%m-%dT%H:%M:%S}.{_ms(n)}Z\t{pick(n, 'INFO', 'WARN')}\t{pick(n, 'server/http.go:12', 'jobs/run.go:7')}\t{message(n)}"
+    return f"{when(n):%Y-%m-%dT%H:%M:%S}.{ms(n)}Z\t{pick(n, 'INFO', 'WARN')}\t{pick(n, 'server/http.go:12', 'jobs/run.go:7')}\t{message(n)}"
 
 
 def _zap_json(n: int) -> str:

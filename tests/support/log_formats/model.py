@@ -37,6 +37,16 @@ def when(n: int) -> dt.datetime:
     return START + dt.timedelta(milliseconds=3700 * n)
 
 
+def ms(n: int) -> str:
+    """Return the milliseconds of the time of a record, three digits."""
+    return f"{when(n).microsecond // 1000:03}"
+
+
+def iso(n: int) -> str:
+    """Return the time of a record to the second, in ISO 8601 without a zone."""
+    return f"{when(n):%Y-%m-%dT%H:%M:%S}"
+
+
 def message(n: int) -> str:
     """Return the text of a record, of differing length, without a time."""
     return MESSAGES[n % len(MESSAGES)].format(n=7 * n % 251)

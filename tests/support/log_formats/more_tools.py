@@ -5,16 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tests.support.log_formats.model import FIRST, LogFormat, corpus, message, pick, when
-
-
-def ms(n: int) -> str:
-    return f"{when(n).microsecond // 1000:03}"
-
-
-def iso(n: int) -> str:
-    return f"{when(n):%Y-%m-%dT%H:%M:%S}"
-
+from tests.support.log_formats.model import FIRST, LogFormat, corpus, iso, message, ms, pick, when
 
 FORMATS: Final[list[LogFormat]] = corpus(
     aws_waf={

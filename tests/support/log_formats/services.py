@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tests.support.log_formats.model import FIRST, LogFormat, corpus, message, pick, when
-
-
-def _ms(n: int) -> str:
-    return f"{when(n).microsecond // 1000:03}"
+from tests.support.log_formats.model import FIRST, LogFormat, corpus, message, ms, pick, when
 
 
 def _local(n: int, mark: str = ",") -> str:
-    return f"{when(n):%Y-%m-%d %H:%M:%S}{mark}{_ms(n)}"
+    return f"{when(n):%Y-%m-%d %H:%M:%S}{mark}{ms(n)}"
 
 
 def _postgres(n: int) -> str:
@@ -26,7 +22,7 @@ def _postgres(n: int) -> str:
 def _postgres_cet(n: int) -> str:
     at = when(n).replace(hour=(when(n).hour + 1) % 24)
     return (
-        f"{at:%Y-%m-%d %H:%M:%S}.{_ms(n)} CET [{4711 + n}] {pick(n, 'LOG', 'ERROR')}:  {message(n)}"
+        f"{at:%Y-%m-%d %H:%M:%S}.{ms(n)} CET [{4711 + n}] {pick(n, 'LOG', 'ERROR')}:  {message(n)}"
     )
 
 
@@ -46,13 +42,13 @@ def _mysql_slow(n: int) -> str:
 
 
 def _redis(n: int) -> str:
-    return f"1234:M {when(n):%d %b %Y %H:%M:%S}.{_ms(n)} {pick(n, '*', '#', '-', '.')} {message(n)}"
+    return f"1234:M {when(n):%d %b %Y %H:%M:%S}.{ms(n)} {pick(n, '*', '#', '-', '.')} {message(n)}"
 
 
 def _mongodb(n: int) -> str:
     return json.dumps(
         {
-            "t": {"$date": f"{when(n):%Y-%m-%dT%H:%M:%S}.{_ms(n)}+00:00"},
+            "t": {"$date": f"{when(n):%Y-%m-%dT%H:%M:%S}.{ms(n)}+00:00"},
             "s": pick(n, "I", "W", "E"),
             "c": pick(n, "NETWORK", "STORAGE", "-"),
             "id": 22943 + n,
@@ -66,7 +62,7 @@ def _mongodb(n: int) -> str:
 
 def _elasticsearch(n: int) -> str:
     logger = pick(n, "o.e.n.Node", "o.e.c.m.MetadataIndexService", "o.e.x.s.a")
-    return f"[{when(n):%Y-%m-%dT%H:%M:%S},{_ms(n)}][{pick(n, 'INFO', 'WARN', 'ERROR'):5}][{logger:25}] [node-1] {message(n)}"
+    return f"[{when(n):%Y-%m-%dT%H:%M:%S},{ms(n)}][{pick(n, 'INFO', 'WARN', 'ERROR'):5}][{logger:25}] [node-1] {message(n)}"
 
 
 def _kafka(n: int) -> str:
@@ -90,7 +86,7 @@ def _logback(n: int) -> str:
 
 def _spring(n: int) -> str:
     return (
-        f"{when(n):%Y-%m-%dT%H:%M:%S}.{_ms(n)}Z {pick(n, 'INFO', 'WARN', 'ERROR'):>5} 4711 --- "
+        f"{when(n):%Y-%m-%dT%H:%M:%S}.{ms(n)}Z {pick(n, 'INFO', 'WARN', 'ERROR'):>5} 4711 --- "
         f"[{pick(n, 'main', 'nio-8080-exec-1'):>15}] {pick(n, 'c.example.shop.Orders', 'o.s.b.Application'):40} : {message(n)}"
     )
 
@@ -115,7 +111,7 @@ def _openstack(n: int) -> str:
 
 
 def _vault(n: int) -> str:
-    return f"{when(n):%Y-%m-%dT%H:%M:%S}.{_ms(n)}Z {pick(n, '[INFO] ', '[WARN] ', '[ERROR]')} {pick(n, 'core', 'storage.raft', 'core.cluster-listener')}: {message(n)}"
+    return f"{when(n):%Y-%m-%dT%H:%M:%S}.{ms(n)}Z {pick(n, '[INFO] ', '[WARN] ', '[ERROR]')} {pick(n, 'core', 'storage.raft', 'core.cluster-listener')}: {message(n)}"
 
 
 def _vault_audit(n: int) -> str:
