@@ -6,6 +6,7 @@ inherit it. Daemons are found and stopped by this mark, including those of a run
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -148,23 +149,47 @@ class Components:
             Unavailable: The command timed out or failed. If it failed, the message contains the end
                 of its output.
         """
+        self._call(arguments, seconds, stderr=subprocess.STDOUT)
+
+    def query_json(self, *arguments: str, seconds: float) -> Any:
+        """Run an `hourmark` command with the option `--json`, and return its output.
+
+        Args:
+            arguments: Subcommand and options; `--json` and `--config` are appended.
+            seconds: Timeout in seconds, after which the command is killed.
+
+        Returns:
+            The decoded JSON.
+
+        Raises:
+            Unavailable: The command timed out or failed. If it failed, the message contains the end
+                of its error output.
+        """
+        return json.loads(self._call((*arguments, "--json"), seconds, stderr=subprocess.PIPE))
+
+    def _call(self, arguments: Sequence[str], seconds: float, *, stderr: int) -> str:
         command = self.command(*arguments)
         shown = shlex.join(["hourmark", *command[3:]])
         try:
-            subprocess.run(
+            done = subprocess.run(
                 command,
                 env=child_environment(),
                 check=True,
                 timeout=seconds,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=stderr,
                 text=True,
             )
         except subprocess.TimeoutExpired as error:
-            raise Unavailable(f"{shown} did not finish within {seconds:.0f} s") from error
+            raise Unavailable(
+                f"{shown} did not finish within {seconds:.0f} s; the machine may be overloaded: "
+                "repeat the command"
+            ) from error
         except subprocess.CalledProcessError as error:
-            raise Unavailable(f"{shown} failed:\n{error.stdout[-4000:]}") from error
+            output = error.stdout if error.stderr is None else error.stderr
+            raise Unavailable(f"{shown} failed:\n{output[-4000:]}") from error
+        return done.stdout
 
     def run_repeatable(self, *arguments: str, seconds: float) -> None:
         """Run an idempotent `hourmark` command, with up to three retries, two seconds apart.

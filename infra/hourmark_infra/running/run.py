@@ -12,7 +12,6 @@ hours without them.
 from __future__ import annotations
 
 import json
-import shlex
 import subprocess
 import tempfile
 import tomllib
@@ -278,7 +277,8 @@ class Run:
         self._supervisor.start(["etl"])
         drained = Hour.containing(self._clock.now_ms(), config.parsing.bucket_seconds)
         wait_s = drained.next().start_s - self._clock.now_ms() / 1000
-        if wait_s > _BUCKET_END_MAX_S:
+        open_hour = str(drained) if wait_s > _BUCKET_END_MAX_S else None
+        if open_hour is not None:
             self._report(
                 f"all lines are acknowledged; the bucket {drained} ends in {wait_s / 60:.0f} "
                 "minutes and is not awaited: the next run closes it"
@@ -296,7 +296,7 @@ class Run:
         return self._outcome(
             tailed,
             buckets_closed_since(closed, since),
-            open_hour=None if self._complete.exists() else str(drained),
+            open_hour=open_hour,
         )
 
     def _is_complete(self) -> bool:
@@ -406,7 +406,7 @@ class Run:
 
     def _wait_for_closed_buckets(self, last: Hour, wait_s: float) -> None:
         # `wait_s` is the time until the bucket `last` ends.
-        types: list[str] = self._query_json("types", "check", "--json")["types"]
+        types: list[str] = self._query_json("types", "check")["types"]
         with self._progress.awaiting(f"buckets up to {last} to be closed") as replace:
 
             def all_closed() -> bool:
@@ -427,36 +427,16 @@ class Run:
 
     def _list_open_buckets(self) -> list[dict[str, Any]]:
         # a row for each type, however many buckets are closed
-        rows: list[dict[str, Any]] = self._query_json("bucket", "ls", "--state", "open", "--json")
+        rows: list[dict[str, Any]] = self._query_json("bucket", "ls", "--state", "open")
         return rows
 
     def _list_closed_buckets(self, since: Mapping[str, str]) -> list[dict[str, Any]]:
         first = ("--from", min(since.values())) if since else ()
-        rows: list[dict[str, Any]] = self._query_json(
-            "bucket", "ls", "--state", "closed", *first, "--json"
-        )
+        rows: list[dict[str, Any]] = self._query_json("bucket", "ls", "--state", "closed", *first)
         return rows
 
     def _query_json(self, *arguments: str) -> Any:
-        command = self.components.command(*arguments)
-        try:
-            done = subprocess.run(
-                command,
-                env=child_environment(),
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=_LIST_TIMEOUT_S,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise Unavailable(
-                f"hourmark {shlex.join(arguments)} did not finish within {_LIST_TIMEOUT_S:.0f} s; "
-                "the machine may be overloaded: repeat `hourmark run`, which continues"
-            ) from error
-        if done.returncode != 0:
-            raise Unavailable(f"hourmark {shlex.join(arguments)} failed:\n{done.stderr[-4000:]}")
-        return json.loads(done.stdout)
+        return self.components.query_json(*arguments, seconds=_LIST_TIMEOUT_S)
 
     def _poll(self) -> None:
         self._supervisor.poll()
