@@ -50,6 +50,19 @@ def expect(recorder: Recorder, content: bytes) -> None:
     assert pieces(recorder) == Counter(content.splitlines(keepends=True))
 
 
+def test_copytruncate_with_a_pending_half(final: Host, recorder: Recorder) -> None:
+    final.final_lines = False
+    final.drain(lines(20) + b"half")
+    copytruncate(final)
+    final.append(lines(5, 100) + b"tail")
+    final.final_lines = True
+    summary = final.drain()
+    assert pieces(recorder) == Counter(
+        [*(lines(20) + lines(5, 100)).splitlines(keepends=True), b"half", b"tail"]
+    )
+    assert summary.lost_bytes in (0, len(b"half")), "counted if the copy is examined first"
+
+
 def test_copytruncate_after_the_final_line(final: Host, recorder: Recorder) -> None:
     final.drain(lines(20) + b"half")
     copytruncate(final)
