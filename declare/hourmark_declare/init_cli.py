@@ -164,7 +164,7 @@ def init(
 
 
 def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Proposal]:
-    # Of each guess, the user decides whether it is used; where nobody is asked, the safest is.
+    # The user decides whether a guess is used; without a question, the safest proposal is used.
     proposals = []
     for guess in guessed:
         if guess.safest is None:

@@ -300,7 +300,7 @@ def _candidate(
     )
     lead = r"[ \t]*" if delimiter == " " else ""
     has_message = MESSAGE in names
-    rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is none
+    rest = "" if has_message else f"(?P<{MESSAGE}>.*)"  # more columns, or a line that is no row
     whole = ends_with_cr(f"{lead}{pattern}{lead}{rest}", sample)
     line = {"payload": "pattern", "pattern": whole, **settings}
     line |= {"null_text": "-" if delimiter == " " else "", "time": "observed", "field": MESSAGE}

@@ -19,7 +19,7 @@ class Confidence(enum.StrEnum):
     Attributes:
         HIGH: The sample has this structure, and nothing indicates another.
         MEDIUM: The proposal loses nothing, but a look at the reasons is worthwhile.
-        LOW: The proposal is a guess; the user is asked.
+        LOW: The proposal is a guess, which the user must confirm.
     """
 
     HIGH = "high"

@@ -3,7 +3,7 @@
 All records are read from left to right at the same time. At each position, the most specific part
 is taken that nine in ten records have: the timestamp, a level, text in quotes or brackets, a
 program with its process id, a number, punctuation, or a word that something specific follows.
-Where there is none, the message begins. A part behind the timestamp that some records lack is
+Without a common part, the message begins. A part behind the timestamp that some records lack is
 optional together with what follows it, so that those are still read with the rest.
 """
 
@@ -153,7 +153,7 @@ class _Inference:
         return pattern
 
     def _named(self, name: str, values: Sequence[str]) -> str:
-        hosts = not {"level", "program"} & {*self._state.types}  # a host stands before these
+        hosts = not {"level", "program"} & {*self._state.types}  # a host comes before these
         if (
             name in ("word", "component", "logger")
             and hosts

@@ -136,7 +136,7 @@ def names_time(name: str) -> bool:
 
 
 def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
-    """Return the name that stands first in a list of known names, in any case; None without one."""
+    """Return the name that comes first in a list of known names, in any case; None without one."""
     by_lower = {name.lower(): name for name in reversed([*names])}
     return next((by_lower[key] for key in known if key in by_lower), None)
 
