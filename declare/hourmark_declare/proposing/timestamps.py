@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hourmark_declare.proposing.vocabulary import quote_pattern
+from hourmark_declare.proposing.zone_names import ABBREVIATION_PATTERN
 
 _RECORDS_BELOW: Final = 0.98  # share of lines with a timestamp: others belong to records
 _WITHIN: Final = 120  # bytes of a line in which its timestamp must begin
@@ -52,7 +53,7 @@ _REST: Final = (
     rf"(?P<clock>{_CLOCK}|\d\d\.\d\d\.\d\d|\d{{6}}(?!\d)|\d\d:\d\d(?![:\d]))"
     r"(?P<fraction>[.,]\d{1,9}|:\d{3}(?!\d))?(?P<half> ?[AaPp][Mm]\b)?"
     r"(?P<zone>Z\b| ?[+-]\d\d:?\d\d\b| ?[+-]\d\d(?![\d:.-])|"
-    r" (?:UTC|GMT|[CEWM]E?S?T|[ECMP][SD]T|AK[SD]T|HST|BST|MSK|[JKI]ST|HKT|AE[SD]T|AC[SD]T|AWST|NZ[SD]T|SAST|WIB|PKT|WEST|EEST|CEST)\b)?"
+    rf" (?:{ABBREVIATION_PATTERN})\b)?"
     r"(?P<year> (?:19|20)\d\d\b)?"
 )
 _UNIX: Final = (  # digits before the fraction, and format

@@ -9,6 +9,8 @@ from typing import Final
 _ZONES: Final = {
     "CET": "Europe/Berlin",
     "CEST": "Europe/Berlin",
+    "MET": "Europe/Berlin",
+    "MEST": "Europe/Berlin",
     "WET": "Europe/Lisbon",
     "WEST": "Europe/Lisbon",
     "EET": "Europe/Helsinki",
@@ -41,6 +43,7 @@ _ZONES: Final = {
     "NZST": "Pacific/Auckland",
     "NZDT": "Pacific/Auckland",
 }
+ABBREVIATION_PATTERN: Final = "|".join(("UTC", "GMT", *_ZONES))
 
 
 def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
