@@ -39,8 +39,8 @@ from hourmark_producer.report.status import FILES_SHOWN, format_status, read_sta
 from hourmark_producer.report.summary import RunSummary
 from hourmark_producer.report.trace import trace
 from hourmark_producer.settings import validate_settings
-from hourmark_producer.tailer import Tailer
 from hourmark_producer.watch.descriptors import raise_open_file_limit
+from hourmark_producer.wiring import wire_tailer
 
 _LOG = logging.getLogger(__name__)
 
@@ -218,7 +218,7 @@ def _run(
         if not drain and once_s is None:
             reloading.listen()
         try:
-            tailer = Tailer(
+            tailer = wire_tailer(
                 settings,
                 checkpoint,
                 clock,

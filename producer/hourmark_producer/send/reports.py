@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from hourmark.clock import Clock
@@ -276,3 +276,72 @@ class CaughtUpClaim:
             self._at_ms.update(readings_ms)
             self._at_s = at_s
             self._attempt = None
+
+
+class CaughtUpClaims:
+    """The times up to which services acknowledged all lines of each source. Thread-safe.
+
+    Args:
+        sources: Names of all configured sources.
+
+    Attributes:
+        sources: The same names.
+    """
+
+    def __init__(self, sources: Iterable[str]) -> None:
+        self._claims = {source: CaughtUpClaim() for source in sources}
+        self.sources = tuple(self._claims)
+
+    def start_attempts(
+        self,
+        readings_ms: Mapping[str, int],
+        complete: Collection[str],
+        active_files: Iterable[TrackedFile],
+        at_s: float,
+    ) -> None:
+        """Start an attempt for each source that a full scan found completely.
+
+        Args:
+            readings_ms: Clock of each service before the scan, in Unix milliseconds by service
+                name. If it is empty, no attempt is started.
+            complete: The sources that were scanned completely.
+            active_files: The files that are not completely acknowledged.
+            at_s: Time before the scan, in seconds of this host's monotonic clock.
+        """
+        if not readings_ms:
+            return
+        targets: dict[str, list[AcknowledgmentTarget]] = {source: [] for source in complete}
+        for file in active_files:  # all other files are fully acknowledged
+            if file.place.source in targets:
+                targets[file.place.source].append(AcknowledgmentTarget.from_file(file))
+        for source, those in targets.items():
+            self._claims[source].start_attempt(readings_ms, those, at_s)
+
+    def service_times_ms(self, service: str) -> dict[str, int | None]:
+        """Return the time up to which each source is acknowledged, by the clock of one service.
+
+        Args:
+            service: Name of the service.
+
+        Returns:
+            Unix milliseconds by source; None if no attempt with a clock of this service has
+            succeeded yet.
+        """
+        return {source: claim.service_time_ms(service) for source, claim in self._claims.items()}
+
+    def monotonic_times_s(self) -> dict[str, float | None]:
+        """Return the time up to which each source is acknowledged, by this host's monotonic clock.
+
+        Returns:
+            Seconds by source; None if no attempt has succeeded yet.
+        """
+        return {source: claim.monotonic_time_s() for source, claim in self._claims.items()}
+
+    def are_caught_up(self, *, since_s: float | None = None) -> bool:
+        """Return whether all lines of all sources that existed at a given time are acknowledged.
+
+        Args:
+            since_s: The time, in seconds of this host's monotonic clock. If None, any time: the
+                result is whether an attempt of each source has ever succeeded.
+        """
+        return all(claim.is_caught_up(since_s=since_s) for claim in self._claims.values())
