@@ -18,7 +18,7 @@ from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import ByteRange
 from hourmark.records.wire import OBSERVED_AT_HEADER
 from hourmark_delivery_service.access.grants import AccessControl
-from hourmark_delivery_service.errors import QueueError, ServiceUnavailable
+from hourmark_delivery_service.errors import QueueError, ServiceUnavailable, TopicUnavailable
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import TIME_MS_END, Batch, CompiledRules, Parser, Slice
 from hourmark_delivery_service.queue.port import Queue
@@ -300,6 +300,10 @@ class DeliveryService:
                 with_checksums=self.framing.has_checksums
             )
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
+        except TopicUnavailable as error:
+            raise ServiceUnavailable(
+                "topic_unavailable", f"nothing was acknowledged: {error}"
+            ) from error
         except QueueError as error:
             raise ServiceUnavailable("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
