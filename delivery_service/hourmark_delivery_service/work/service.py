@@ -16,7 +16,7 @@ from hourmark.config.loading import Config
 from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import ByteRange
-from hourmark.records.wire import OBSERVED_AT_HEADER
+from hourmark.records.wire import OBSERVED_AT_HEADER, TOPIC_UNAVAILABLE
 from hourmark_delivery_service.access.grants import AccessControl
 from hourmark_delivery_service.errors import QueueError, ServiceUnavailable, TopicUnavailable
 from hourmark_delivery_service.metrics import ServiceMetrics
@@ -302,7 +302,7 @@ class DeliveryService:
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except TopicUnavailable as error:
             raise ServiceUnavailable(
-                "topic_unavailable", f"nothing was acknowledged: {error}"
+                TOPIC_UNAVAILABLE, f"nothing was acknowledged: {error}"
             ) from error
         except QueueError as error:
             raise ServiceUnavailable("queue", f"nothing was acknowledged: {error}") from error
