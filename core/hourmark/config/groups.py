@@ -274,6 +274,11 @@ class ServiceSettings(FrozenModel):
     """time for all in-sync replicas to acknowledge, otherwise 503"""
     report_seconds: Seconds = 2.0
     """interval of the service's own host reports"""
+    create_missing_topics: bool = True
+    """whether to create the topic of a declared event type that was deleted, with the settings of
+    `hourmark types apply`, so that one deleted topic does not block the other types of a log file;
+    needs Kafka's right to create it
+    """
     tokens_required: bool = False
     """whether requests need a token from `hourmark token create`; all except /healthz and /readyz
     """

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from hourmark.clock import Clock
 from hourmark.config.loading import Config
-from hourmark.kafka.topic_names import AUDIT, HOSTS, events_topic
+from hourmark.kafka.topic_names import AUDIT, HOSTS, event_type_of_topic, events_topic
 from hourmark.records.host_reports import HostReport
 from hourmark.records.ranges import ByteRange
 from hourmark.records.wire import OBSERVED_AT_HEADER, TOPIC_UNAVAILABLE
@@ -26,6 +26,7 @@ from hourmark_delivery_service.work.body import BodyReader
 from hourmark_delivery_service.work.duplicates import RequestCoalescer, SharedWork
 from hourmark_delivery_service.work.framing import Framing
 from hourmark_delivery_service.work.inflight import InflightRequest, InflightRequests
+from hourmark_delivery_service.work.missing_topics import MissingTopics
 from hourmark_delivery_service.work.peer import ClientPeer
 from hourmark_delivery_service.work.rules_store import RulesStore
 from hourmark_delivery_service.work.turns import Job
@@ -106,6 +107,7 @@ class DeliveryService:
         framing_error: Why the schema ids are not known yet, or an empty string.
         first_report_sent: Whether the first host report of this process is in the queue. No events
             are accepted before, because hours could close without them.
+        missing_topics: Creates missing topics of event types. None if this service must not.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class DeliveryService:
         self.first_report_sent = (
             False  # whether this incarnation's first report is in the queue: it precedes all events
         )
+        self.missing_topics: MissingTopics | None = None  # creates them, where it may
         self.executor = FairExecutor()
         self.bodies = BodyReader(self.inflight, self.executor, self.settings.body_seconds)
         self._twins: RequestCoalescer[Parser] = RequestCoalescer()
@@ -301,9 +304,7 @@ class DeliveryService:
             )
             await self.queue.append({AUDIT: [{"key": audit.range_id, "value": value}]})
         except TopicUnavailable as error:
-            raise ServiceUnavailable(
-                TOPIC_UNAVAILABLE, f"nothing was acknowledged: {error}"
-            ) from error
+            raise self._topic_unavailable(error) from error
         except QueueError as error:
             raise ServiceUnavailable("queue", f"nothing was acknowledged: {error}") from error
         for event_type, count in parser.events.items():
@@ -312,6 +313,15 @@ class DeliveryService:
             self.metrics.count_dead_letters(claimed_type, parser.declared_source, reason, count)
         self.metrics.blank_lines.inc(parser.blanks)
         self.metrics.received_bytes.inc(len(body))
+
+    def _topic_unavailable(self, error: TopicUnavailable) -> ServiceUnavailable:
+        event_type = event_type_of_topic(error.topic)
+        message = f"nothing was acknowledged: {error}"
+        if self.missing_topics is not None and error.is_missing and event_type is not None:
+            self.missing_topics.report(event_type)
+            if why := self.missing_topics.error(event_type):
+                message += f"; this service could not create it: {why}"
+        return ServiceUnavailable(TOPIC_UNAVAILABLE, message)
 
     async def append_report(self, report: HostReport) -> None:
         """Append a host report to the queue and count it in the metrics.
