@@ -451,8 +451,10 @@ class Tailer:
 
     def _source_reports(self, service: str) -> tuple[SourceReport, ...]:
         # claims first: pending bytes may only grow after them
+        clock_ms = self._client.clocks_ms().get(service)
         claims = {
-            source: claim.service_time_ms(service) for source, claim in self._caught_up.items()
+            source: claim.service_time_ms(service, clock_ms)
+            for source, claim in self._caught_up.items()
         }
         pending = self._pending.by_source()
         return tuple(

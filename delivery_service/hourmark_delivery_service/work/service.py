@@ -192,14 +192,35 @@ class DeliveryService:
         """
         self.framing_error = error
 
-    def check_clock(self, observed_at_ms: int) -> None:
-        """Check that this service's clock is not far behind the observation time of a request.
+    def check_range_clock(self, observed_at_ms: int) -> None:
+        """Check that the observation time of a byte range is not too far ahead of this clock.
 
-        With such a clock, the service would reject events whose correct time appears to be in the
-        future.
+        A tailer stamps a range with a service's clock before it first sends the range, and can
+        never change the stamp, because event ids depend on it. If that clock was ahead and was
+        corrected, ranges with the wrong stamp are still to be delivered. They are parsed by their
+        stamp alone, so they give the same records as before the correction.
 
         Args:
-            observed_at_ms: Time at which the client observed the data, in Unix milliseconds.
+            observed_at_ms: Observation time of the range, in Unix milliseconds.
+
+        Raises:
+            ServiceUnavailable: If the time is more than `service.range_ahead_seconds` ahead. The
+                client should retry after 10 seconds.
+        """
+        ahead_s = (observed_at_ms - self.clock.now_ms()) / 1000
+        if ahead_s > self.settings.range_ahead_seconds:
+            message = (
+                f"the range was stamped by a clock that is {ahead_s:.0f} s ahead of this service's; "
+                "if this service's clock is right, set service.range_ahead_seconds above that for "
+                "as long as such ranges are delivered"
+            )
+            raise ServiceUnavailable("clock_behind", message, retry_after_s=10)
+
+    def check_clock(self, observed_at_ms: int) -> None:
+        """Check that this service's clock is not far behind the time of a batch of events.
+
+        Args:
+            observed_at_ms: Time of the batch in Unix milliseconds, as the client states it.
 
         Raises:
             ServiceUnavailable: If the clock is more than 15 minutes behind. The client should retry
