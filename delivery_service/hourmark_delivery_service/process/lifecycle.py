@@ -70,7 +70,7 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
     rules = RulesStore(metrics)
     queue = KafkaQueue(config, metrics)
     service = DeliveryService(config, SystemClock(), queue, rules, metrics)
-    if config.service.create_missing_topics:
+    if _creates_topics(config):
         create = functools.partial(_create_topic, config.kafka)
         service.missing_topics = MissingTopics(create, rules, service.clock)
     followers = [StoreFollower(config, TYPES, rules)]
@@ -84,6 +84,11 @@ async def running_service(config: Config) -> AsyncIterator[DeliveryService]:
         await queue.close(_CLOSE_S)
         for follower in followers:
             await asyncio.to_thread(follower.stop)
+
+
+def _creates_topics(config: Config) -> bool:
+    chosen = config.service.create_missing_topics
+    return config.kafka.mirrored if chosen is None else chosen
 
 
 def _create_topic(kafka: KafkaSettings, event_type: EventType) -> None:
