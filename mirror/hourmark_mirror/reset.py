@@ -18,7 +18,13 @@ from hourmark.config.loading import Config, config_option
 from hourmark.errors import UsageError
 from hourmark.kafka.clients import Offset, Partition
 from hourmark.kafka.compacted_topic import append_all, read_topic
-from hourmark.kafka.mirror import apply_positions, position_keys, positions_topic, read_workers
+from hourmark.kafka.mirror import (
+    apply_positions,
+    position_keys,
+    positions_topic,
+    read_workers,
+    recreated_topics,
+)
 from hourmark.log import set_up_logging
 from hourmark.printing import json_option, print_json
 from hourmark_mirror.plan_cli import topic_filter, topic_option
@@ -123,6 +129,51 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
         if one.edge_end is not None and one.position > one.edge_end
     }
     return [one for one in rows if one.partition.topic in recreated]
+
+
+def describe_nothing_stale(recreated: Sequence[str]) -> str:
+    """Return what to do if no position is past the end of its log.
+
+    Args:
+        recreated: Topics with another id than at the last verification.
+
+    Returns:
+        Readable text. For recreated topics it names the commands that find out whether records are
+        missing, and that copy them.
+    """
+    if not recreated:
+        return (
+            "nothing to do: no position is past the edge's log end; --topic with --all resets "
+            "positions anyway"
+        )
+    first = recreated[0]
+    return (
+        f"no position is past the edge's log end, but {', '.join(recreated)} was deleted and "
+        "recreated. Either MirrorMaker 2 has copied the new topic from its start, or the new topic "
+        f"has already grown past the old position. `hourmark mirror verify --topic {first} "
+        "--accept` compares both sides: records that only the central cluster has are of the "
+        "deleted topic and are harmless. If records are missing, `hourmark mirror reset-offsets "
+        f"--topic {first} --all` copies the topic again"
+    )
+
+
+def find_recreated_topics(work_dir: Path, sites: MirrorSites) -> list[str]:
+    """Return the edge topics that were recreated since the last verification that accepted them.
+
+    Args:
+        work_dir: `mirror.work_dir`, which contains the state of `mirror verify`.
+        sites: Clients of both clusters.
+
+    Returns:
+        Topic names, sorted. Empty if no topic was recreated, or none was ever verified.
+
+    Raises:
+        UsageError: The state cannot be read.
+        Unavailable: The edge cluster does not answer.
+    """
+    known = VerificationState(work_dir, sites.edge.cluster_id()).ids
+    ids = {t.name: t.topic_id for t in sites.topics()}
+    return recreated_topics({name: of for name, of in known.items() if name in ids}, ids)
 
 
 def check_no_worker_runs(sites: MirrorSites) -> None:
@@ -281,7 +332,8 @@ def reset_offsets(
         raise click.UsageError("--all requires --topic")
     sites = MirrorSites(config)
     check_no_worker_runs(sites)  # before the confirmation prompt
-    found = read_stored_positions(sites, topic_filter(topics))
+    selected = topic_filter(topics)
+    found = read_stored_positions(sites, selected)
     if topics and not found:
         raise UsageError(
             f"the mirror has no position in {' or '.join(topics)}; `hourmark mirror lag` "
@@ -295,8 +347,13 @@ def reset_offsets(
         )
     if chosen:
         reset_positions(config.mirror.work_dir, sites, chosen)
+    recreated = (
+        []
+        if chosen
+        else [t for t in find_recreated_topics(config.mirror.work_dir, sites) if selected(t)]
+    )
     if as_json:
-        print_json({"reset": [one.as_object() for one in chosen]})
+        print_json({"reset": [one.as_object() for one in chosen], "recreated": recreated})
     elif chosen:
         click.echo("\n".join(f"reset  {one}" for one in chosen))
         click.echo(
@@ -304,7 +361,4 @@ def reset_offsets(
             "progress"
         )
     else:
-        click.echo(
-            "nothing to do: no position is past the edge's log end; --topic with --all resets "
-            "positions anyway"
-        )
+        click.echo(describe_nothing_stale(recreated))

@@ -180,7 +180,9 @@ def wire_tailer(
     pending = PendingBytes(files, schedule)
 
     def source_reports(service: str) -> tuple[SourceReport, ...]:
-        times_ms = claims.service_times_ms(service)  # first: pending bytes only grow after a claim
+        clock_ms = client.clocks_ms().get(service)
+        times_ms = claims.service_times_ms(service, clock_ms)
+        # after the claims, because pending bytes may only grow after them
         pending_bytes = pending.by_source()
         return tuple(
             SourceReport(

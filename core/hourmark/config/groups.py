@@ -274,6 +274,17 @@ class ServiceSettings(FrozenModel):
     """time for all in-sync replicas to acknowledge, otherwise 503"""
     report_seconds: Seconds = 2.0
     """interval of the service's own host reports"""
+    range_ahead_seconds: Seconds = 86_400.0
+    """how far the time that a range was stamped with may be ahead of this service's clock, as after
+    a clock was corrected; beyond it 503. Events without a time of their own keep the stamp as their
+    time, so they are in a bucket of that time
+    """
+    create_missing_topics: bool | None = None
+    """whether to create the topic of a declared event type that was deleted, with the settings of
+    `hourmark types apply`, so that one deleted topic does not block the other types of a log file;
+    needs Kafka's right to create it. Absent: only if kafka.central is set, because without a mirror
+    a recreated topic stops the ETL's driver
+    """
     tokens_required: bool = False
     """whether requests need a token from `hourmark token create`; all except /healthz and /readyz
     """

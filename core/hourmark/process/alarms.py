@@ -49,7 +49,8 @@ _TO_DO: Final = {
         "`hourmark bucket force`"
     ),
     AlarmName.TOPIC_RECREATED: (
-        "find out who deleted it; `hourmark mirror reset-offsets`, then `hourmark mirror verify`"
+        "find out who deleted it; `hourmark mirror reset-offsets` resets stale positions, or names "
+        "the next step if there are none"
     ),
     AlarmName.STALE_OFFSETS: (
         "`hourmark mirror reset-offsets`: nothing is copied there until the topic outgrows "

@@ -98,7 +98,7 @@ class InflightSource(Protocol):
     def oldest_ms(self) -> int:
         """Return the time before which all received requests are answered, in Unix milliseconds.
 
-        The value never decreases between calls.
+        The value decreases only if the clock was set back by more than `CLOCKS_APART_MS_MAX`.
         """
         ...
 

@@ -30,6 +30,8 @@ class Queue(Protocol):
         Raises:
             QueueUnavailable: If the queue does not accept the records. Some may have been stored.
             NotDelivered: If delivery failed or timed out. Some records may have been stored.
+            TopicUnavailable: If one of the topics cannot take records, while the queue as a whole
+                works. Records of the other topics may have been stored.
         """
         ...
 
@@ -43,6 +45,21 @@ class Queue(Protocol):
 
         Returns:
             One message per problem, or an empty list if no problem was found.
+        """
+        ...
+
+    async def topic_problems(self, topics: Sequence[str]) -> Mapping[str, str]:
+        """Return the given topics that cannot take records now, with the reason for each.
+
+        Appends to other topics are not affected. Responds within a few seconds and never raises an
+        exception.
+
+        Args:
+            topics: Names of the topics to check.
+
+        Returns:
+            Messages with the operator's next step, by topic. Empty if there is no problem, or if
+            the queue as a whole does not respond, which `problems` reports.
         """
         ...
 

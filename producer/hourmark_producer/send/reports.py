@@ -26,7 +26,7 @@ from typing import NamedTuple
 from hourmark.clock import Clock
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
-from hourmark.records.host_reports import HostReport, SourceReport
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport, SourceReport
 from hourmark_producer.conditions import ConditionLog
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.send.client import DeliveryServiceClient
@@ -233,18 +233,27 @@ class CaughtUpClaim:
                 self._attempt = (dict(readings_ms), list(targets), at_s)
                 self._complete_attempt()
 
-    def service_time_ms(self, service: str) -> int | None:
+    def service_time_ms(self, service: str, clock_ms: int | None = None) -> int | None:
         """Return the time up to which the source is acknowledged, by the clock of one service.
+
+        A time far ahead of `clock_ms` was measured before the clock was set back. It is discarded,
+        because lines that are written now would appear to precede it.
 
         Args:
             service: Name of the service.
+            clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
-            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet.
+            Unix milliseconds; None if no attempt with a clock of this service has succeeded yet, or
+            none since the clock was set back.
         """
         with self._lock:
             self._complete_attempt()
-            return self._at_ms.get(service)
+            at_ms = self._at_ms.get(service)
+            if at_ms is None or clock_ms is None or at_ms - clock_ms <= CLOCKS_APART_MS_MAX:
+                return at_ms
+            del self._at_ms[service]
+            return None
 
     def monotonic_time_s(self) -> float | None:
         """Return the time up to which the source is acknowledged, by this host's monotonic clock.
@@ -317,17 +326,21 @@ class CaughtUpClaims:
         for source, those in targets.items():
             self._claims[source].start_attempt(readings_ms, those, at_s)
 
-    def service_times_ms(self, service: str) -> dict[str, int | None]:
+    def service_times_ms(self, service: str, clock_ms: int | None = None) -> dict[str, int | None]:
         """Return the time up to which each source is acknowledged, by the clock of one service.
 
         Args:
             service: Name of the service.
+            clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
             Unix milliseconds by source; None if no attempt with a clock of this service has
-            succeeded yet.
+            succeeded yet, or none since the clock was set back.
         """
-        return {source: claim.service_time_ms(service) for source, claim in self._claims.items()}
+        return {
+            source: claim.service_time_ms(service, clock_ms)
+            for source, claim in self._claims.items()
+        }
 
     def monotonic_times_s(self) -> dict[str, float | None]:
         """Return the time up to which each source is acknowledged, by this host's monotonic clock.
