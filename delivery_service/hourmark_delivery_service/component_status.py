@@ -85,7 +85,7 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     except OSError:
         pass
     told = f"does not answer at {address}; {others.detail}"
-    if pid is None:
+    if pid is None:  # the problems include its own last report
         return dataclasses.replace(others, detail=told)
     since_ms = folder.locked_at_ms()
     if since_ms is not None and now_ms - since_ms < _STARTS_S * 1000:

@@ -107,10 +107,12 @@ def component_statuses(
     Returns:
         Statuses by component name, in the order of `table`.
     """
+    # Importing a component may take seconds on a busy machine, which is no fault of a server.
+    functions = {name: _load(place) for name, place in table.items()}
     found = call_all(
         {
-            name: functools.partial(_component_status, place, config, now_ms)
-            for name, place in table.items()
+            name: functools.partial(_component_status, function, config, now_ms)
+            for name, function in functions.items()
         },
         seconds,
     )
@@ -119,20 +121,32 @@ def component_statuses(
 
 def _late(name: str, seconds: float) -> ComponentStatus:
     what = f"no answer within {seconds:g} s"
-    do = "see whether a server below hangs, or this machine is overloaded; then repeat the command"
     problem = Problem(
-        cause=CauseClass.COMPONENT, key=f"late:{name}", subject=name, what=what, do=do
+        cause=CauseClass.COMPONENT,
+        key=f"late:{name}",
+        subject=name,
+        what=what,
+        do="see whether a server hangs, or this machine is overloaded; then repeat the command",
+        group="components that did not answer",
     )
     return ComponentStatus(ComponentState.UNKNOWN, what, problems=(problem,))
 
 
-def _component_status(place: str, config: Config, now_ms: int) -> ComponentStatus:
+def _load(place: str) -> StatusFunction:
     module, function = place.split(":")
     try:
-        read_status: StatusFunction = getattr(importlib.import_module(module), function)
-        return _redacted(read_status(config, now_ms))
+        loaded: StatusFunction = getattr(importlib.import_module(module), function)
+        return loaded
     except ImportError:
-        return ComponentStatus(ComponentState.UNKNOWN, f"not part of this installation ({module})")
+        absent = ComponentStatus(
+            ComponentState.UNKNOWN, f"not part of this installation ({module})"
+        )
+        return lambda *_: absent
+
+
+def _component_status(read_status: StatusFunction, config: Config, now_ms: int) -> ComponentStatus:
+    try:
+        return _redacted(read_status(config, now_ms))
     except HourmarkError as error:
         return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
 

@@ -42,7 +42,7 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
         Unavailable: No broker answers in time.
     """
     try:
-        admin = AdminClient(client_settings(settings, log_level=0), logger=_SILENT)
+        admin = AdminClient(client_settings(settings) | {"log_level": 0}, logger=_SILENT)
         return admin.list_topics(timeout=seconds)
     except KafkaException as error:
         raise Unavailable(str(error.args[0].str())) from error

@@ -112,20 +112,30 @@ def remote_server_statuses(
         contain, or whose client is not installed, are omitted.
     """
     groups = [group for group in table if group in config.model_fields_set]
+    functions = {group: _load(table[group]) for group in groups}
     found = call_all(
-        {group: functools.partial(_ask, group, table[group], config) for group in groups}, seconds
+        {
+            name: functools.partial(_ask, name, function, config)
+            for name, function in functions.items()
+        },
+        seconds,
     )
     late = f"no answer within {seconds:g} s"
     return [server for group in groups for server in found.get(group, [_failed(group, late)])]
 
 
-def _ask(group: str, place: str, config: Config) -> list[ServerStatus]:
+def _load(place: str) -> ServersFunction:
     module, function = place.split(":")
     try:
-        ask: ServersFunction = getattr(importlib.import_module(module), function)
-        return ask(config)
+        loaded: ServersFunction = getattr(importlib.import_module(module), function)
+        return loaded
     except ImportError:
-        return []
+        return lambda _: []
+
+
+def _ask(group: str, ask: ServersFunction, config: Config) -> list[ServerStatus]:
+    try:
+        return ask(config)
     except HourmarkError as error:
         return [_failed(group, redact(str(error)))]
 

@@ -64,7 +64,7 @@ class StatusReport:
 
     def verdict(self) -> str:
         """Return one line: whether an operator must act, and the first cause."""
-        unseen = f"; not visible from here: {', '.join(self.unknown)}" if self.unknown else ""
+        unseen = f"; not known from here: {', '.join(self.unknown)}" if self.unknown else ""
         if self.problems:
             first, more = self.problems[0], len(self.problems) - 1
             others = f"; {more} more {'problem' if more == 1 else 'problems'}" if more else ""

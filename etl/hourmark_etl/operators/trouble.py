@@ -50,7 +50,8 @@ UNEXPLAINED_MS: Final = 1_800_000  # the same without a known cause, as the alar
 BEHIND_MS: Final = 300_000  # a host reports, and has delivered nothing for so long
 SERVICE_GONE_MS: Final = 600_000  # hours do not wait for a service that another one replaced
 APART_MS: Final = CLOCKS_APART_MS_MAX // 5  # as `hourmark doctor` judges clocks
-_ABSENT: Final = "no driver"
+_NO_DRIVER: Final = "no driver"
+_NO_REPORTS: Final = "no reports"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,17 +160,17 @@ def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
         facts: The contents of the ledger.
 
     Yields:
-        At most one problem for each clock, host, and common cause of types that wait.
+        At most one problem for each clock, host, and common cause of types that wait. If the
+        driver does not run, or reads no reports, that is the cause of all types that wait.
     """
-    missing = facts.missing_driver
     heard_ms = max((r.heard_at_ms for r in facts.reporters), default=None)
-    if not missing and heard_ms is not None:
-        if facts.now_ms - heard_ms > SILENT_MS:
-            yield _stale(heard_ms, facts.now_ms)
-        else:
-            yield from _clocks(facts.reporters)
-            yield from _silent_hosts(facts, heard_ms)
-            yield from _hosts_behind(facts, heard_ms)
+    overriding = _overriding_cause(facts, heard_ms)
+    if overriding == _NO_REPORTS:
+        yield _no_reports(heard_ms, facts.now_ms)
+    elif overriding is None and heard_ms is not None:
+        yield from _clocks(facts.reporters)
+        yield from _silent_hosts(facts, heard_ms)
+        yield from _hosts_behind(facts, heard_ms)
     if facts.unreadable:
         yield Problem(
             cause=CauseClass.SERVER,
@@ -182,7 +183,7 @@ def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
         )
     groups: dict[tuple[str, str], list[Frontier]] = {}
     for f in facts.frontiers:
-        if (cause := _cause(facts, f, missing)) is not None:
+        if (cause := _cause(facts, f, overriding)) is not None:
             groups.setdefault(cause, []).append(f)
     yield from (_waiting_types(facts, cause, found) for cause, found in groups.items())
     if facts.set_aside:
@@ -197,15 +198,33 @@ def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
         )
 
 
-def _stale(heard_ms: int, now_ms: int) -> Problem:
+def _overriding_cause(facts: LedgerFacts, heard_ms: int | None) -> str | None:
+    # What makes everything else in the ledger old, and every type wait.
+    if facts.missing_driver:
+        return _NO_DRIVER
+    if heard_ms is not None and facts.now_ms - heard_ms > SILENT_MS:
+        return _NO_REPORTS
+    is_overdue = any(
+        f.state is not HourState.DAMAGED and facts.now_ms - f.hour.end_ms > OVERDUE_MS
+        for f in facts.frontiers
+    )
+    return _NO_REPORTS if heard_ms is None and is_overdue else None
+
+
+def _no_reports(heard_ms: int | None, now_ms: int) -> Problem:
+    read = (
+        "the driver has not read any report"
+        if heard_ms is None
+        else f"the newest report that the driver has read is {format_age(heard_ms, now_ms)} old"
+    )
     return Problem(
         cause=CauseClass.COMPONENT,
         key="reports",
         subject="host reports",
-        what=f"the newest report that the driver has read is {format_age(heard_ms, now_ms)} old, so "
-        "nothing closes: no delivery service reports, the mirror or staging stands still, or a "
-        "clock is wrong",
-        do="see problems above; else `hourmark mirror lag`, then the log of `hourmark etl run`",
+        what=f"{read}, so nothing closes: no delivery service reports, the mirror or staging does "
+        "not work, or a clock is wrong",
+        do="if no delivery service runs: `hourmark serve`; else `hourmark mirror lag`, then the log "
+        "of `hourmark etl run`",
         since_ms=heard_ms,
     )
 
@@ -291,14 +310,15 @@ def _is_unexplained(facts: LedgerFacts, f: Frontier) -> bool:
     )
 
 
-def _cause(facts: LedgerFacts, f: Frontier, missing: str | None) -> tuple[str, str] | None:
+def _cause(facts: LedgerFacts, f: Frontier, overriding: str | None) -> tuple[str, str] | None:
     # What types have in common that are reported together; None if the type is not in trouble.
     if f.state is HourState.DAMAGED:
         return "damaged", ""
     ended_ms = facts.now_ms - f.hour.end_ms
-    if missing:
-        return (_ABSENT, "") if ended_ms > OVERDUE_MS else None
     blocker = _own_blocker(facts, f)
+    is_regular = blocker is None or blocker.phase in REGULAR_PHASES
+    if overriding == _NO_DRIVER or (overriding == _NO_REPORTS and is_regular):
+        return (overriding, "") if ended_ms > OVERDUE_MS else None
     if blocker is None:
         is_stuck = _is_unexplained(facts, f) and f.event_type not in facts.progressing
         return ("unexplained", "") if is_stuck else None
@@ -318,9 +338,12 @@ def _waiting_types(
     oldest = min(found, key=_age)
     names = sorted(f.event_type for f in found)
     since_ms = min(f.hour.end_ms for f in found)
-    if cause[0] == _ABSENT:
+    if cause[0] == _NO_DRIVER:
         what = "hours have ended and are not closed, because no driver runs"
         do = "`hourmark etl run`; hours then close by themselves, the oldest first"
+    elif cause[0] == _NO_REPORTS:
+        what = "hours have ended and are not closed, because the driver reads no reports"
+        do = "resolve the problems above; hours then close by themselves, the oldest first"
     else:
         what, do = _explained(facts, oldest)
     subject = f"{names[0]} {oldest.hour}" if len(names) == 1 else f"{len(names)} types"

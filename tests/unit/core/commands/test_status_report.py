@@ -64,7 +64,7 @@ def test_the_first_line_is_the_verdict() -> None:
 def test_what_cannot_be_seen_from_here_is_named_and_is_no_trouble() -> None:
     found = report(etl=ComponentStatus(ComponentState.UNKNOWN, "not part of this installation"))
     assert found.is_well
-    assert found.verdict() == "WELL: running: service; not visible from here: etl"
+    assert found.verdict() == "WELL: running: service; not known from here: etl"
 
 
 def test_a_server_that_is_not_healthy_is_a_problem_before_those_that_need_it() -> None:

@@ -176,6 +176,15 @@ def test_if_no_report_is_read_staging_is_named_and_not_every_host() -> None:
     assert (found.cause, found.subject) == (CauseClass.COMPONENT, "host reports")
 
 
+def test_types_that_wait_for_reports_that_nobody_reads_are_told_no_other_cause() -> None:
+    world = waiting(100, ClosingPhase.REPORTS, "no delivery service has reported yet")
+    for reporters in ([], [of(SERVICE, 90_000)]):
+        reports, types = find(**world, reporters=reporters)
+        assert (reports.subject, types.subject) == ("host reports", "100 types")
+        assert "because the driver reads no reports" in types.what
+        assert "`hourmark serve`" not in types.do
+
+
 def test_a_host_that_reports_and_delivers_nothing_is_named_with_what_to_ask_there() -> None:
     behind = of(TAILER, 1000, pending_bytes=4096, caught_up_at_ms=NOW_MS - BEHIND_MS - 1)
     (found,) = find(reporters=[SERVICE, behind])
