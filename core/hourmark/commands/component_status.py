@@ -20,6 +20,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.request import ProxyHandler, build_opener
 
+from hourmark.clock import Clock
 from hourmark.commands.problems import CauseClass, Problem
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
@@ -89,7 +90,7 @@ StatusFunction = Callable[[Config, int], ComponentStatus]
 
 def component_statuses(
     config: Config,
-    now_ms: int,
+    clock: Clock,
     table: Mapping[str, str] = COMPONENTS,
     seconds: float = ANSWER_SECONDS,
 ) -> dict[str, ComponentStatus]:
@@ -100,7 +101,7 @@ def component_statuses(
 
     Args:
         config: The configuration.
-        now_ms: Current time in Unix milliseconds.
+        clock: Clock of this machine, read when each component is asked.
         table: Status function of each component, as `module:function`.
         seconds: Time limit. A component that exceeds it has the state `UNKNOWN` and a problem.
 
@@ -111,7 +112,7 @@ def component_statuses(
     functions = {name: _load(place) for name, place in table.items()}
     found = call_all(
         {
-            name: functools.partial(_component_status, function, config, now_ms)
+            name: functools.partial(_component_status, function, config, clock)
             for name, function in functions.items()
         },
         seconds,
@@ -144,9 +145,9 @@ def _load(place: str) -> StatusFunction:
         return lambda *_: absent
 
 
-def _component_status(read_status: StatusFunction, config: Config, now_ms: int) -> ComponentStatus:
+def _component_status(read_status: StatusFunction, config: Config, clock: Clock) -> ComponentStatus:
     try:
-        return _redacted(read_status(config, now_ms))
+        return _redacted(read_status(config, clock.now_ms()))
     except HourmarkError as error:
         return ComponentStatus(ComponentState.UNKNOWN, redact(str(error)))
 

@@ -98,7 +98,7 @@ def read_report(file: Path | None) -> StatusReport:
     """
     # A server that does not answer shows in the report; log messages of its client are suppressed.
     logging.getLogger(_LIBRDKAFKA).addHandler(logging.NullHandler())
-    now_ms = SystemClock().now_ms()
+    clock = SystemClock()
     path, config = file or default_config_file(), load_config(file)
     is_configured = bool(config.model_fields_set)
     if not is_configured:
@@ -108,14 +108,16 @@ def read_report(file: Path | None) -> StatusReport:
                 "there is no configuration: name its file with --config or $HOURMARK_CONFIG; "
                 "`hourmark up` starts a local stack, which has one"
             )
-        return StatusReport(now_ms=now_ms, config=None, servers=servers, components={}, aspects={})
+        return StatusReport(
+            now_ms=clock.now_ms(), config=None, servers=servers, components={}, aspects={}
+        )
     with ThreadPoolExecutor(1) as pool:
         servers_found = pool.submit(_servers, config)
-        parts = component_statuses(config, now_ms, {**COMPONENTS, **ASPECTS})
+        parts = component_statuses(config, clock, {**COMPONENTS, **ASPECTS})
         return StatusReport(
-            now_ms=now_ms,
-            config=None if path is None else str(path),
             servers=servers_found.result(),
+            now_ms=clock.now_ms(),
+            config=None if path is None else str(path),
             components={name: parts[name] for name in COMPONENTS},
             aspects={name: parts[name] for name in ASPECTS},
         )

@@ -39,7 +39,7 @@ def check_components(config: Config) -> Iterator[DoctorCheckResult]:
     Yields:
         The results of `evaluate_components`.
     """
-    statuses = component_statuses(config, SystemClock().now_ms(), {**COMPONENTS, **ASPECTS})
+    statuses = component_statuses(config, SystemClock(), {**COMPONENTS, **ASPECTS})
     yield from evaluate_components(statuses)
 
 

@@ -23,14 +23,14 @@ from hourmark_etl.humanize import format_duration
 from hourmark_etl.ledger.database import Database, Lease, replace_rows
 from hourmark_etl.ledger.tables import meta
 
-BEAT_SECONDS: Final = 5.0
+BEAT_SECONDS: Final = 3.0
 SILENT_SECONDS: Final = 20.0  # a driver without a sign for so long does not run
 _SEEN: Final = "driver_seen_ms"
 _GOODBYE: Final = "driver_goodbye_ms"
 
 
 class Heartbeat:
-    """A background thread that writes the current time to the ledger every 5 seconds.
+    """A background thread that writes the current time to the ledger every 3 seconds.
 
     The heartbeat shows other processes that the driver is running. The thread ends when `stop` is
     called, when another process takes over the lease, or when the ledger is damaged. If the

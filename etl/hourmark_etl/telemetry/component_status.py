@@ -23,7 +23,6 @@ from hourmark_etl.ledger.engines import sqlite_file
 from hourmark_etl.ledger.heartbeat import (
     BEAT_SECONDS,
     SILENT_SECONDS,
-    describe_missing_driver,
     last_goodbye_ms,
     last_heartbeat_ms,
 )
@@ -31,6 +30,8 @@ from hourmark_etl.ledger.maintenance.existing import open_existing_ledger
 
 HANGS_MS: Final = 120_000  # the alarm in docs/metrics.md uses the same limit
 _ANSWER_S: Final = 3.0
+# Three missed heartbeats are enough if the process does not respond either.
+_UNRESPONSIVE_S: Final = 10.0
 _OBSERVED_S: Final = BEAT_SECONDS + 2.0
 _LAST_POLL: Final = re.compile(r"^hourmark_etl_last_poll_timestamp_seconds (\S+)$", re.MULTILINE)
 _KEY: Final = "driver"
@@ -132,8 +133,8 @@ def _read_ledger(
         )
     age = format_age(seen_ms, now_ms)
     detail = f"its last sign of life is {age} old (lease of commit {epoch})"
-    ahead_ms = seen_ms - now_ms
-    if describe_missing_driver(seen_ms, now_ms) is None and ahead_ms <= SILENT_SECONDS * 1000:
+    allowed_ms = 1000 * (_UNRESPONSIVE_S if answer == "" else SILENT_SECONDS)
+    if abs(now_ms - seen_ms) <= allowed_ms:
         return ComponentStatus(ComponentState.RUNNING, detail, heard_at_ms=seen_ms)
     if (goodbye_ms := last_goodbye_ms(database)) is not None:
         detail = f"it was stopped at {format_iso(goodbye_ms)}; `hourmark etl run` starts it again"

@@ -104,7 +104,7 @@ def test_a_driver_that_was_stopped_is_no_problem_and_one_that_was_killed_is(
 
 def test_a_process_that_accepts_and_does_not_answer_hangs(tmp_path: Path) -> None:
     with Database(f"sqlite:///{tmp_path}/ledger.sqlite") as database:
-        write_heartbeat(database, database.acquire(CLOSER), NOW_MS - 30_000)
+        write_heartbeat(database, database.acquire(CLOSER), NOW_MS - 12_000)
     with socket.create_server(("127.0.0.1", 0)) as suspended:
         found = ask(tmp_path, suspended.getsockname()[1])
     (problem,) = found.problems

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.clock import FakeClock
 
 from hourmark.commands.component_status import (
     ASPECTS,
@@ -56,7 +57,7 @@ def test_what_keeps_one_from_answering_is_told_and_the_others_answer() -> None:
         "absent": "no_such_room.standing:it"
     }
     began_s = time.monotonic()
-    found = component_statuses(Config(), 5, table, seconds=0.5)
+    found = component_statuses(Config(), FakeClock(5), table, seconds=0.5)
     assert time.monotonic() - began_s < 4
     assert list(found) == list(table)
     assert found["runs"] == ComponentStatus(ComponentState.RUNNING, "well", 7, 5)
