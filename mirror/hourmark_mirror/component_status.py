@@ -27,7 +27,7 @@ from hourmark.kafka.topic_names import HOSTS
 from hourmark.state_folder import StateFolder
 from hourmark_mirror.lag import Lag, measure_lag
 
-STALLED_MS: Final = 20_000
+STALLED_MS: Final = 15_000
 _NEWEST: Final = 3  # offsets read to find the newest record; some may be transaction markers
 _READ_S: Final = 3.0
 
@@ -53,23 +53,25 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
             ComponentState.NOT_RUNNING, "not needed: one cluster is both edge and central"
         )
     pid = StateFolder(config.mirror.work_dir, "mirror").holder()
-    stalled_ms, copied_ms, has_copied = None, None, False
+    waiting_ms, copied_ms, has_copied = None, None, False
     try:
         check_listening(config.kafka.edge, "edge")
         check_listening(config.kafka.central_cluster, "central")
         lags = measure_lag(config)
         detail = describe_lag(lags)
         has_copied = any(lag.position is not None for lag in lags)
-        stalled_ms, copied_ms = _reports_copied(config.kafka.edge, lags)
+        waiting_ms, copied_ms = _reports_copied(config.kafka.edge, lags)
     except Unavailable as error:
         detail = str(error)
-    if has_copied and stalled_ms is not None and now_ms - stalled_ms > STALLED_MS:
-        return _stalled(pid, stalled_ms, now_ms, detail)
+    if has_copied and waiting_ms is not None and now_ms - waiting_ms > STALLED_MS:
+        return _stalled(pid, waiting_ms, now_ms, detail)
     if pid is not None:
         return ComponentStatus(ComponentState.RUNNING, detail, pid, now_ms)
-    if copied_ms is not None and now_ms - copied_ms <= STALLED_MS:
+    # A report that waits since a moment ago shows that the one before it was copied.
+    heard_ms = waiting_ms if copied_ms is None else copied_ms
+    if has_copied and heard_ms is not None and now_ms - heard_ms <= STALLED_MS:
         return ComponentStatus(
-            ComponentState.RUNNING, f"on another machine; {detail}", heard_at_ms=copied_ms
+            ComponentState.RUNNING, f"on another machine; {detail}", heard_at_ms=heard_ms
         )
     return ComponentStatus(ComponentState.NOT_RUNNING, detail)
 

@@ -111,7 +111,7 @@ def _broker(name: str, address: str, answer: ClusterMetadata | str) -> ServerSta
         name=f"{name} broker",
         address=address,
         healthy=True,
-        detail=f"sees {len(answer.brokers)} brokers, {len(answer.topics)} topics",
+        detail=f"brokers: {len(answer.brokers)}, topics: {len(answer.topics)}",
     )
 
 

@@ -94,7 +94,7 @@ def _away(url: str, error: OSError) -> DoctorCheckResult:
 
 
 def _key(url: str) -> str:
-    return "service:" + redact_setting(url).rstrip("/")
+    return f"service:{redact_setting(url.rstrip('/'))}"
 
 
 def _is_here(url: str) -> bool:
