@@ -34,8 +34,8 @@ COMMAND_GROUPS: Mapping[str, Mapping[str, tuple[str, str]]] = {
             "Propose a configuration for log files, based on their lines.",
         ),
         "status": (
-            "hourmark_infra.stack.cli:status",
-            "Show the status of the local stack's servers and of Hourmark's components.",
+            "hourmark.commands.status:status",
+            "Show what is in trouble, since when, and what to do, for servers and components.",
         ),
         "bucket": (
             "hourmark_etl.operators.bucket:bucket",

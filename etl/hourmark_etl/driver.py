@@ -95,7 +95,7 @@ class Driver:
             exit_stack.callback(self._closer.close)
             heartbeat = Heartbeat(self._database, self._closer.lease, self._clock)
             heartbeat.start()
-            exit_stack.callback(heartbeat.stop)
+            exit_stack.push(lambda kind, *_: heartbeat.stop(goodbye=kind is None))
         central, topics = (
             Cluster(config.kafka.central_cluster, "central"),
             CentralTopicNames.from_settings(config.kafka, found.types),

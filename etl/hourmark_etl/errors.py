@@ -7,6 +7,8 @@ ledger unless the message forbids it
     ├── DataLoss            records were deleted from Kafka before they were staged, or staged again
     ├── BadRecord           a record of a control topic was not written by a delivery service; its partition waits
     └── ForeignLedger       storage holds buckets that this ledger has not closed: it is an older copy or another ledger
+NoLedger (Unavailable)      there is no ledger, or it has no event types
+└── LostLedger              storage has closed buckets, so there was one
 OlderLedger (Unavailable)   the ledger has an older version, and the caller may not migrate it
 DamagedRow (Unavailable)    a ledger row does not match its digest; whatever needs it waits for an operator
 Unreadable (Finding)        a staged file cannot be read; its records are staged again from Kafka
@@ -58,6 +60,10 @@ class NoLedger(Unavailable):
 
     The message states the next step for the operator.
     """
+
+
+class LostLedger(NoLedger):
+    """Raised if there is no ledger, or an empty one, although storage has closed buckets."""
 
 
 class OlderLedger(Unavailable):

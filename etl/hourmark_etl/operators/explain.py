@@ -143,7 +143,7 @@ class HourFacts:
         """Return a readable message if no ETL driver (`hourmark etl run`) is running.
 
         Returns:
-            The message; None if the driver's last heartbeat is at most 60 seconds old.
+            The message; None if the driver's last heartbeat is at most 20 seconds old.
         """
         return describe_missing_driver(self.driver_heartbeat_ms, self.now_ms)
 

@@ -20,7 +20,7 @@ from hourmark_producer.files.examination import content_end
 from hourmark_producer.report.snapshot import SAVE_INTERVAL_S, TailerSnapshot, load_snapshot
 from hourmark_producer.send.services import ServiceStatus
 
-_STALE_S = 6 * SAVE_INTERVAL_S
+_STALE_S = 4 * SAVE_INTERVAL_S  # one that hangs is named within 30 s
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

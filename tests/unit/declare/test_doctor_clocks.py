@@ -86,18 +86,23 @@ def of_servers(address: str) -> Config:
     )
 
 
-def test_servers_of_another_time_are_found_each() -> None:
+def test_if_all_servers_have_another_time_this_machines_clock_is_the_one_finding() -> None:
     with serving(Ahead) as address:
         answers = list(clocks_check.check_clocks(of_servers(address)))
-    assert [answer.subject for answer in answers] == [
-        "registry.url",
-        "storage.webhdfs",
-        f"http://{address}",
-    ]
-    assert (
-        all("ahead of this machine's" in said for said in findings(answers))
-        and len(findings(answers)) == 3
-    )
+    (found,) = findings(answers)
+    assert [answer.subject for answer in answers] == ["this machine"]
+    assert f"registry.url, storage.webhdfs, http://{address}" in found
+    assert "ahead of this machine's" in found
+
+
+def test_one_server_of_another_time_is_found_if_others_agree_with_this_machine() -> None:
+    with serving(Ahead) as wrong, serving(Clock) as right:
+        config = of_servers(right).model_copy(
+            update={"registry": RegistrySettings(url=f"http://{wrong}")}
+        )
+        answers = list(clocks_check.check_clocks(config))
+    assert [a.subject for a in answers if a.verdict is CheckStatus.FINDING] == ["registry.url"]
+    assert len(answers) == 3
 
 
 def test_servers_of_this_time_are_well_and_those_away_are_not_asked() -> None:

@@ -1,0 +1,33 @@
+"""What an HDFS NameNode reports about itself on its HTTP port, which is no part of WebHDFS."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+from urllib.error import HTTPError
+from urllib.request import ProxyHandler, build_opener
+
+_JMX: Final = "/jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
+# No proxy, as in WebHDFS: addresses of the cluster are internal.
+_DIRECT: Final = build_opener(ProxyHandler({}))
+
+
+def read_namenode_info(webhdfs: str, seconds: float) -> dict[str, Any] | None:
+    """Return the attributes of the NameNode's JMX bean `NameNodeInfo`.
+
+    Args:
+        webhdfs: The NameNode's HTTP address, the setting `storage.webhdfs`.
+        seconds: Timeout of the request.
+
+    Returns:
+        The attributes; None if the server answers without them, as a gateway does.
+
+    Raises:
+        OSError: The server does not answer in time.
+    """
+    try:
+        with _DIRECT.open(webhdfs.rstrip("/") + _JMX, timeout=seconds) as answer:
+            (bean,) = json.load(answer)["beans"]
+            return dict(bean)
+    except (HTTPError, ValueError, KeyError, TypeError):
+        return None
