@@ -8,7 +8,7 @@ Exceptions:
 
     HourmarkError
     ├── NoServiceAvailable       no response, or 429 or 5xx, from at least one service: retry later
-    │   └── TopicUnavailable     Kafka cannot store one of the range's event types: others can be sent
+    │   └── EventTypeUnavailable Kafka cannot store one of the range's event types: others can be sent
     └── RequestRefused           every service sent another status, or an invalid 200 response
         ├── RequestUnauthorized  401 or 403: the token is missing or does not cover the request
         └── RequestTooLarge      413: a smaller range may be accepted
@@ -72,7 +72,7 @@ class NoServiceAvailable(Unavailable):
         self.retry_after_s = retry_after_s
 
 
-class TopicUnavailable(NoServiceAvailable):
+class EventTypeUnavailable(NoServiceAvailable):
     """Raised when the Kafka topic of an event type in the request cannot take records now.
 
     The services work, so requests without this type are accepted. Retry the same request later.
@@ -440,7 +440,7 @@ class DeliveryServiceClient:
         worst = min(
             problems,
             key=lambda problem: (
-                not isinstance(problem, TopicUnavailable),
+                not isinstance(problem, EventTypeUnavailable),
                 not isinstance(problem, NoServiceAvailable),
                 not isinstance(problem, RequestUnauthorized),
             ),
@@ -498,7 +498,9 @@ class DeliveryServiceClient:
             problem = error
             raise
         finally:
-            if problem is None or isinstance(problem, TopicUnavailable):  # the service itself works
+            if problem is None or isinstance(
+                problem, EventTypeUnavailable
+            ):  # the service itself works
                 self.services.request_succeeded(
                     service, ranges=int(problem is None and pending.path == RANGES_PATH)
                 )
@@ -574,7 +576,7 @@ def _response_error(
         return None
     said = f"{redact_setting(service.url)}{path} answered {response.status}: {_error_message(response)}"
     if response.status == 503 and _problem_member(response, "code") == TOPIC_UNAVAILABLE:
-        return TopicUnavailable(str(_problem_member(response, "detail") or said))
+        return EventTypeUnavailable(str(_problem_member(response, "detail") or said))
     if response.status == 429 or response.status >= 500:
         return NoServiceAvailable(said, _retry_after_s(response))
     if response.status in (401, 403):

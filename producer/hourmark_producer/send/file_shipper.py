@@ -45,9 +45,9 @@ from hourmark_producer.send.acknowledgments import (
 )
 from hourmark_producer.send.client import (
     DeliveryServiceClient,
+    EventTypeUnavailable,
     NoServiceAvailable,
     RequestTooLarge,
-    TopicUnavailable,
 )
 from hourmark_producer.send.clocks import ClockReading
 from hourmark_producer.send.file_examiner import FileExaminer
@@ -219,7 +219,7 @@ class FileShipper:
                     self.acknowledgments.record(file, file.progress.in_flight[-1], one.result())
                 except (HourmarkError, OSError) as error:
                     results[file] = error
-                    is_well = is_well and isinstance(error, TopicUnavailable)
+                    is_well = is_well and isinstance(error, EventTypeUnavailable)
                 else:
                     acknowledged.append(file)
         return acknowledged

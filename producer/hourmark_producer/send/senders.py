@@ -19,10 +19,10 @@ from hourmark_producer.files.schedule import Schedule
 from hourmark_producer.files.tracked_file import TrackedFile
 from hourmark_producer.files.waits import RetryLater
 from hourmark_producer.send.client import (
+    EventTypeUnavailable,
     NoServiceAvailable,
     RequestRefused,
     RequestUnauthorized,
-    TopicUnavailable,
 )
 from hourmark_producer.send.file_shipper import FileShipper
 from hourmark_producer.send.services import backoff_delay_s
@@ -155,7 +155,7 @@ class SenderPool:
                 f"retried every {pause:.0f} s",
                 logging.ERROR,
             )
-        elif isinstance(error, TopicUnavailable):
+        elif isinstance(error, EventTypeUnavailable):
             if self._blocked.get(file.file_id, str(error)) != str(error):
                 self._unblock(file)
             self._blocked[file.file_id] = str(error)
@@ -191,7 +191,7 @@ def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.
     """Return the delay in seconds before a failed step of a file is repeated.
 
     The delay grows exponentially with the number of failures. After `RequestRefused`, it is `max_s`
-    at once. After `TopicUnavailable`, it is at most `TOPIC_RETRY_MAX_S`.
+    at once. After `EventTypeUnavailable`, it is at most `TOPIC_RETRY_MAX_S`.
 
     Args:
         error: The error that the step raised.
@@ -201,7 +201,7 @@ def retry_delay_s(error: Exception, *, failures: int, max_s: float, rng: random.
     """
     if isinstance(error, RequestRefused):
         return max_s  # asking again soon would not help
-    if isinstance(error, TopicUnavailable):
+    if isinstance(error, EventTypeUnavailable):
         return backoff_delay_s(failures, min(max_s, TOPIC_RETRY_MAX_S), rng)
     pause = backoff_delay_s(failures, max_s, rng)
     return max(pause, error.retry_after_s) if isinstance(error, NoServiceAvailable) else pause

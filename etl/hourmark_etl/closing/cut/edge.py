@@ -90,7 +90,8 @@ class EdgeSite:
         topics = [events_topic(t) for t in sorted(types)]
         infos = require_topics(self.edge, CONTROL) | self.edge.topics(topics)
         found = {
-            t: f"{t} does not exist at the edge; what it held may not have been mirrored"
+            t: f"{t} does not exist at the edge; what it held may not have been mirrored; "
+            "`hourmark types apply` creates it"
             for t in topics
             if t not in infos
         }
