@@ -67,7 +67,7 @@ class ServerStatus:
         return Problem(
             cause=CauseClass.SERVER,
             # the component of the same name has the same key
-            key="mirror" if self.name == "mirror" else f"server:{self.name}",
+            key="mirror" if self.name == "mirror" else f"server:{self.name}:{self.address}",
             subject=f"{self.name} ({self.address})" if self.address else self.name,
             what=self.detail,
             do=self.do,

@@ -66,10 +66,13 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
             known = _read_ledger(database, config, now_ms, answer)
     except LostLedger as error:
         known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=(_lost(error),))
-    except NoLedger as error:
-        known = ComponentStatus(ComponentState.UNKNOWN, str(error))
     except HourmarkError as error:
-        known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=(_away(error),))
+        # A file that is not here is on the driver's machine, or not made yet. Whether it is lost
+        # cannot be told while storage is away, which is a problem of its own.
+        file = sqlite_file(config.etl.ledger)
+        is_elsewhere = isinstance(error, NoLedger) or (file is not None and not file.is_file())
+        problems = () if is_elsewhere else (_away(error),)
+        known = ComponentStatus(ComponentState.UNKNOWN, str(error), problems=problems)
     if not answer:
         return known
     return _polled(answer, address, known, now_ms)

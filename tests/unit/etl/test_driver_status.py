@@ -51,6 +51,15 @@ def test_without_a_ledger_on_this_machine_nothing_is_known_and_nothing_is_claime
     assert not (tmp_path / "ledger.sqlite").exists()
 
 
+def test_a_ledger_that_is_not_here_is_no_problem_while_storage_does_not_answer_either(
+    tmp_path: Path,
+) -> None:
+    etl = EtlSettings(ledger=f"sqlite:///{tmp_path}/none.sqlite", metrics_port=free_port())
+    storage = StorageSettings(root="hdfs://127.0.0.1:1/x", webhdfs="http://127.0.0.1:1")
+    found = driver_status(Config(etl=etl, storage=storage), NOW_MS)
+    assert (found.state, found.problems) == (ComponentState.UNKNOWN, ())
+
+
 def test_a_ledger_that_no_driver_ever_had_says_so(tmp_path: Path) -> None:
     Database(f"sqlite:///{tmp_path}/ledger.sqlite").close()
     found = ask(tmp_path, free_port())
