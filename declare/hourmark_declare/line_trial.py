@@ -56,8 +56,7 @@ class LineResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """The time, time zone and host with which sample lines are parsed, as if a tailer had read
-    them.
+    """The time, time zone and host with which sample lines are parsed, as if a tailer read them.
 
     Attributes:
         observed_at_ms: Time at which the lines are read, in Unix milliseconds.

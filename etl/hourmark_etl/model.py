@@ -589,9 +589,9 @@ class StagedBatch:
 class EventTotals:
     """Number and checksums of staged rows, or of events that audit records promise.
 
-    Audit records state ("promise") how many events were sent. An hour is proved complete if the
-    totals of its staged rows equal the totals of the events promised for it. Instances support `+`
-    and `-`.
+    Audit records state ("promise") how many events were sent. An hourly bucket is proved complete
+    if the totals of its staged rows equal the totals of the events promised for it. Instances
+    support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -740,7 +740,9 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Add a number of hours to an hour.
+    """Return the hour that comes a given number of hours after another one.
+
+    An hour is the time span of one bucket.
 
     Args:
         hour: The hour to start from.
@@ -754,10 +756,10 @@ def later_hour(hour: Hour, count: int) -> Hour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The oldest hour of an event type that is not closed, with its processing state.
+    """The oldest hour of an event type whose bucket is not closed, with its processing state.
 
-    The hours of a type are closed strictly in order, so all earlier hours are closed. Audit records
-    state how many events a byte range of a log file contains.
+    The hourly buckets of a type are closed strictly in order, so the buckets of all earlier hours
+    are closed. Audit records state how many events a byte range of a log file contains.
 
     Attributes:
         event_type: Name of the event type.

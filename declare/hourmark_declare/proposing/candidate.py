@@ -90,8 +90,7 @@ class Candidate:
 
     @property
     def without_time(self) -> Candidate:
-        """Return a copy of this candidate in which the event time is the time at which a line is
-        read.
+        """Return a copy of this candidate in which the event time is the time of reading the line.
 
         Use it if the time in the lines is ambiguous. The text of that time is kept in the field
         `log_time`.

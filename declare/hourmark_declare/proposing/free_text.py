@@ -108,8 +108,7 @@ def access_log_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def timestamped_candidates(sample: FileSample) -> Iterator[Candidate]:
-    """Yield formats for lines that contain a timestamp, other fields such as a level, and a
-    message.
+    """Yield formats for lines that contain a timestamp, further fields and a message.
 
     Up to two formats are yielded: one with multi-line records, if some lines seem to continue the
     record before them, and one in which every line is a record. If the timestamps end with the

@@ -255,8 +255,7 @@ def _clock_first_match(match: re.Match[str]) -> TimestampMatch:
 
 
 class CommonTimestamp(NamedTuple):
-    """The timestamps at the position in the lines of a log file that most likely holds the event
-    time.
+    """The timestamps that most likely hold the event time of the lines of a log file.
 
     Attributes:
         form: Format of the timestamps.

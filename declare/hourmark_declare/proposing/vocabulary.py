@@ -91,15 +91,12 @@ _HOST_SHAPE: Final = re.compile(
 
 
 def is_level(text: str) -> bool:
-    """Return whether a text is the name of a log level, such as `INFO` or `warn`, in upper or lower
-    case.
-    """
+    """Return whether a text is the name of a log level, such as `INFO` or `warn`, in any case."""
     return re.fullmatch(f"(?i:{LEVELS})", text) is not None
 
 
 def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
-    """Return whether the texts of a column look like host names, such as `web-01` or
-    `db.example.com`.
+    """Return whether the texts of a column look like host names, such as `web-01`.
 
     Args:
         values: Texts of one column.
@@ -137,7 +134,11 @@ def time_key_rank(name: str) -> int:
 
 
 def names_time(name: str) -> bool:
-    """Return whether the name of a key indicates that it contains a time."""
+    """Return whether the name of a key, such as `created_at`, indicates that it contains a time.
+
+    Args:
+        name: Name of the key. Only the part after the last dot is considered.
+    """
     return time_key_rank(name) < len(TIME_KEYS) + 3
 
 

@@ -47,8 +47,7 @@ ABBREVIATION_PATTERN: Final = "|".join(("UTC", "GMT", *_ZONES))
 
 
 def zone_of_abbreviation(stamps: Iterable[str]) -> list[str]:
-    """Return the IANA time zones for the zone abbreviations at the end of timestamps, such as
-    `CET`.
+    """Return the IANA time zones for the abbreviations, such as `CET`, at the end of timestamps.
 
     Args:
         stamps: Timestamps of one format, such as `2026-11-21 05:07:11 CET`.

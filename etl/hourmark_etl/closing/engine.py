@@ -41,8 +41,7 @@ class Engine:
     runner: Runner = dataclasses.field(default_factory=Runner)
 
     def prove(self, frozen: Collection[Frontier], audit_next: AuditOffsets) -> dict[str, Proof]:
-        """Check whether the staged rows of hourly buckets contain every event that audit records
-        promise.
+        """Check whether the rows of hourly buckets contain every event that audit records promise.
 
         Staged rows are events that were read from Kafka. An audit record states how many events a
         byte range of a log file contains for each type and hour. Missing events raise no error;
@@ -71,8 +70,7 @@ class Engine:
         }
 
     def compare(self, skip_paths: Collection[str]) -> AuditComparison | None:
-        """Compare new files of audit records with all others, to find records that contradict each
-        other.
+        """Compare new files of audit records with all others, to find contradictory records.
 
         An audit record states which events a byte range of a log file contains. Two records
         contradict each other if they describe the same byte range differently. Each call compares a

@@ -51,13 +51,12 @@ _NO_HOLD: Final = Hold()
 
 
 class ClosingHolds:
-    """A record of the event types whose buckets cannot be closed at present, with causes and
-    pauses.
+    """The event types whose buckets cannot be closed at present, with causes and pauses.
 
-    For each type, it stores the reason of the last failure, which is shown to operators, and a
-    pause during which the closer skips the type. It also stores which staged files could not be
-    read from Kafka again, and for which types buckets could not be checked at startup. The state is
-    kept in memory only. Not thread-safe.
+    For each type, the object stores the reason of the last failure, which is shown to operators,
+    and a pause during which the closer skips the type. It also stores which staged files could not
+    be read from Kafka again, and for which types buckets could not be checked at startup. The state
+    is kept in memory only. Not thread-safe.
     """
 
     def __init__(self) -> None:
@@ -67,8 +66,7 @@ class ClosingHolds:
         self._unchecked: frozenset[str] = frozenset()
 
     def hold(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Skip an event type for 10 seconds (`RETRY_SECONDS`) after a failure that is likely
-        temporary.
+        """Skip an event type for 10 seconds (`RETRY_SECONDS`) after a probably temporary failure.
 
         Args:
             event_type: Event type to pause.
@@ -78,8 +76,7 @@ class ClosingHolds:
         self._change(event_type, reason=reason, not_before_s=now_s + RETRY_SECONDS)
 
     def hold_with_backoff(self, event_type: str, reason: HoldReason, now_s: float) -> None:
-        """Skip an event type after a failure that an operator must repair, with exponential
-        backoff.
+        """Skip an event type, with exponential backoff, after a failure that needs an operator.
 
         The first pause takes 20 seconds. Each further call doubles the pause, up to 600 seconds
         (`PAUSE_SECONDS_MAX`), because every retry repeats expensive work. `release` resets the

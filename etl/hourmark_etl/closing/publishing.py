@@ -341,10 +341,10 @@ class Unwritable(Finding):
 
 
 class LedgerChanged(Finding):
-    """Raised if ledger rows that a bucket needs were changed or deleted after its content was
-    fixed.
+    """Raised if ledger rows that a sealed bucket needs are damaged, or were changed afterwards.
 
-    Only damage or a change by hand can cause this, because the software does not change such rows.
+    A bucket is sealed when its content is fixed in the ledger (the ETL's state database). An
+    operator must restore or rebuild the ledger.
     """
 
 

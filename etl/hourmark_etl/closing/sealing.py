@@ -99,8 +99,7 @@ class ClosingRound:
 
 @dataclasses.dataclass
 class RoundDecisions:
-    """The decisions about the hourly buckets of a round: which are sealed, and which must stay
-    open.
+    """The decisions about the hourly buckets of a round: which are sealed, and which stay open.
 
     A round is a set of buckets that are proved together. A seal fixes the content of a bucket and
     its grade, which states how complete the bucket is known to be.
@@ -303,7 +302,7 @@ class Sealer:
 
 
 class DecisionContext(NamedTuple):
-    """The inputs of `decide_seal` that are the same for all hours that are decided together.
+    """The inputs of `decide_seal` that are the same for all buckets of one round of closing.
 
     Attributes:
         cut: The offsets up to which records count, and the sources that the hours close without.

@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """Oldest hour of any event type that has ended but is not closed.
+    """Oldest hour of any event type that has ended, but whose bucket is not closed.
 
     Attributes:
         event_type: Event type of the hour.

@@ -115,8 +115,8 @@ class PromiseFilter(NamedTuple):
     Attributes:
         frontiers: For each bucket a tuple of its index (a number that identifies it), event type,
             hour (Unix seconds), and audit offsets. Promises for earlier hours count only at or past
-            these offsets, because earlier buckets have accounted for those below. None: promises
-            for earlier hours do not count.
+            these offsets, because those below were checked with earlier buckets. None: promises for
+            earlier hours do not count.
         below: Offset (exclusive) of each site's audit topic up to which audit records count; None
             for no limit.
     """
@@ -139,8 +139,8 @@ class PromiseFilter(NamedTuple):
                 count.
 
         Returns:
-            A filter that also selects promises for earlier hours that no earlier bucket has
-            accounted for.
+            A filter that also selects promises for earlier hours that arrived too late to be
+            checked with earlier buckets.
         """
         return cls(
             tuple(

@@ -164,11 +164,11 @@ class Proof:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prover:
-    """Proves that staged rows (events read from Kafka) contain every event that audit records
-    promise.
+    """Proves that no event is missing from hourly buckets, by comparison with audit records.
 
     An audit record states how many events a byte range of a log file contains for each type and
-    hour. Missing events are not an error; they are findings of the proof.
+    hour. Its events must all be among the staged rows (events read from Kafka) of the bucket.
+    Missing events raise no error; they are findings of the proof.
 
     Attributes:
         runner: Runs tasks.
@@ -359,8 +359,7 @@ class Prover:
 
 
 class RangeComparison(NamedTuple):
-    """The comparison of several buckets with audit records, with the results before and after
-    repeated records are removed.
+    """The comparison of several buckets with audit records, with and without repeated records.
 
     A promise is the part of an audit record that states how many events a byte range of a log file
     contains for one event type and hour. An audit record that is sent twice repeats its promises.
@@ -384,7 +383,7 @@ class RangeComparison(NamedTuple):
 def prove_by_sums(
     listed: Mapping[int, EventTotals], promised: Mapping[int, EventTotals]
 ) -> Proof | None:
-    """Prove an hour complete by comparing totals only, without reading rows.
+    """Prove that an hourly bucket is complete by comparing totals only, without reading rows.
 
     A promise states the number of events that an audit record reports for a byte range. Rows and
     promises must have the same number of events, the same digest of event ids and byte ranges, and,
