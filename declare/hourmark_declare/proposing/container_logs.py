@@ -23,9 +23,9 @@ def container_log_candidates(
     """Yield formats for container logs of Kubernetes (CRI), whose lines contain logs of a program.
 
     A line has the form `<time> <stream> <P or F> <text>`. The tailer removes the header and joins
-    the partial lines (`P`), so that only the format of the texts is to be determined. In the
-    resulting events, the time is that of the header, and the names of pod, namespace and container
-    are taken from the path of the file.
+    the partial lines (`P`), so that only the format of the texts is to be determined. An event
+    whose text contains no time has the time in the header. The names of pod, namespace and
+    container are taken from the path of the file.
 
     Args:
         sample: First and last lines of a log file.

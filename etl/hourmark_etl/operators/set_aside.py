@@ -26,9 +26,9 @@ def set_aside() -> None:
     """List or review records in event topics that cannot be in a bucket.
 
     Such a record is malformed: another program than a delivery service wrote it, or its bytes
-    changed. It does not keep buckets from being closed, and the marker of the type's next bucket
-    counts it. If it was an acknowledged event, the event is missing in its bucket, which is
-    therefore not closed as `proved`.
+    changed. All other records are processed as usual, and the marker of the type's next bucket
+    counts the malformed ones. If one of them was an acknowledged event, the event is missing in its
+    bucket, which is therefore not closed as `proved`.
     """
 
 
