@@ -68,7 +68,7 @@ def force(
     already sealed (its content is fixed), the order only gives up lost staged files and rows that
     cannot be written.
 
-    Lost records of audit records or host reports concern every type. Use `--all-types` instead of
+    Lost audit records or host reports concern every type. Use `--all-types` instead of
     TYPE and HOUR to close the next hour of each type.
 
     \b
