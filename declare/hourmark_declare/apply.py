@@ -79,7 +79,9 @@ class RulesTopic(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ApplyTargets:
-    """The servers and callbacks that `apply_declarations` and `repair_rules` use.
+    """The servers to which event types are applied, and callbacks, for `apply_declarations`.
+
+    `repair_rules` uses them as well.
 
     Attributes:
         ledger: Client for the rules that the ledger (the database of the ETL) stores.

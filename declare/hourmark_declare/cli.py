@@ -144,12 +144,12 @@ def apply(
     source: str | None,
     as_json: bool,
 ) -> None:
-    """Register schemas, create topics, add frontier rows and publish a rules revision.
+    """Put the declared types and sources into force: schemas, topics and the rules for parsing.
 
     Can be repeated. Changes nothing if closed buckets could no longer be read, or if lines that are
-    events under the current rules would become dead letters: a removed default or field, or a type
-    that a source no longer carries. Whether a changed pattern matches the current lines can only be
-    checked with sample lines: --lines.
+    events under the current rules would become dead letters, for example because of a removed
+    default or field, or a type that a source no longer carries. Whether a changed pattern matches
+    the current lines can only be checked with sample lines: --lines.
 
     \b
     Examples:

@@ -56,7 +56,7 @@ class LineResult:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadContext:
-    """The circumstances in which a tailer would have read sample lines: time, time zone and host.
+    """The time, time zone and host with which sample lines are parsed, as if a tailer read them.
 
     Attributes:
         observed_at_ms: Time at which the lines are read, in Unix milliseconds.
@@ -149,7 +149,7 @@ class LineTrial:
     def parse_lines(
         self, source: str, lines: Iterable[bytes], context: ReadContext
     ) -> Iterator[LineResult]:
-        """Parse lines of one file, each as a record of its own.
+        """Parse lines of one file. Each line is a separate record.
 
         Args:
             source: Name of the declared source of the lines.

@@ -64,11 +64,11 @@ def key_columns(keys: pa.Array) -> KeyColumns:
 
 
 def hour_starts_s(heads: UInt64s, length_s: int) -> Int64s:
-    """Return the start of the hour that each event belongs to.
+    """Return the start of the hourly bucket that each event belongs to by its time.
 
     Args:
         heads: The first 8 bytes of each event id; the upper 48 bits are Unix milliseconds.
-        length_s: Length of an hour (a bucket) in seconds.
+        length_s: Length of a bucket in seconds.
 
     Returns:
         Unix seconds, one element per event.

@@ -140,10 +140,26 @@ def to_unsigned(value: int) -> int:
 
 
 class ClosingPhase(enum.StrEnum):
-    """The condition that the next hour of an event type waits for before it can be closed.
+    """The condition that the next hourly bucket of an event type waits for before it is closed.
 
-    The members from `REPORTS` to `ARRIVAL` are the regular steps of closing, in order. The other
-    members are problems that prevent the proof or the publication of the hour.
+    The first five members are the regular steps of closing, in order. The others are problems that
+    prevent the proof or the publication of the bucket. `hourmark bucket why` shows the value.
+
+    Attributes:
+        REPORTS: Log sources must report that they have delivered all events of the hour.
+        CONTROL: The mirror must copy audit records and host reports from the edge cluster.
+        PROMISES: The ETL must stage these records (copy them from Kafka to storage).
+        EVENTS: The mirror must copy the events.
+        ARRIVAL: The ETL must stage the events.
+        UNREADABLE: A topic-partition of the type cannot be read.
+        UNWRITABLE: Some rows cannot be written to a bucket.
+        CONFLICT: Two audit records contradict each other.
+        STAGED: A staged file is lost, and Kafka no longer has its records.
+        PROOF: Events that audit records promise are missing.
+        PUBLISHING: The bucket cannot be published, for example because its path is taken.
+        LEDGER: A row of the ledger (the ETL's state database) is damaged.
+        SERVERS: A server does not respond.
+        STORAGE: The storage does not respond.
     """
 
     REPORTS = "reports"
@@ -166,7 +182,7 @@ class HourState(enum.Enum):
     """The processing state of the oldest hour of an event type that is not closed.
 
     - `OPEN`: the hour waits for records.
-    - `FROZEN`: its rows are fixed while they are compared with the audit records.
+    - `FROZEN`: its rows are fixed temporarily, while they are compared with the audit records.
     - `SEALED`: the content of its bucket is fixed permanently, but the bucket may not exist yet.
     - `DAMAGED`: the hour's ledger row does not match its digest.
     """
@@ -573,9 +589,9 @@ class StagedBatch:
 class EventTotals:
     """Number and checksums of staged rows, or of events that audit records promise.
 
-    Audit records state ("promise") how many events were sent. An hour is proved complete if the
-    totals of its staged rows equal the totals of the events promised for it. Instances support `+`
-    and `-`.
+    Audit records state ("promise") how many events were sent. An hourly bucket is proved complete
+    if the totals of its staged rows equal the totals of the events promised for it. Instances
+    support `+` and `-`.
 
     Attributes:
         records: Number of staged rows or audit records.
@@ -724,7 +740,9 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Add a number of hours to an hour.
+    """Return the hour that comes a given number of hours after another one.
+
+    An hour is the time span of one bucket.
 
     Args:
         hour: The hour to start from.
@@ -738,10 +756,10 @@ def later_hour(hour: Hour, count: int) -> Hour:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """The oldest hour of an event type that is not closed, with its processing state.
+    """The oldest hour of an event type whose bucket is not closed, with its processing state.
 
-    The hours of a type are closed strictly in order, so all earlier hours are closed. Audit records
-    state how many events a byte range of a log file contains.
+    The hourly buckets of a type are closed strictly in order, so the buckets of all earlier hours
+    are closed. Audit records state how many events a byte range of a log file contains.
 
     Attributes:
         event_type: Name of the event type.

@@ -201,7 +201,7 @@ def resolve_positions(
 
 
 class SiteCluster(Protocol):
-    """A protocol for queries of Kafka metadata, which the closing of hours needs.
+    """A protocol for the queries of Kafka metadata that are needed to close hourly buckets.
 
     `hourmark.kafka.clients.Cluster` is the implementation.
     """

@@ -238,11 +238,11 @@ def reset_positions(
 def lower_coverage(
     state: WatchState, ids: Mapping[str, str], starts: Mapping[Partition, int]
 ) -> WatchState:
-    """Return a copy of the watch state in which the offsets `covered` are lowered.
+    """Return a copy of the watch state for a mirror that will copy some offsets again.
 
-    `PartitionState.covered` is the edge offset up to which all records were copied. Call this
-    function before a reset, because the mirror then copies some offsets again. With the
-    lower offsets, `mirror watch` still detects records that are lost after the reset.
+    In the copy, `PartitionState.covered`, the edge offset up to which all records were copied, is
+    lowered to the offset at which copying resumes. Call this function before positions are reset.
+    Otherwise `mirror watch` would not detect records that are lost after the reset.
 
     Args:
         state: Current watch state; it is not modified.

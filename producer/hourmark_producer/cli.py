@@ -101,11 +101,14 @@ def tail(
     """Follow log files and deliver each line exactly once across restarts, rotation and truncation.
 
     The files are the sources in the group `tailer` of the configuration. SIGTERM or Ctrl-C stops
-    the tailer; the next start continues where it stopped. A stop reports no goodbye: hours wait for
-    this host until the tailer runs again, or until their deadline (etl.deadline_seconds, two hours
-    by default), after which they close as timed_out. If a host is to send nothing more, use
-    --drain, which reports a goodbye. --once is a single pass for a timer: hours wait for the next
-    one. SIGHUP reloads the configuration if a start would accept it.
+    the tailer; the next start continues where it stopped. SIGHUP reloads the configuration if a
+    start would accept it.
+
+    After a stop, hourly buckets wait for this host until the tailer runs again, or until their
+    deadline (etl.deadline_seconds, two hours by default), after which they are closed as timed_out.
+    If a host is to send nothing more, use --drain: it delivers everything and reports a goodbye, so
+    that no bucket waits for the host. --once is a single pass for a timer, without a goodbye:
+    buckets wait for the next pass.
 
     \b
     Examples:

@@ -23,9 +23,9 @@ def edge_topics(kafka: KafkaSettings, types: Sequence[EventType]) -> list[TopicS
         types: Event types, each of which has one topic.
 
     Returns:
-        The topics `hourmark.audit` (number of events per byte range of input), `hourmark.hosts`
-        (up to which time each host has sent its data) and `hourmark.types` (declared types and
-        sources), then one topic for each type.
+        The topics `hourmark.audit` (audit records: the number of events in each byte range of
+        input), `hourmark.hosts` (host reports: the time up to which each host has sent its data)
+        and `hourmark.types` (the declared types and sources), then one topic for each type.
     """
     common = topic_settings(
         kafka.retention_hours, kafka.max_message_bytes, kafka.edge.min_insync_replicas

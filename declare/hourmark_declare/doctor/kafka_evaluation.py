@@ -41,7 +41,8 @@ class TopicFacts:
         settings: Topic configuration by name, such as `retention.ms`.
         leaderless: Numbers of the partitions without a leader.
         out_of_sync: Numbers of the partitions with at least one replica that is not in sync.
-        access: The operations that this user may perform, and whether the topic has an id.
+        access: The operations that the configured Kafka user may perform, and whether the topic has
+            an id.
     """
 
     partitions: int

@@ -34,8 +34,8 @@ class Candidate:
         zone: IANA time zone that the abbreviations in the timestamps belong to; empty to use the
             zone that the user chose.
         container_log: Whether the tailer reads the file as a container log of Kubernetes.
-        doubts: Readings of times that could be wrong, as sentences for users.
-        notes: What else users should know about the format, as sentences.
+        doubts: Interpretations of timestamps that may be wrong, as sentences for users.
+        notes: Further information about the format, as sentences for users.
     """
 
     form: str
@@ -90,9 +90,10 @@ class Candidate:
 
     @property
     def without_time(self) -> Candidate:
-        """Return a copy of this candidate whose events have the time at which lines are read.
+        """Return a copy of this candidate in which the event time is the time of reading the line.
 
-        The text of the time becomes the field `log_time`, so that nothing of a line is lost.
+        Use it if the time in the lines is ambiguous. The text of that time is kept in the field
+        `log_time`.
         """
         line = {
             name: value

@@ -117,14 +117,15 @@ def text_type(sample: FileSample) -> str:
 
 
 def ends_with_cr(pattern: str, sample: FileSample) -> str:
-    """Return a pattern that leaves the CR at the end of lines out, if most lines have one.
+    """Adapt the pattern of a line to files whose lines end with CR LF, so that it excludes the CR.
 
     Args:
         pattern: Regular expression that ends with a group of any text.
         sample: First and last lines of the file.
 
     Returns:
-        The pattern, unchanged if most lines end with LF alone.
+        The pattern, which now matches a CR after the group. Unchanged if most lines do not end with
+        a CR.
     """
     lines = sample.lines
     if 2 * sum(line.endswith(b"\r") for line in lines) <= len(lines) or not pattern.endswith(".*)"):

@@ -72,12 +72,12 @@ SPACE: Final = "[ \\t]"
 
 
 class LineCursor(NamedTuple):
-    """A position in a record.
+    """The position up to which one log record was analyzed.
 
     Attributes:
-        text: The record.
-        at: Number of characters that were read.
-        time: Start and end of the timestamp; None if the record has none.
+        text: The whole record.
+        at: Index of the next character to analyze.
+        time: Start and end index of the record's timestamp; None if the record has none.
     """
 
     text: str
@@ -90,14 +90,16 @@ class LineCursor(NamedTuple):
 
 
 class LinePart(NamedTuple):
-    """A part that nearly all records have at their positions.
+    """A syntactic element, such as a level or a quoted text, that nearly all log records have next.
 
     Attributes:
-        pattern: Regular expression with `{0}`, `{1}` for the names of groups; other braces are
-            written twice.
-        ends: Position after the part, by index of the cursor; without the records that lack it.
-        values: Values in the records, by proposed name of the group, in the order of the groups.
-        is_optional: Whether the records that lack the part are read on.
+        pattern: Regular expression of the element. Named groups are written as `(?P<{0}>…)`, so
+            that the caller inserts their names with a format string; other braces are doubled.
+        ends: Index after the element, by the index of the record's cursor. Records without the
+            element are absent.
+        values: Values of each group in the records, by proposed group name, in the order of the
+            groups.
+        is_optional: Whether the analysis continues also in records that lack the element.
     """
 
     pattern: str
@@ -108,18 +110,18 @@ class LinePart(NamedTuple):
 
 @dataclasses.dataclass(kw_only=True)
 class ReadingState:
-    """The knowledge about log records that grows while they are read from left to right.
+    """Mutable state of the analysis of log records, which are read in parallel from left to right.
 
     Attributes:
-        records: Number of records at the begin.
-        needed: Number of records that must have a part.
+        records: Number of records at the start of the analysis.
+        needed: Number of records in which an element must occur to become part of the template.
         time_pattern: Regular expression of the timestamps.
         has_time: Whether nearly all records have a timestamp.
         multiline: Whether records consist of several lines.
-        time_read: Whether the timestamp is behind the positions.
-        types: Avro type of each field so far, by name.
-        open_brackets: Brackets that were read without their closing ones.
-        pending_key: Key that was read last, whose value follows; None without one.
+        time_read: Whether the cursors have passed the timestamp.
+        types: Avro type of each field found so far, by field name.
+        open_brackets: Opening brackets that were read and are not closed yet.
+        pending_key: Key that was read last and whose value comes next; None if there is none.
     """
 
     records: int
@@ -134,24 +136,27 @@ class ReadingState:
 
 
 class PartRecognizer:
-    """Recognizes the next part of records.
+    """Recognizes which syntactic element nearly all log records have at their current positions.
+
+    Elements are, for example, a timestamp, a level, a quoted text, a number or a delimiter.
 
     Args:
-        state: What is known of the records, which the caller updates after each part. Brackets
-            and keys that are read are noted in it.
+        state: State of the analysis. The recognizer adds brackets and keys that it reads; the
+            caller updates the other attributes after each element.
     """
 
     def __init__(self, state: ReadingState) -> None:
         self._state = state
 
     def next_part(self, cursors: Sequence[LineCursor]) -> LinePart | None:
-        """Return the most specific part that nearly all records have at their positions.
+        """Return the most specific element that nearly all records have at their current positions.
 
         Args:
-            cursors: Positions in the records.
+            cursors: Current position in each record.
 
         Returns:
-            The part; None if the records have nothing in common there.
+            The element, with the position after it in each record. None if the records have no
+            element in common there, so that the free text of the message begins.
         """
         for recognize in (
             self._time,

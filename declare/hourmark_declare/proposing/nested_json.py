@@ -40,7 +40,7 @@ Path = tuple[str, ...]
 
 
 class NestedFields(NamedTuple):
-    """A pattern for JSON lines, and the fields that it reads from them.
+    """A regular expression that captures values from within JSON lines, and the captured fields.
 
     Attributes:
         pattern: Regular expression for a whole line, with the groups `time` and `message`.
@@ -54,15 +54,18 @@ class NestedFields(NamedTuple):
 
 
 def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
-    """Infer a pattern for JSON lines whose time is within an object or a list.
+    """Infer a regular expression for JSON lines whose timestamp is inside a nested object or list.
+
+    A type file can name a time field only at the top level of an object. The regular expression
+    therefore matches the text of the line, and captures the time and other values from it.
 
     Args:
-        lines: Lines of a log file; other lines than JSON objects are ignored.
+        lines: Lines of a log file. Lines that are not JSON objects are ignored.
         written_ms: Time of the file's last modification in Unix milliseconds.
 
     Returns:
-        The pattern. None if no value within nine in ten objects is a time, or if keys have no
-        common order.
+        The regular expression and its fields. None if less than 90 % of the objects contain a
+        timestamp at the same nested key.
     """
     rows = parse_json_objects(lines)
     found: dict[Path, list[Any]] = collections.defaultdict(list)

@@ -29,15 +29,16 @@ _OF_REQUESTS: Final = frozenset(("method", "request", "request_method", "uri", "
 def json_line_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format of log files that consist of JSON objects.
 
-    The fields, their types, the host and the source of the event time are inferred.
+    The fields, their types, the host and the source of the event time are inferred from the sample.
+    Objects may extend over several lines if each of them starts with a line that begins with `{`.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format. If no key contains a time, first one in which a pattern reads the time
-        from within the objects, if they have one. If objects extend over several lines, the
-        records begin with a line that begins with `{`. Nothing if there is no JSON object.
+        One candidate format. If no top-level key contains a time but a nested object does, a format
+        that captures the nested time comes before it. Nothing if the sample contains no JSON
+        object.
     """
     rows, start, name = parse_json_objects(sample.lines), "", "JSON lines"
     if 2 * len(rows) < len(sample.lines) and (records := _joined_objects(sample.lines)):
@@ -95,10 +96,11 @@ def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0)
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
-        Settings of the table `[line]`: `time_field` and `time_format` for the likeliest key that
-        more than half of the rows contain in a known format: by its name, then by the order of
-        keys. A key whose name does not indicate a time must contain dates. Otherwise `{"time":
-        "observed"}`, which means the time of reading.
+        Settings of the table `[line]`: `time_field` and `time_format` of the key that most likely
+        contains the event time. More than half of the rows must have the key, with values in a
+        known time format. If several keys qualify, their names decide, then their order. A key
+        whose name does not indicate a time must contain different dates. If no key qualifies,
+        `{"time": "observed"}`: the event time is the time of reading.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
     for key in sorted(keys, key=time_key_rank):

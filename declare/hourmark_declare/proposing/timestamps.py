@@ -188,7 +188,14 @@ def find_timestamps(text: str, within: int = _WITHIN) -> list[TimestampMatch]:
 
 
 def match_timestamp(text: str) -> TimestampFormat | None:
-    """Return the format of a text that is a timestamp as a whole; None if it is none."""
+    """Return the time format of a text that consists of a timestamp and nothing else.
+
+    Args:
+        text: The text to examine.
+
+    Returns:
+        The format; None if the text is not a timestamp, or contains anything before or after it.
+    """
     return next(
         (of.form for of in find_timestamps(text, 0) if (of.start, of.end) == (0, len(text))), None
     )
@@ -248,13 +255,13 @@ def _clock_first_match(match: re.Match[str]) -> TimestampMatch:
 
 
 class CommonTimestamp(NamedTuple):
-    """The timestamps of the events in a log file: those that most lines have at the same place.
+    """The timestamps that most likely hold the event time of the lines of a log file.
 
     Attributes:
         form: Format of the timestamps.
-        share: Share of the non-blank lines that have this timestamp, between 0 and 1.
-        spans: Start and end of the timestamp in each line, by index of the line; a line without
-            the timestamp is absent.
+        share: Fraction of the non-blank lines that have a timestamp at this position, from 0 to 1.
+        spans: Start and end offset of the timestamp in each line, by index of the line. Lines
+            without the timestamp are absent.
     """
 
     form: TimestampFormat
@@ -263,18 +270,19 @@ class CommonTimestamp(NamedTuple):
 
 
 def find_common_timestamp(lines: Sequence[bytes]) -> CommonTimestamp | None:
-    """Find the timestamps of the events in the lines of a log file.
+    """Find the timestamps that most likely hold the event time of the lines of a log file.
 
-    The place of a timestamp is its format and the number of words before it. The place that most
-    lines have is selected; of similarly frequent ones, one whose text changes, with a date and a
-    year, and that begins first. If some lines have no timestamp, and the words before it differ,
-    lines with another word than the first belong to records of several lines.
+    Timestamps are grouped by their format and by the number of words before them. The largest group
+    is selected. If other groups are at least 80 % as large, the function prefers, in this order,
+    timestamps that differ between lines, that contain a year, that contain a date, and that are
+    closer to the start of the line.
 
     Args:
         lines: Lines of the file; blank lines are ignored.
 
     Returns:
-        The timestamps; None if no line has one.
+        The timestamps of the selected group; None if no line has a timestamp. If lines seem to form
+        multi-line records, only the timestamps in the first lines of records are included.
     """
     written = sum(bool(line.strip()) for line in lines)
     places: dict[tuple[str, int], _Place] = {}

@@ -94,7 +94,7 @@ class Grant:
         """Check that the request may post this host report.
 
         A host report states up to which time a host has sent all its data, and so determines when
-        an hour of events is complete. The token needs a separate permission for it.
+        an hourly bucket of events may be closed. The token needs a separate permission for it.
 
         Args:
             report: Report in the request, which names the reporting component and its host.

@@ -87,7 +87,8 @@ class CompiledField:
     def with_defaults_from(self, fields: Mapping[str, str]) -> CompiledField:
         """Return this field with a default value from the constant fields of a byte range.
 
-        A tailer adds constant fields to all events of a range.
+        A tailer can be configured to add constant fields, such as a data center, to all events of a
+        range.
 
         Args:
             fields: Constant text values by field name.

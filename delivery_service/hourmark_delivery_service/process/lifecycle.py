@@ -99,10 +99,11 @@ def _create_topic(kafka: KafkaSettings, event_type: EventType) -> None:
 async def progress_reporting(
     service: DeliveryService, config: Config, reporter: ProgressReporter
 ) -> AsyncIterator[None]:
-    """Return an async context manager that reports the progress of a service during its block.
+    """Return an async context manager that sends progress reports of a service during its block.
 
-    Reports begin once the service has read its rules and the schema registry has returned the
-    schema ids. At the end of the block the final report is sent.
+    A progress report states up to which time the service has answered all requests. Reports begin
+    once the service has read its rules and the schema registry has returned the schema ids. At the
+    end of the block the final report is sent.
 
     Args:
         service: Service whose progress is reported.

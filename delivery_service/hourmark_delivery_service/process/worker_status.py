@@ -110,7 +110,7 @@ class WorkerStatusTable:
         self._words[self._at(slot, _IN_USE)] = 0
 
     def count_unanswered_worker(self) -> None:
-        """Record that a worker exited during shutdown without answering all its requests.
+        """Record that a worker process exited during shutdown without answering all its requests.
 
         Afterwards `requests` is never 0. The service therefore does not send its final report,
         which would state that all requests are answered.

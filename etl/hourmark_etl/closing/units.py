@@ -66,10 +66,10 @@ class Listing(NamedTuple):
 
 
 class Unit(NamedTuple):
-    """A limited amount of staged rows that one task reads at once.
+    """The staged rows that one task reads at once, limited in size.
 
-    It contains the rows of several small buckets, or an id range of one large bucket. Instances can
-    be pickled.
+    A unit contains all rows of several small buckets, or one range of event ids of a large bucket.
+    Staged rows are events that were read from Kafka. Instances can be pickled.
 
     Attributes:
         listings: The rows of each bucket. With an id range there is exactly one listing.
@@ -81,7 +81,7 @@ class Unit(NamedTuple):
 
 
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
-    """Split the rows of buckets into units (rows that one task reads) of limited size.
+    """Divide the staged rows of buckets into units of limited size, each of which one task reads.
 
     Small buckets are combined into one unit. A large bucket is split by event id, on the assumption
     that ids are distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
@@ -114,9 +114,10 @@ def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1)
 
 
 class OversizedUnit(Exception):  # control flow, not an error
-    """Raised by `read_unit` if an id range has far more bytes than planned.
+    """Raised by `read_unit` if an id range contains far more bytes than planned.
 
-    The caller catches it and reads the two parts one after the other instead.
+    The plan assumes that event ids are distributed evenly. The caller catches the exception and
+    reads the two parts one after the other instead.
 
     Attributes:
         parts: The two units to read instead, in the order of their ids.

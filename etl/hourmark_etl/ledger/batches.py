@@ -177,7 +177,7 @@ def skip_expired_offsets(
     """Advance staging positions past records that retention deleted before they were staged.
 
     A staging position is the next offset to stage. The skipped offsets are stored as an open offset
-    gap of the topic, which keeps hours from closing until an operator's override accepts it.
+    gap of the topic, which keeps buckets from being closed until an operator's override accepts it.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -276,9 +276,9 @@ def record_truncated_audit_logs(
 ) -> None:
     """Store an open gap for each audit partition whose log ends before its staging position.
 
-    Such a log has lost records that were already staged. The open gap keeps the hours of every
-    event type from closing until an operator's override accepts it. A gap that is already open is
-    not stored again.
+    Such a log has lost records that were already staged. The open gap keeps the buckets of every
+    event type from being closed until an operator's override accepts it. A gap that is already open
+    is not stored again.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -411,8 +411,9 @@ def skip_unreadable(
 ) -> OffsetGap:
     """Skip Kafka offsets that cannot be read, and store them as an open offset gap.
 
-    The gap keeps the hours of the topic's event type open until an operator's override accepts it.
-    A gap in a topic of audit records or host reports keeps the hours of every type open.
+    The gap keeps the hourly buckets of the topic's event type open until an operator's override
+    accepts it. A gap in a topic of audit records or host reports keeps the buckets of every type
+    open.
 
     Args:
         database: The ledger (the ETL's state database).

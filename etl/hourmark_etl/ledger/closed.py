@@ -339,8 +339,8 @@ class UnauditedFileRow:
         audit_next: For each site, the audit offset at which audit records of these events may
             begin.
         sealed_at_ms: Time at which the bucket's content was fixed, Unix milliseconds.
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of the type.
+        settled_next: For each site, the audit offset below which all audit records of the type were
+            compared with closed buckets.
     """
 
     event_type: str

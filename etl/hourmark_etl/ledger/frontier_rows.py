@@ -30,9 +30,10 @@ def put_frontiers(
 ) -> list[str]:
     """Insert a ledger row for each new event type, and update the rows of known types.
 
-    The row of a type stores its frontier (oldest open hour), its sources and its shard. A source
-    that no longer delivers a known type stays in the row while lines of it may still arrive: while
-    one of its hosts has not sent a goodbye report, or if no host has reported it yet.
+    The row of a type stores its frontier (the oldest hour whose bucket is not closed), its sources
+    and its shard. A source that no longer delivers a known type stays in the row while lines of it
+    may still arrive: while one of its hosts has not sent a goodbye report, or if no host has
+    reported it yet.
 
     Args:
         connection: The caller's transaction.
@@ -86,9 +87,10 @@ def insert_frontier(
     hour_s: int | None = None,
     settled_next: AuditOffsets = NO_AUDIT_OFFSETS,
 ) -> Insert:
-    """Create the SQL statement that inserts the frontier (oldest open hour) of a new event type.
+    """Create the SQL statement that inserts the row of a new event type.
 
-    The statement is not executed.
+    The row stores the type's frontier, which is the oldest hour whose bucket is not closed. The
+    statement is not executed.
 
     Args:
         event_type: Name of the event type.
@@ -96,8 +98,8 @@ def insert_frontier(
         shard: Name of the shard that stages the type.
         sources: Names of the sources that may deliver the type.
         hour_s: Oldest open hour, Unix seconds; None for the first hour.
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of the type.
+        settled_next: For each site, the audit offset below which all audit records of the type were
+            compared with closed buckets.
     """
     row = {
         "type": event_type,
@@ -114,11 +116,11 @@ def insert_frontier(
 
 
 def encode_settled_offsets(settled_next: AuditOffsets) -> dict[str, Any]:
-    """Convert settled audit offsets to the columns of a frontier row that store them.
+    """Convert audit offsets to the column values with which an event type's ledger row stores them.
 
     Args:
-        settled_next: For each site, the audit offset below which closed buckets have accounted for
-            all audit records of the type.
+        settled_next: For each site, the audit offset below which all audit records of the type were
+            compared with closed buckets.
 
     Returns:
         The values by column name.

@@ -35,6 +35,11 @@ class Heartbeat:
     The heartbeat shows other processes that the driver is running. The thread ends when `stop` is
     called, when another process takes over the lease, or when the ledger is damaged. If the
     database does not respond, the thread continues with the next heartbeat.
+
+    Args:
+        database: The ledger (the ETL's state database).
+        lease: Lease of the closer, under which heartbeats are written.
+        clock: Source of the current time.
     """
 
     def __init__(self, database: Database, lease: Lease, clock: Clock) -> None:

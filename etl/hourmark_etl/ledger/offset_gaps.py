@@ -119,8 +119,8 @@ def put_checks(connection: Connection, checks: Collection[EdgeCheck]) -> None:
 class OffsetGap:
     """A range of Kafka offsets whose records are missing and may never be staged.
 
-    An open gap keeps hours from closing until an operator's override accepts it. Gaps compare equal
-    if all fields except `lost_end` are equal.
+    An open gap keeps hourly buckets from being closed until an operator's override accepts it. Gaps
+    compare equal if all fields except `lost_end` are equal.
 
     Attributes:
         topic: Topic name on the edge cluster.
@@ -180,7 +180,7 @@ def put_gaps(connection: Connection, gaps: Collection[OffsetGap]) -> None:
 
 
 def open_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that keep hours from closing.
+    """Return the stored offset gaps that keep hourly buckets from being closed.
 
     An offset gap is a range of Kafka offsets whose records are missing. It is open until an
     operator's override accepts it.

@@ -23,6 +23,9 @@ class LedgerRules:
 
     A rules revision declares all event types, sources and schemas at one time. All methods raise
     `Unavailable` if the database does not respond.
+
+    Args:
+        database: The ledger (the ETL's state database).
     """
 
     def __init__(self, database: Database) -> None:

@@ -76,7 +76,7 @@ def exit_of_grade(grade: Grade) -> BucketExit:
 
 
 def exit_of_explanation(explanation: Explanation) -> BucketExit:
-    """Return the exit code of an explained hour.
+    """Return the exit code for the state of a bucket that `hourmark bucket why` has explained.
 
     Args:
         explanation: Explanation from `explain_hour` or `explain_closed_hour`.

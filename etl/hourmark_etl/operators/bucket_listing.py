@@ -88,7 +88,7 @@ class BucketSelection:
 
     @property
     def wants_open(self) -> bool:
-        """Return whether open hours are included."""
+        """Return whether buckets that are not closed yet are included."""
         return self.is_open is not False and not self.grades
 
     @property
@@ -102,7 +102,7 @@ class BucketSelection:
         return frozenset(grade.value for grade in self.grades)
 
     def includes_hour(self, hour: Hour) -> bool:
-        """Return whether an hour is in the time span.
+        """Return whether an hour is in the time span of this selection.
 
         Args:
             hour: The hour; its length is that of `first` and `last`.
@@ -232,11 +232,11 @@ def open_bucket_row(
     now_ms: int,
     waits_max: int = _WAITS_SHOWN,
 ) -> Row:
-    """Return the table row about the next hour of an event type to close.
+    """Return the table row about the next bucket of an event type to be closed.
 
     Args:
-        frontier: The oldest hour of the type that is not closed.
-        blocker: What keeps it from closing; None if nothing is known.
+        frontier: The oldest hour of the type whose bucket is not closed.
+        blocker: Why the bucket is not closed; None if no reason is known.
         missing_driver: Message that no driver is running; None if one is.
         now_ms: Current time, Unix milliseconds.
         waits_max: Maximum length of `waits_for` in characters; a longer text is cut off.

@@ -150,7 +150,7 @@ class HourFacts:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Reason:
-    """Reason why an hour is or is not closed, with the next step for the operator.
+    """Reason why an hourly bucket is or is not closed, with the next step for the operator.
 
     Attributes:
         what: Readable cause.
@@ -165,7 +165,7 @@ class Reason:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Explanation of why an hour of an event type is not closed, or of how it was closed.
+    """Explanation of why an hourly bucket of an event type is not closed, or of how it was closed.
 
     Attributes:
         event_type: The event type.
@@ -195,7 +195,7 @@ class Explanation:
 
 
 def explain_hour(facts: HourFacts) -> Explanation:
-    """Explain why an hour of an event type is not closed, or how it was closed.
+    """Explain why an hourly bucket of an event type is not closed, or how it was closed.
 
     The function accesses neither storage nor the ledger, which is the ETL's state database.
 
@@ -279,7 +279,7 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 
 
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
-    """Explain how a closed hour was closed, based on the manifest of its bucket.
+    """Explain how a bucket was closed, based on its manifest.
 
     Args:
         event_type: Event type of the bucket.

@@ -131,10 +131,10 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that each event type's closed hours have no gap up to its oldest open hour.
+    """Check that the closed buckets of each event type have no gap up to the oldest open one.
 
     A type must have a seal (the stored result of the proof of completeness) if and only if its
-    oldest open hour is sealed, which means that its content is fixed.
+    oldest bucket that is not closed is sealed, which means that its content is fixed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -365,8 +365,8 @@ def check_files(database: Database, storage: Storage) -> Iterator[LedgerFinding]
     """Check that all needed staged files exist, are intact, and have the expected number of rows.
 
     A staged file contains events or audit records that were read from Kafka. It is needed if it
-    contains events that are in no closed bucket, or audit records that no closed bucket has
-    accounted for.
+    contains events that are in no closed bucket, or audit records that were not compared with a
+    closed bucket.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -97,7 +97,12 @@ class OffsetBackupWriter:
     """Keeps a backup of the ledger's edge checks and offset gaps on storage up to date.
 
     An edge check states that an edge partition lost no records; an offset gap is a range of missing
-    records. The driver that closes hours calls `poll` in its main loop. Not thread-safe.
+    records. The driver that closes buckets calls `poll` in its main loop. Not thread-safe.
+
+    Args:
+        storage: Storage to which the backup file is written.
+        database: The ledger (the ETL's state database).
+        clock: Clock for the interval between two backups.
     """
 
     def __init__(self, storage: Storage, database: Database, clock: Clock) -> None:

@@ -52,7 +52,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """Oldest hour of any event type that has ended but is not closed.
+    """Oldest hour of any event type that has ended, but whose bucket is not closed.
 
     Attributes:
         event_type: Event type of the hour.
@@ -72,6 +72,12 @@ class DriverProgress:
 
     Instances are thread-safe: consumer threads call `record_batch`, and the driver's main loop
     calls `record_poll`.
+
+    Args:
+        database: The ledger (the ETL's state database), from which gauges are computed.
+        metrics: The metrics to update.
+        bucket_seconds: Length of a bucket in seconds.
+        clock: Clock for the intervals between reports.
     """
 
     def __init__(
@@ -269,6 +275,9 @@ class BatchListener(StreamingQueryListener):
 
     It updates the driver's Prometheus metrics. Register an instance with Spark's
     `StreamingQueryManager.addListener`.
+
+    Args:
+        metrics: The metrics to update.
     """
 
     def __init__(self, metrics: EtlMetrics) -> None:

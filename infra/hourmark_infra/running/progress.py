@@ -19,7 +19,10 @@ _CHECKS_PER_SILENCE: Final = 10
 
 
 class RunProgress:
-    """Reports messages with the elapsed time, and repeats what is awaited. Thread-safe.
+    """Reports progress messages with the elapsed time, also during long waits. Thread-safe.
+
+    While an operation is awaited, its description is repeated at intervals, so that users see that
+    the command still works.
 
     Args:
         report: Function that receives each message. Never called by two threads at the same time.
@@ -52,10 +55,10 @@ class RunProgress:
 
     @contextmanager
     def awaiting(self, what: str) -> Iterator[Callable[[str], None]]:
-        """Return a context manager that repeats what is awaited, until the block ends.
+        """Return a context manager that reports at intervals what its block waits for.
 
         Args:
-            what: What is awaited, in the form of `all lines to be acknowledged`.
+            what: The awaited state, in the form of `all lines to be acknowledged`.
 
         Yields:
             A function that replaces `what`. It reports the new text at once if it differs.

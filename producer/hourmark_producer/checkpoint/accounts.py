@@ -15,12 +15,12 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 
 
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Save the accounts of files that changed since they were last saved.
+    """Save what scans have observed of changed files, so that no loss is forgotten by a restart.
 
-    An account states what scans observed of a file since a sender last prepared to read from it:
-    the largest size of the content, and each truncation. All accounts are saved in one transaction.
-    A file is skipped if its account contains nothing that a restart would lose, if the file no
-    longer exists, or if it is a compressed file whose content may be unread.
+    These observations form the account of a file: the largest size of its content, and each
+    truncation, since a sender last prepared to read from it. All accounts are saved in one
+    transaction. A file is skipped if its account contains nothing that a restart would lose, if the
+    file no longer exists, or if it is a compressed file whose content may be unread.
 
     Args:
         checkpoint: Database in which the accounts are saved.

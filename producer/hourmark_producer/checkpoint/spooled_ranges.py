@@ -60,6 +60,9 @@ class Extent(NamedTuple):
     def read(cls, text: str) -> Extent:
         """Parse the text form of a location in the spool file, which `str(extent)` returns.
 
+        Args:
+            text: The text, as the checkpoint database stores it.
+
         Raises:
             ValueError: The text is malformed.
         """

@@ -33,8 +33,8 @@ class ReadableContent(NamedTuple):
 
     Attributes:
         position: Position of the next byte to read from the file.
-        quiet_to: End offset of the bytes after `position` that were searched before and contain no
-            line end. They need not be searched again.
+        quiet_to: Offset up to which the bytes after `position` were searched for a line end without
+            success. They need not be searched again.
         size: Size of the content in bytes.
         scan: Number of the scan that last detected a change of the file before the examination.
             Changes that later scans detect require another examination.

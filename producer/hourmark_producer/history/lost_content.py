@@ -87,7 +87,7 @@ class LostContentFinder:
         )
 
     def may_be_found_later(self, file: TrackedFile) -> bool:
-        """Return whether to wait before lost bytes are counted, because a copy may still be found.
+        """Return whether it is too early to count lost bytes, because a copy may still be found.
 
         The wait lasts for `waits.TRUNCATED_SCANS` completed scans. It begins with the first call
         for a file.

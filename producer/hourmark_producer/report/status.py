@@ -87,7 +87,7 @@ class TailerStatus:
         state_dir: State folder.
         host_id: Host id of the tailer.
         at_ms: When this status was read, in Unix milliseconds.
-        standing: Latest snapshot that the tailer saved; None if there is none.
+        standing: Latest snapshot of its state that the tailer saved; None if it has not saved any.
         attention: Messages about what an operator should look into.
         sources: Status of all sources, configured ones first.
         files: Status of all tracked files.

@@ -48,7 +48,7 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """Measures the time since any event type last made progress in closing its buckets.
+    """Measures for how long no bucket of any event type was closed.
 
     Call `update` with each new closing state, then read `stalled_s`.
 

@@ -78,7 +78,7 @@ def write_expectations(file: Path, config: Config, inputs: JudgeInputs) -> Expec
 def judge_until_settled(
     expectations: Expectations, hdfs: WebHdfsReader, wait_for_more: Callable[[JudgeReport], bool]
 ) -> JudgeReport:
-    """Run the judge repeatedly until no event is missing or no more data can arrive.
+    """Run the judge (the check of all buckets) until no event is missing or no data can arrive.
 
     Args:
         expectations: Source files, event types and settings to verify against.

@@ -29,10 +29,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class KafkaSiteClusters:
-    """The Kafka clusters whose state decides whether an hour is complete.
+    """Queries of the Kafka clusters whose state decides whether an hourly bucket is complete.
 
     They are the edge cluster of each site, the mirrors that copy them, and the central cluster. The
-    closer queries them to determine which records must be staged before an hour closes.
+    closer (the process that closes buckets) queries them to determine which records must be staged,
+    that is, copied from Kafka to storage, before a bucket is closed.
 
     Args:
         edges: The edge cluster of each site.

@@ -57,11 +57,13 @@ class ReparsedRange(NamedTuple):
 class LateRowsCheck(NamedTuple):
     """The result of checking the late rows of one hourly bucket.
 
-    Late rows are rows of the bucket whose events belong to earlier hours, which are closed.
+    Late rows are events that arrived after the bucket of their own hour was closed, and are
+    therefore assigned to this bucket.
 
     Attributes:
-        second_readings: Byte ranges with late rows that no closed bucket contains, although an
-            earlier bucket was proved to contain the whole range.
+        second_readings: Byte ranges that must have been parsed twice with different results: a
+            closed bucket was proved to contain the whole range, but does not contain these late
+            rows.
         unknown: Readable reasons why some rows could not be checked.
     """
 
@@ -70,9 +72,9 @@ class LateRowsCheck(NamedTuple):
 
 
 class LateRowsItem(NamedTuple):
-    """The input of a task that searches closed buckets for late rows.
+    """The input of a task that determines which late rows are duplicates of rows in closed buckets.
 
-    Late rows are staged rows of earlier hours, whose buckets are closed.
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Attributes:
         rows: The late rows of one or more new buckets.
@@ -86,7 +88,7 @@ class LateRowsItem(NamedTuple):
 class UnmatchedRows(NamedTuple):
     """The late rows of one task that closed buckets do not contain, counted by byte range.
 
-    Late rows are rows of earlier hours, whose buckets are closed.
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Attributes:
         found: Columns `frontier_index` (the index of the bucket that the rows are staged for),

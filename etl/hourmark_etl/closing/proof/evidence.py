@@ -115,8 +115,8 @@ class PromiseFilter(NamedTuple):
     Attributes:
         frontiers: For each bucket a tuple of its index (a number that identifies it), event type,
             hour (Unix seconds), and audit offsets. Promises for earlier hours count only at or past
-            these offsets, because earlier buckets have accounted for those below. None: promises
-            for earlier hours do not count.
+            these offsets, because those below were checked with earlier buckets. None: promises for
+            earlier hours do not count.
         below: Offset (exclusive) of each site's audit topic up to which audit records count; None
             for no limit.
     """
@@ -139,8 +139,8 @@ class PromiseFilter(NamedTuple):
                 count.
 
         Returns:
-            A filter that also selects promises for earlier hours that no earlier bucket has
-            accounted for.
+            A filter that also selects promises for earlier hours that arrived too late to be
+            checked with earlier buckets.
         """
         return cls(
             tuple(
@@ -172,9 +172,11 @@ class PromiseFilter(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in a file of audit records that earlier buckets have accounted for.
+        """Return the promises in a file of audit records that were checked with earlier buckets.
 
-        These promises have an offset below the bucket's audit offset in `frontiers`.
+        A promise is the part of an audit record that states how many events a byte range contains
+        for one type and hour. It was checked earlier if its offset is below the bucket's audit
+        offset in `frontiers`.
 
         Args:
             rows: Rows of a staged file of audit records, one per promise.
@@ -365,7 +367,7 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 def read_settled_promises(
     item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
-    """Return the promises of some byte ranges that earlier buckets have accounted for.
+    """Return the promises of some byte ranges that were checked with earlier buckets.
 
     A promise is the part of an audit record that states how many events a byte range of a log file
     contains for one event type and hour.
@@ -373,7 +375,8 @@ def read_settled_promises(
     Args:
         item: The files of audit records to read.
         storage: Storage with the staged files.
-        windows: Contains the audit offsets below which earlier buckets have accounted for promises.
+        windows: Contains, for each bucket, the audit offsets below which promises were checked
+            earlier.
         ranges: The byte ranges, columns `frontier_index` (the index of a bucket in `windows`),
             `hour` (Unix seconds) and `range_id`.
 

@@ -79,10 +79,10 @@ class UnauditedFile(NamedTuple):
 def write_unaudited(
     storage: Storage, epoch: int, frontier: Frontier, rows: pa.Table
 ) -> UnauditedFile:
-    """Write the rows of an hour that have no audit record to a file.
+    """Write the rows of an hourly bucket that have no audit record to a file.
 
-    If an earlier, failed attempt to close the hour has left a file with the same name, the file is
-    replaced.
+    An audit record that arrives later may describe these rows, and is then compared with the file.
+    A file of the same name, which a failed attempt to close the bucket has left, is replaced.
 
     Args:
         storage: The storage.
@@ -144,7 +144,7 @@ class UnauditedCleaner:
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
     fixed. Their file is kept because a later audit record may describe them. It is deleted once
-    audit records of all its rows have arrived and a later bucket has accounted for them, or after
+    audit records of all its rows have arrived and were compared with a later bucket, or after
     `keep_ms`.
 
     Args:

@@ -230,8 +230,8 @@ def find_counted_promises(
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
     range. It counts for a bucket if it is below `below_offsets` and promises events of the bucket's
-    hour, or events of an earlier hour that no earlier bucket has accounted for. A group is returned
-    if at least one of its records counts.
+    hour, or if it promises events of an earlier hour and was not compared with an earlier bucket. A
+    group is returned if at least one of its records counts.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -55,7 +55,7 @@ _PLACES_MAX: Final = 5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class UnneededFile:
-    """A staged file that no open hour needs any more, so that it can be deleted.
+    """A staged file that can be deleted, because no bucket that is still open needs it.
 
     Attributes:
         file_id: Row id in the ledger.
@@ -108,11 +108,10 @@ def find_closed_event_files(
 def find_settled_audit_files(
     database: Database, after_id: int, below_offsets: AuditOffsets, limit: int
 ) -> tuple[list[UnneededFile], int]:
-    """Find staged audit files that no open hour needs, because closed buckets accounted for them.
+    """Find files whose audit records were all compared with closed buckets, to be deleted.
 
-    An audit record is settled once a closed bucket has accounted for its events. A file is returned
-    if all of its audit records are settled and belong to closed hours. Each call examines the next
-    `limit` files.
+    A file is returned if each of its audit records was compared with the events of a closed bucket
+    and belongs to an hour whose bucket is closed. Each call examines the next `limit` files.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -196,7 +195,7 @@ def _at_or_past(
 
 
 def read_oldest_open_hour_ms(database: Database) -> int:
-    """Return the start of the oldest hour that is open for any event type.
+    """Return the start of the oldest hour for which any event type has no closed bucket yet.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -212,7 +211,7 @@ def find_offsets_settled_before(
 ) -> AuditOffsets | None:
     """Return up to which audit offsets a type's buckets had been checked at a given time.
 
-    Closed buckets account for the audit records below these offsets.
+    All audit records below these offsets were compared with closed buckets.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -456,9 +455,9 @@ def remove_lost_file(
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    An override is an operator's order to close an hour although data is missing. Sealed hours of
-    the type that contain such rows get the grade `forced`. The lost records are stored as an offset
-    gap.
+    An override is an operator's order to close a bucket although data is missing. Buckets of the
+    type whose content is fixed and contains such rows get the grade `forced`. The lost records are
+    stored as an offset gap.
 
     Args:
         database: The ledger (the ETL's state database).
