@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,47 @@ def test_a_service_that_stays_has_a_health_check_and_is_started_again(name: str)
     ]
 
 
+BUILDERS = {name: service for name, service in SERVICES.items() if "build" in service}
+
+
 @each_service
 def test_the_image_of_a_service_is_a_target_of_the_containerfile_with_a_version(name: str) -> None:
+    image = SERVICES[name]["image"]
+    version = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]["version"]
+    target = re.fullmatch(rf"hourmark-(\w+):{re.escape(version)}", image)
+    assert target is not None
+    assert re.search(rf"^FROM \S+ AS {target[1]}$", CONTAINERFILE, re.MULTILINE)
+    (builder,) = (service for service in BUILDERS.values() if service["image"] == image)
+    assert builder["build"]["target"] == target[1]
+    assert (ROOT / builder["build"]["dockerfile"]).is_file()
+
+
+@each_service
+def test_one_service_builds_an_image_and_the_others_neither_build_nor_pull_it(name: str) -> None:
     service = SERVICES[name]
-    target = service["build"]["target"]
-    assert re.search(rf"^FROM \S+ AS {target}$", CONTAINERFILE, re.MULTILINE)
-    assert (ROOT / service["build"]["dockerfile"]).is_file()
-    assert re.fullmatch(rf"hourmark-{target}:\d+\.\d+\.\d+", service["image"])
+    assert ("build" in service) != (service.get("pull_policy") == "never")
+
+
+def test_images_are_built_one_after_the_other() -> None:
+    # podman-compose builds at the same time what does not name another service as a context.
+    order = [name for name in BUILDERS if "additional_contexts" not in BUILDERS[name]["build"]]
+    assert len(order) == 1
+    while len(order) < len(BUILDERS):
+        (following,) = (
+            name
+            for name, service in BUILDERS.items()
+            if service["build"].get("additional_contexts") == {"before": f"service:{order[-1]}"}
+        )
+        order.append(following)
+    stages = re.findall(r"^FROM \S+ AS (\w+)$", CONTAINERFILE, re.MULTILINE)
+    targets = [BUILDERS[name]["build"]["target"] for name in order]
+    # podman 4.3 also builds the stages before a target that the target does not need.
+    assert targets == sorted(targets, key=stages.index) and stages[-1] == targets[-1]
+
+
+@pytest.mark.parametrize("file", [SMALL, FULL], ids=["small", "full"])
+def test_each_size_of_the_site_builds_all_images(file: Path) -> None:
+    assert BUILDERS.keys() <= started(file)
 
 
 def test_images_are_made_from_debian_and_run_as_another_user_than_root() -> None:
@@ -90,7 +125,7 @@ def test_images_are_made_from_debian_and_run_as_another_user_than_root() -> None
         reversed(pair) for pair in re.findall(r"^FROM (\S+) AS (\w+)$", CONTAINERFILE, re.MULTILINE)
     )
     assert {base for base in bases.values() if base not in bases} == {"debian:bookworm-slim"}
-    for target in {service["build"]["target"] for service in SERVICES.values()}:
+    for target in {service["build"]["target"] for service in BUILDERS.values()}:
         assert re.findall(r"^USER (.*)$", stages[target], re.MULTILINE)[-1:] == ["hourmark"], target
 
 
