@@ -83,6 +83,18 @@ BUILDERS = {name: service for name, service in SERVICES.items() if "build" in se
 
 
 @each_service
+def test_a_service_has_a_limit_of_memory_which_is_that_of_its_role(name: str) -> None:
+    limit = SERVICES[name]["mem_limit"]
+    assert re.fullmatch(r"\d+[mg]", limit)
+    role = re.sub(r"-\d+$", "", name)
+    assert {limit} == {
+        service["mem_limit"]
+        for other, service in SERVICES.items()
+        if re.sub(r"-\d+$", "", other) == role
+    }
+
+
+@each_service
 def test_the_image_of_a_service_is_a_target_of_the_containerfile_with_a_version(name: str) -> None:
     image = SERVICES[name]["image"]
     version = tomllib.loads((ROOT / "core" / "pyproject.toml").read_text())["project"]["version"]
