@@ -17,12 +17,18 @@ from click.core import ParameterSource
 
 from hourmark.clock import SystemClock
 from hourmark.config.groups import EventTimeLimits
+from hourmark.config.loading import stack_config_file
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.process.durable import write_durably
 from hourmark.records.dead_letters import TYPE as DEAD_LETTERS
 from hourmark.records.hours import Hour
 from hourmark.rules.event_types import SYSLOG
+from hourmark_declare.proposing.bucket_lengths import (
+    BucketLength,
+    choose_bucket_length,
+    read_bucket_length,
+)
 from hourmark_declare.proposing.config_files import (
     SETTINGS,
     SOURCES,
@@ -54,10 +60,10 @@ _FOLDER: Final = Path("pipeline")  # the default of `hourmark run`
 )
 @click.option(
     "--bucket-seconds",
-    default=60,
-    show_default=True,
+    "length_s",
     type=click.IntRange(60, 3600),
-    help="Length of a bucket: 3600 in production.",
+    help="Length of a bucket: 3600 in production. Default: the local stack's; without one, 60 if a "
+    "line is under two hours old, otherwise 3600.",
 )
 @click.option(
     "--first-hour",
@@ -79,7 +85,7 @@ def init(
     files: Sequence[Path],
     out: Path,
     name: str | None,
-    bucket_seconds: int,
+    length_s: int | None,
     begins: str | None,
     storage: str | None,
     zone: str | None,
@@ -109,16 +115,15 @@ def init(
             f"--name {name} with {len(files)} files: leave it out, so that each has its "
             "own file's name"
         )
-    if 3600 % bucket_seconds or bucket_seconds % 60:
+    if length_s is not None and (3600 % length_s or length_s % 60):
         raise UsageError(
-            f"--bucket-seconds {bucket_seconds}: allowed are whole minutes that divide an "
+            f"--bucket-seconds {length_s}: allowed are whole minutes that divide an "
             "hour, such as 60 or 3600"
         )
     zone = machine_zone() if zone is None else validate_zone(zone)
     there = ExistingConfig.read(out)
     if there is not None:
         _check_addable(there, files)
-        bucket_seconds = there.bucket_seconds
     names = [name] if name is not None else _names(files, there.names if there else ())
     samples = [read_sample(file.absolute()) for file in files]
     guessed = [
@@ -127,10 +132,11 @@ def init(
     ]
     proposals = _confirmed_guesses(guessed, asks=not (yes or as_json) and sys.stdin.isatty())
     now_ms = SystemClock().now_ms()
+    length = _bucket_length(length_s, there, proposals, now_ms)
     first = (
-        _parsed(begins, bucket_seconds)
+        _parsed(begins, length.seconds)
         if begins
-        else choose_first_hour((p.oldest for p in proposals), now_ms, bucket_seconds)
+        else choose_first_hour((p.oldest for p in proposals), now_ms, length.seconds)
     )
     choices = ConfigChoices(first, zone, storage, now_ms)
     begun = there.choose_first_hour(first, now_ms) if there else first
@@ -149,7 +155,7 @@ def init(
             }
         )
     else:
-        _show(proposals, choices, begun)
+        _show(proposals, choices, begun, length)
         for path, text in written.items():
             click.echo(f"\n--- {out / path}\n{text}", nl=False)
         click.echo()
@@ -190,7 +196,7 @@ def _confirmed_guesses(guessed: Sequence[Proposal], *, asks: bool) -> list[Propo
 def _check_addable(there: ExistingConfig, files: Sequence[Path]) -> None:
     context = click.get_current_context()
     for option, setting in (
-        ("bucket_seconds", "parsing.bucket_seconds"),
+        ("length_s", "parsing.bucket_seconds"),
         ("begins", "types.first_hour"),
         ("storage", "storage.root"),
     ):
@@ -206,7 +212,24 @@ def _named(out: Path) -> list[str]:
     return [] if out == _FOLDER else ["--config", str(out / SETTINGS)]
 
 
-def _show(proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | None) -> None:
+def _bucket_length(
+    length_s: int | None,
+    there: ExistingConfig | None,
+    proposals: Sequence[Proposal],
+    now_ms: int,
+) -> BucketLength:
+    if length_s is not None:
+        return BucketLength(length_s, "as --bucket-seconds sets it")
+    if there is not None:
+        return BucketLength(there.bucket_seconds, f"as in {there.folder / SETTINGS}")
+    return read_bucket_length(stack_config_file()) or choose_bucket_length(
+        {p.sample.path: p.newest for p in proposals}, now_ms
+    )
+
+
+def _show(
+    proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | None, length: BucketLength
+) -> None:
     for p in proposals:
         click.echo(_summary(p))
         assessed = p.assessment
@@ -229,21 +252,20 @@ def _show(proposals: Sequence[Proposal], choices: ConfigChoices, begun: Hour | N
         f"lines may be {days} days old, "
         f"{'which is the default' if default else 'for the oldest that is there'}"
     )
-    click.echo(_bucket_text(choices.first_hour.length_s, begun))
+    click.echo(_bucket_text(length, begun))
 
 
-def _bucket_text(length_s: int, first: Hour | None) -> str:
-    length = (
-        "an hour" if length_s == 3600 else f"{length_s // 60} minute{'s' if length_s > 60 else ''}"
-    )
+def _bucket_text(length: BucketLength, first: Hour | None) -> str:
+    minutes = length.seconds // 60
+    text = "an hour" if length.seconds == 3600 else f"{minutes} minute{'s' if minutes > 1 else ''}"
     begin = (
         f"from {first} on"
         if first
         else "from when the types are applied on, as types.first_hour is not set here"
     )
     return (
-        f"buckets of {length} {begin}; older lines are late events, in the first one that is "
-        "open when they come"
+        f"buckets of {text}, {length.reason}, {begin}; older lines are late events, in the first "
+        "one that is open when they come"
     )
 
 

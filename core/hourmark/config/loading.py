@@ -195,7 +195,7 @@ def default_config_file() -> Path | None:
     """
     if named := os.environ.get("HOURMARK_CONFIG"):
         return Path(named)
-    candidates = (Path("hourmark.toml"), stack_state_dir() / "stack" / "hourmark.toml")
+    candidates = (Path("hourmark.toml"), stack_config_file())
     return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
@@ -207,6 +207,14 @@ def stack_state_dir() -> Path:
         variable is not set. The folder need not exist.
     """
     return Path(os.environ.get("HOURMARK_HOME", ".hourmark")).absolute()
+
+
+def stack_config_file() -> Path:
+    """Return the path of the configuration file that `hourmark up` writes for the local stack.
+
+    The file exists only if there is a local stack.
+    """
+    return stack_state_dir() / "stack" / "hourmark.toml"
 
 
 def _describe(error: ValidationError, file: Path | None) -> str:

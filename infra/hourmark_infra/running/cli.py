@@ -8,12 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from hourmark.clock import SystemClock
-from hourmark.config.loading import stack_state_dir
+from hourmark.config.loading import stack_config_file, stack_state_dir
 from hourmark.errors import UsageError
 from hourmark.printing import json_option, launcher_command, print_json
 from hourmark.rules.event_types import DEAD_LETTERS
@@ -25,6 +25,7 @@ from hourmark_infra.running.run import Run, RunOutcome
 from hourmark_infra.stack.options import Clusters, clusters_option
 
 _FOLDER = Path("pipeline")
+_FOLLOWED_BUCKET_S: Final = 60  # of a new configuration whose files are followed
 
 
 @click.command()
@@ -67,7 +68,7 @@ def run(
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)  # handled like Ctrl-C
     if logs:
-        file = _propose_configuration(logs, file, yes=yes)
+        file = _propose_configuration(logs, file, once=once, yes=yes)
     export_java_home()
     running = Run(
         stack_state_dir(),
@@ -88,7 +89,23 @@ def run(
     _print_outcome(outcome, as_json=as_json)
 
 
-def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bool) -> Path:
+def init_options(*, once: bool, is_new: bool, yes: bool) -> list[str]:
+    """Return the options of `hourmark init` for log files that `hourmark run` names.
+
+    Args:
+        once: Whether the present content of the files is delivered once. The bucket length is then
+            chosen by the age of the lines.
+        is_new: Whether there is neither a configuration nor a local stack, so that the bucket
+            length is not fixed yet.
+        yes: Whether proposals are accepted without asking.
+    """
+    length = ["--bucket-seconds", str(_FOLLOWED_BUCKET_S)] if is_new and not once else []
+    return [*length, *(["--yes"] if yes else [])]
+
+
+def _propose_configuration(
+    logs: tuple[Path, ...], file: Path | None, *, once: bool, yes: bool
+) -> Path:
     if file is not None:
         raise UsageError(
             f"--config {file} and log files exclude each other; a configuration is proposed for "
@@ -96,14 +113,9 @@ def _propose_configuration(logs: tuple[Path, ...], file: Path | None, *, yes: bo
         )
     written = _FOLDER / "hourmark.toml"
     before = written.read_bytes() if written.exists() else b""
-    command = [
-        sys.executable,
-        "-m",
-        "hourmark",
-        "init",
-        *map(str, logs),
-        *(["--yes"] if yes else []),
-    ]
+    is_new = not before and not stack_config_file().exists()
+    options = init_options(once=once, is_new=is_new, yes=yes)
+    command = [sys.executable, "-m", "hourmark", "init", *map(str, logs), *options]
     done = subprocess.run(command, env=child_environment(), stdout=sys.stderr.fileno(), check=False)
     if done.returncode != 0 or not written.exists() or written.read_bytes() == before:
         sys.exit(done.returncode or 1)  # `hourmark init` printed the reason, or the user declined

@@ -207,10 +207,9 @@ def test_buckets_begin_with_the_oldest_line_and_not_too_many_ago(tmp_path: Path)
 def test_the_first_bucket_is_shown_written_and_can_be_chosen(tmp_path: Path) -> None:
     log = tmp_path / "app.log"
     log.write_text("2026-11-21 10:00:00 long ago\n")
-    done = invoked(
-        str(log), "--out", str(tmp_path / "out"), "--first-hour", "2026-11-20T05:07", "--yes"
-    )
-    assert "buckets of 1 minute from 2026-11-20T05:07 on" in done.output
+    minutes = ("--bucket-seconds", "60", "--first-hour", "2026-11-20T05:07")
+    done = invoked(str(log), "--out", str(tmp_path / "out"), *minutes, "--yes")
+    assert "buckets of 1 minute, as --bucket-seconds sets it, from 2026-11-20T05:07" in done.output
     config = load_config(tmp_path / "out/hourmark.toml")
     assert config.types.first_hour == "2026-11-20T05:07"
     assert str(resolve_first_hour(config, None, is_new=True)) == "2026-11-20T05:07"

@@ -19,7 +19,7 @@ from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, UsageError
 from hourmark.records.hours import Hour
 from hourmark_infra.components import Components
-from hourmark_infra.running.cli import describe_outcome, run
+from hourmark_infra.running.cli import describe_outcome, init_options, run
 from hourmark_infra.running.closed_buckets import (
     buckets_closed_since,
     describe_buckets,
@@ -93,6 +93,12 @@ def test_new_types_begin_where_it_is_configured_while_that_is_not_long_ago(
     )
     now = Hour.parse("2026-11-21T10:00", 60)
     assert first_hour_options(config, now.start_s * 1000 + 59_999) == said
+
+
+def test_the_bucket_length_of_a_new_root_is_chosen_by_the_lines_with_once_alone() -> None:
+    assert init_options(once=True, is_new=True, yes=True) == ["--yes"]
+    assert init_options(once=False, is_new=True, yes=False) == ["--bucket-seconds", "60"]
+    assert init_options(once=False, is_new=False, yes=True) == ["--yes"], "it is fixed"
 
 
 def test_a_type_is_closed_once_its_next_hour_is_a_later_one() -> None:
