@@ -104,11 +104,11 @@ def tail(
     the tailer; the next start continues where it stopped. SIGHUP reloads the configuration if a
     start would accept it.
 
-    After a stop, hourly buckets wait for this host until the tailer runs again, or until their
-    deadline (etl.deadline_seconds, two hours by default), after which they are closed as timed_out.
-    If a host is to send nothing more, use --drain: it delivers everything and reports a goodbye, so
-    that no bucket waits for the host. --once is a single pass for a timer, without a goodbye:
-    buckets wait for the next pass.
+    A stop reports no goodbye, so hourly buckets wait for this host until the tailer runs again, or
+    until their deadline (etl.deadline_seconds, two hours by default), after which they are closed
+    as timed_out. If a host is to send nothing more, use --drain: it delivers everything and reports
+    a goodbye, so that no bucket waits for the host. --once is a single pass for a timer, without a
+    goodbye: buckets wait for the next pass.
 
     \b
     Examples:
