@@ -73,20 +73,20 @@ def test_a_driver_that_is_dead_or_hangs(site: RunbookSite, hangs: bool) -> None:
         os.kill(site.components.running["etl"].pid, signal.SIGSTOP)
     else:
         site.components.kill("etl")
-    page.play(SEEN, site.execute, TYPE=TYPE, HOUR=hour)
+    page.play(SEEN, site.execute, of(hour))
     page.play(TO_DO, site.execute)
-    page.play(OVER, site.execute, TYPE=TYPE, HOUR=hour)
+    page.play(OVER, site.execute, of(hour))
 
 
 def test_hdfs_in_safe_mode(site: RunbookSite) -> None:
     page, hour = Page.read("hdfs-down"), str(site.write())
     set_safe_mode(site.stack, "enter")
     try:
-        page.play(SEEN, site.execute, block=0, TYPE=TYPE, HOUR=hour)
+        page.play(SEEN, site.execute, of(hour), block=0)
         page.play(TO_DO, site.execute, block=0)
     finally:
         set_safe_mode(site.stack, "leave")
-    page.play(OVER, site.execute, TYPE=TYPE, HOUR=hour)
+    page.play(OVER, site.execute, of(hour))
 
 
 def test_a_namenode_that_is_away(site: RunbookSite) -> None:
@@ -97,7 +97,7 @@ def test_a_namenode_that_is_away(site: RunbookSite) -> None:
         page.play(TO_DO, site.execute, block=1)
     finally:
         come_back(site.stack, "namenode")
-    page.play(OVER, site.execute, TYPE=TYPE, HOUR=hour)
+    page.play(OVER, site.execute, of(hour))
 
 
 def test_a_datanode_that_is_away(site: RunbookSite) -> None:
@@ -141,18 +141,18 @@ def test_a_service_whose_brokers_are_away(site: RunbookSite) -> None:
 def test_a_clock_hours_ahead(site: RunbookSite) -> None:
     page = Page.read("clock-skew")
     shift(site.clock, 3 * 3_600_000)
-    page.play(SEEN, site.execute, TYPE=TYPE, HOUR=ended(site))
+    page.play(SEEN, site.execute, of(ended(site)))
     page.play(TO_DO, site.execute)
-    page.play(OVER, site.execute, TYPE=TYPE, HOUR=ended(site))
+    page.play(OVER, site.execute, of(ended(site)))
 
 
 def test_a_tailer_that_is_silent(site: RunbookSite) -> None:
     page = Page.read("tailer-silent")
     site.components.kill("tailer")
     hour = str(site.write())
-    page.play(SEEN, site.execute, TYPE=TYPE, HOUR=hour)
+    page.play(SEEN, site.execute, of(hour))
     page.play(TO_DO, site.execute)
-    page.play(OVER, site.execute, TYPE=TYPE, HOUR=hour)
+    page.play(OVER, site.execute, of(hour))
 
 
 def test_an_hour_that_is_overdue(site: RunbookSite) -> None:
@@ -161,7 +161,7 @@ def test_an_hour_that_is_overdue(site: RunbookSite) -> None:
     try:
         hour = str(site.write())
         for section in (SEEN, TO_DO, OVER):
-            page.play(section, site.execute, TYPE=TYPE, HOUR=hour)
+            page.play(section, site.execute, of(hour))
     finally:
         site.start("tailer")
 
@@ -171,25 +171,12 @@ def test_lines_that_become_dead_letters(site: RunbookSite) -> None:
     site.well("types", "apply")
     names = {"SOURCE": SOURCE, "REASON": "no_pattern", "TYPE": TYPE}
     site.write("visits=1 from=web", "visits=2 from=api")
-    page.play(SEEN, site.execute, **names)
+    page.play(SEEN, site.execute, names)
     visit = (site.types / "visit.toml").read_text()
     site.declare(visit=visit.replace("[0-9]+)'", r"[0-9]+)( from=\w+)?'"))
-    page.play(TO_DO, site.execute, FILE=str(site.log), **names)
+    page.play(TO_DO, site.execute, {**names, "FILE": str(site.log)})
     hour = site.write("visits=3 from=api")
-    page.play(OVER, site.execute, HOUR=str(hour), **names)
-
-
-def test_a_topic_with_too_short_a_retention(site: RunbookSite) -> None:
-    page = Page.read("retention-short")
-    broker = site.stack.layout.bootstrap("edge").split(",")[0]
-    given = {"TYPE": TYPE, "BROKER": broker}
-    (command,) = page.blocks(TO_DO)[0]
-    site.execute(command.filled(given).line.replace("604800000", "60000"))
-    try:
-        page.play(SEEN, site.execute, **given)
-    finally:
-        page.play(TO_DO, site.execute, **given)
-    page.play(OVER, site.execute, **given)
+    page.play(OVER, site.execute, {**names, "HOUR": str(hour)})
 
 
 def test_a_token_that_is_rejected(site: RunbookSite) -> None:
@@ -230,6 +217,19 @@ def test_a_tailer_whose_disk_is_full(
         host.well("tail", "--drain")
 
 
+def test_a_topic_with_too_short_a_retention(site: RunbookSite) -> None:
+    page = Page.read("retention-short")
+    broker = site.stack.layout.bootstrap("edge").split(",")[0]
+    given = {"TYPE": TYPE, "BROKER": broker}
+    (command,) = page.blocks(TO_DO)[0]
+    site.execute(command.filled(given).line.replace("604800000", "60000"))
+    try:
+        page.play(SEEN, site.execute, given)
+    finally:
+        page.play(TO_DO, site.execute, given)
+    page.play(OVER, site.execute, given)
+
+
 def fill(disk: Path) -> Path:
     """Take all the room that is left; the file that has it."""
     ballast = disk / "ballast"
@@ -237,6 +237,11 @@ def fill(disk: Path) -> Path:
         while file.write(bytes(4096)):
             pass
     return ballast
+
+
+def of(hour: str) -> dict[str, str]:
+    """The words in capitals that stand for a bucket."""
+    return {"TYPE": TYPE, "HOUR": hour}
 
 
 def ended(site: RunbookSite) -> str:

@@ -61,7 +61,8 @@ def operator(tmp_path: Path) -> Iterator[Operator]:
 
 def test_a_database_that_is_away(operator: Operator) -> None:
     page = Page.read("ledger-database-down")
+    names = {"TYPE": CLICK.name, "HOUR": str(HOUR)}
     operator.server.stop()
-    page.play(SEEN, operator.execute, TYPE=CLICK.name, HOUR=str(HOUR))
+    page.play(SEEN, operator.execute, names)
     page.play(TO_DO, operator.execute)
-    page.play(OVER, operator.execute, TYPE=CLICK.name, HOUR=str(HOUR))
+    page.play(OVER, operator.execute, names)

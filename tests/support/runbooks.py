@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from tests.support.documents import ROOT
@@ -86,12 +87,13 @@ class Page:
         self,
         section: str,
         execute: Execute,
+        names: Mapping[str, str] = MappingProxyType({}),
+        *,
         block: int | None = None,
         within_s: float = 300.0,
-        **names: str,
     ) -> None:
         """Run the section's commands in turn, or those of one block, each until it prints what the
-        page says.
+        page says; `names` has a value for each word in capitals.
         """
         blocks = self.blocks(section)
         for command in (c for b in (blocks if block is None else [blocks[block]]) for c in b):
