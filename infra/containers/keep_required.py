@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--without", action="append", default=[], metavar="NAME")
-    without = {canonicalize_name(name) for name in parser.parse_args(arguments).without}
+    without: set[str] = {canonicalize_name(name) for name in parser.parse_args(arguments).without}
     installed = {canonicalize_name(each.metadata["Name"]): each for each in distributions()}
     needed = required_names(
         {name: each.requires or () for name, each in installed.items()},
