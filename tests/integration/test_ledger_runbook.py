@@ -20,7 +20,7 @@ from hourmark_declare.apply import apply_declarations
 from hourmark_etl.ledger.database import Database
 from hourmark_etl.ledger.rules import LedgerRules
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 class Operator:
