@@ -53,7 +53,7 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
 
     Returns:
         `RUNNING` if the endpoint responds, even if the service is not ready. The detail then lists
-        its warnings, or the reasons why it is not ready, which are a problem too. `SILENT` if the
+        its warnings, or the reasons why it is not ready; each of them is a problem. `SILENT` if the
         service's process is found on this machine and does not respond. Otherwise the status of the
         services that reported; `NOT_RUNNING` if Kafka does not respond either.
     """
@@ -65,13 +65,14 @@ def service(config: Config, now_ms: int) -> ComponentStatus:
     problems = tuple(p for p in others.problems if p.key != f"host:{_host_id(folder)}")
     try:
         with opener.open(f"{address}/readyz", timeout=_ANSWER_S) as answer:
-            return ComponentStatus(
-                ComponentState.RUNNING,
-                "; ".join([f"ready at {address}", *_told(answer, "warnings")]),
-                pid,
-                now_ms,
-                problems,
-            )
+            warnings = _told(answer, "warnings")
+        return ComponentStatus(
+            ComponentState.RUNNING,
+            "; ".join([f"ready at {address}", *warnings]),
+            pid,
+            now_ms,
+            (*(_warning(address, n, text) for n, text in enumerate(warnings)), *problems),
+        )
     except HTTPError as error:
         with error:
             reasons = _reasons(error)
@@ -100,6 +101,18 @@ def _host_id(folder: StateFolder) -> str | None:
         return folder.host_id()
     except ConfigError:  # this user may not read the folder
         return None
+
+
+def _warning(address: str, number: int, text: str) -> Problem:
+    # The service accepts requests, except for what the warning names.
+    return Problem(
+        cause=CauseClass.COMPONENT,
+        key=f"service-warning:{address}:{number}",
+        subject=f"delivery service {address}",
+        what=text,
+        do="as it says; the service accepts everything else meanwhile",
+        group="warnings of a delivery service",
+    )
 
 
 def _not_ready(address: str, reasons: str) -> Problem:

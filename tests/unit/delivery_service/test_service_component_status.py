@@ -154,6 +154,19 @@ def test_a_service_that_is_not_ready_is_a_problem_with_its_reasons(tmp_path: Pat
     assert problem.what == "it answers and is not ready: too few in-sync replicas"
 
 
+def test_a_warning_of_a_ready_service_such_as_a_missing_topic_is_a_problem(tmp_path: Path) -> None:
+    class Handler(Answering):
+        def do_GET(self) -> None:
+            self.answer(200, b'{"ready": true, "reasons": [], "warnings": ["no topic events.a"]}')
+
+    with serving(Handler) as address:
+        found = service(config(tmp_path, int(address.rpartition(":")[2])), NOW_MS)
+    assert (found.state, [p.what for p in found.problems]) == (
+        ComponentState.RUNNING,
+        ["no topic events.a"],
+    )
+
+
 def test_each_host_that_fell_silent_is_a_problem_and_those_that_said_goodbye_are_none() -> None:
     reports = [
         report("web-1", 3),
