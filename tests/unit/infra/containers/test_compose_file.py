@@ -264,7 +264,8 @@ def test_a_step_of_a_build_sees_the_secrets_and_keeps_nothing(
     tmp_path: Path, ca: str | None
 ) -> None:
     secrets, temporary = tmp_path / "secrets", tmp_path / "tmp"
-    secrets.mkdir(), temporary.mkdir()
+    secrets.mkdir()
+    temporary.mkdir()
     (secrets / "pip_index_url").write_text("https://me:hidden@index.example/simple")
     (secrets / "uv_default_index").write_text("")  # as engines do where it is not set
     if ca is not None:
