@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -295,37 +293,3 @@ def test_roles_without_java_need_no_spark() -> None:
     blocked = "import sys; sys.modules['pyspark'] = sys.modules['pandas'] = None; "
     modules = "hourmark_infra.containers.__main__, hourmark_infra.containers.health_checks"
     subprocess.run([sys.executable, "-c", f"{blocked}import {modules}"], check=True)
-
-
-def test_an_image_keeps_what_is_required_and_no_tool() -> None:
-    requirements = {
-        "hourmark": ("click>=8", "Pytest>=8; extra == 'testing'", "httpx; extra == 'kafka'"),
-        "hourmark-etl": ("hourmark[kafka]", "pyspark; extra == 'spark'"),
-        "pyspark": ("py4j",),
-        "py4j": (),
-        "click": ("colorama; platform_system == 'Windows'",),
-        "colorama": (),
-        "httpx": ("h11",),
-        "h11": (),
-        "pytest": ("pluggy",),
-        "pluggy": (),
-        "ruff": (),
-    }
-    extras = dict.fromkeys(requirements, ()) | {
-        "hourmark": ("testing", "kafka"),
-        "hourmark-etl": ("spark",),
-    }
-    python = {"hourmark", "hourmark-etl", "click", "httpx", "h11"}
-    required_names = keep_required().required_names
-    assert required_names(requirements, extras, set()) == python | {"pyspark", "py4j"}
-    assert required_names(requirements, extras, {"pyspark"}) == python
-
-
-def keep_required() -> ModuleType:
-    """The script of the build."""
-    file = ROOT / "infra" / "containers" / "keep_required.py"
-    spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
