@@ -31,7 +31,8 @@ class EvaluationVerdict(StrEnum):
 class KafkaProperty(StrEnum):
     """A property that Kafka must keep under faults, such as not losing acknowledged records.
 
-    The value of each member is the description of the property in the report.
+    An evaluation reports for each property whether it was kept. The value of each member is the
+    description of the property in the report.
     """
 
     NOT_LOST = "no acknowledged record is lost"

@@ -156,11 +156,13 @@ def render_limits(lateness: int) -> str:
 
 
 def render_tailer_sources(proposals: Sequence[Proposal], zone: str) -> str:
-    """Return the TOML text for `hourmark.toml` that makes the tailer read the log files.
+    """Return the TOML text for `hourmark.toml` that configures which log files are read.
+
+    The tailer, the component that reads log files, uses these settings.
 
     Args:
-        proposals: The selected format of each log file. A format whose timestamps name an
-            abbreviation may have a zone of its own.
+        proposals: The selected format of each log file. If timestamps end with the abbreviation of
+            a time zone, the format may have its own zone, which takes precedence over `zone`.
         zone: IANA time zone of timestamps that name no zone.
 
     Returns:

@@ -32,7 +32,9 @@ _NOT_ALLOWED: Final = (
 
 
 class RecordNumberSet:
-    """A set of record numbers, in which a consumer notes the records that it has read.
+    """A set of the numbers of the test records that a consumer has read, to detect repeated ones.
+
+    It needs one byte of memory for each number up to the highest.
 
     Attributes:
         count: Number of different record numbers in the set.
@@ -171,9 +173,10 @@ def read_all(
 
 
 class FirstReadTimes:
-    """The times at which records were first read from the target cluster, by record number.
+    """The time at which each copied record was first read from the target cluster.
 
-    All times are in seconds since the start of the load.
+    Records are identified by their numbers, from 0. All times are in seconds since the start of the
+    load.
     """
 
     def __init__(self) -> None:

@@ -67,12 +67,14 @@ class RunOutcome:
 
     Attributes:
         seconds: Duration of the run in seconds.
-        tailed: Summary of the tailer, as printed by `hourmark tail --drain --json`.
+        tailed: Summary of the delivery by the tailer (the component that reads the log files), as
+            printed by `hourmark tail --drain --json`.
         buckets: Rows of `hourmark bucket ls --json` for the nonempty buckets that were closed
             during the run.
         config: Path of the configuration file that the components used.
-        open_hour: Label of the current bucket, if the run did not wait for its end; otherwise None.
-            Late events and events of this hour are in it.
+        open_hour: Label of the bucket that was still open at the end, such as `2026-11-21T05`. It
+            receives the events of this interval and late events, and a later run closes it. None if
+            the run waited for the end of that bucket, or had nothing to deliver.
     """
 
     seconds: float

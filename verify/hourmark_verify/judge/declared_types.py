@@ -27,7 +27,8 @@ class DeclaredType:
     Args:
         name: Name of the type.
         rule: Declaration of the type.
-        tailer_fields: Values from the tailer's settings, by name, for fields that a message lacks.
+        tailer_fields: Text by field name, used for fields that a message lacks. The tailer (the
+            component that reads log files) adds these texts by its settings.
     """
 
     def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
@@ -129,7 +130,7 @@ class DeclaredType:
 
     @property
     def time_key(self) -> str | None:
-        """Key of the event time in the result of `parse_message`; None if there is none."""
+        """Key under which `parse_message` returns the event time; None if messages have no time."""
         return self.rule.time_field or ("time" if self.rule.pattern is not None else None)
 
     def parse_message(self, message: bytes) -> dict[str, Any]:

@@ -59,15 +59,19 @@ class ExpectedEvent:
 
 
 class LineInterpreter:
-    """An independent parser of source lines for one revision of the event type declarations.
+    """A parser that determines which event or dead letter each source line must have become.
+
+    It is implemented independently of the delivery service, to verify its results. It applies one
+    revision of the event type declarations.
 
     Args:
-        expectations: Input of the judge, which contains the limits for event times and the version
-            of the parser to imitate.
+        expectations: Input of the verification, with the limits for event times and the version of
+            the delivery service's parser, whose results are expected.
         types: Type declarations of the revision, by type name.
 
     Attributes:
-        types: Event types by name, without values from the tailer's settings.
+        types: Event types by name, as declared, without the field values that the tailer's settings
+            define for some files.
     """
 
     def __init__(self, expectations: Expectations, types: Mapping[str, TypeExpectation]) -> None:

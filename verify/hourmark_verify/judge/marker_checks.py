@@ -22,10 +22,11 @@ from hourmark_verify.judge.report import FindingKind
 
 @dataclasses.dataclass
 class BucketTotals:
-    """Totals over the events in the files of one bucket, to compare with the bucket's marker.
+    """Totals over all events in the files of one bucket, to compare with the bucket's marker.
 
     Attributes:
-        origins: Number of events by the label of the hour of their event time.
+        origins: Number of events by label of the bucket interval that contains their event time,
+            such as 2026-11-21T05.
         tails: Sum of the last 8 bytes of all event ids, read as unsigned big-endian integers.
     """
 

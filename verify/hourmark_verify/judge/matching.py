@@ -78,9 +78,12 @@ _DETAIL_CHARS_MAX: Final = 500
 class EventMatcher:
     """A comparison of the events in buckets with the source lines and API records they derive from.
 
-    An API record is an event that a client sent to the HTTP API, as the client recorded it. Call
-    `match_event` once for each event, then `mark_destroyed` for each destroyed event, then
-    `finish`. Discrepancies are added to `report`. Not thread-safe.
+    An API record is an event that a client sent to the HTTP API, as the client recorded it.
+    Discrepancies are added to `report`. Not thread-safe. Call the methods in this order:
+
+    1. `match_event` once for each event in the buckets
+    2. `mark_destroyed` once for each event that a test destroyed on purpose
+    3. `finish` once
 
     Attributes:
         expectations: Event types, API records and settings of the verification.
