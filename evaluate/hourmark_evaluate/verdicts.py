@@ -18,9 +18,9 @@ class EvaluationVerdict(StrEnum):
     """The verdict on a property of Kafka or on a trial.
 
     Attributes:
-        KEPT: Observed without a fault.
+        KEPT: It was observed, and no fault was found.
         BROKEN: At least one fault was found.
-        NOT_TRIED: Not observed.
+        NOT_TRIED: It was not observed.
     """
 
     KEPT = "kept"

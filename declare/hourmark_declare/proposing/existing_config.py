@@ -79,7 +79,7 @@ class ExistingConfig:
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the names that sources, tailer sources and types of this configuration use.
+        """Return all names that are used by the sources and event types of this configuration.
 
         A log file that is added to the configuration needs a different name.
         """

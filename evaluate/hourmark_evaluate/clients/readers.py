@@ -63,9 +63,10 @@ class RecordNumberSet:
 
 
 class IncrementalReader:
-    """A consumer that reads topics from their beginning, up to the current end at each poll.
+    """A consumer that reads topics from their beginning, up to the current end at each `poll`.
 
-    It reads committed records only. It is not thread-safe.
+    It collects the numbers of the test records of one evaluation run. Records of transactions that
+    are not committed are not read. It is not thread-safe.
 
     Args:
         cluster: The cluster.
@@ -74,7 +75,7 @@ class IncrementalReader:
         partitions: Number of partitions of each topic.
 
     Attributes:
-        records_read: All record numbers read so far, by partition.
+        records_read: All record numbers read so far, by topic and partition.
         next_offsets: By partition, the next offset to read; empty before the first poll.
         last_numbers: Record numbers read by the last `poll`.
     """

@@ -91,7 +91,7 @@ def merge_settings(stack: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str
     is not merged: if the user sets it, it replaces the stack's group as a whole.
 
     Args:
-        stack: Settings of the local stack, by group.
+        stack: Settings with which components use the servers of the local stack, by group.
         own: Settings in the user's configuration file, by group.
 
     Returns:
@@ -135,7 +135,7 @@ def first_hour_options(config: Config, now_ms: int) -> tuple[str, ...]:
 
 
 def names_kafka(own: Mapping[str, Any]) -> bool:
-    """Return whether a configuration names Kafka clusters and therefore needs no local stack.
+    """Return whether a configuration names Kafka clusters and needs no local servers.
 
     Args:
         own: Settings in the user's configuration file, by group.
@@ -189,7 +189,9 @@ class MergedLog:
 class Run:
     """One execution of `hourmark run`: delivery service, tailer, ETL and, if needed, a local stack.
 
-    Call either `run_until_stopped` or `run_once`, and `stop` at the end, also after an exception.
+    The local stack is a set of servers on this machine, which is used if the configuration names no
+    Kafka cluster. Call either `run_until_stopped` or `run_once`, and `stop` at the end, also after
+    an exception.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ def as_json(
     """Return the result of the demo as a JSON-serializable dict.
 
     Args:
-        report: Report of the judge.
+        report: Report of the judge, the comparison of log files and buckets.
         acknowledged: Number of acknowledged events by event type.
         config: Configuration with the addresses of storage, Kafka and the schema registry.
         seconds: Duration of the demo in seconds.
@@ -100,8 +100,8 @@ def as_json(
 def find_faults(report: JudgeReport, acknowledged: Mapping[str, int]) -> list[str]:
     """Return the reasons why the demo failed.
 
-    The demo fails if the judge has findings, if fewer events of a type are in buckets than were
-    acknowledged, or if nothing was compared.
+    The demo fails if the judge (the comparison of log files and buckets) has findings, if fewer
+    events of a type are in buckets than were acknowledged, or if nothing was compared.
 
     Args:
         report: Report of the judge.

@@ -58,8 +58,8 @@ class DeclaredType:
             document: The JSON object.
 
         Returns:
-            Values by field name. A field that the object lacks has the tailer's value or the
-            default of the field.
+            Values by field name. A field that the object lacks has the value from `tailer_fields`
+            or its default.
 
         Raises:
             LineRejected: A field is missing, unknown or of the wrong type.
@@ -83,8 +83,8 @@ class DeclaredType:
                 missing text.
 
         Returns:
-            Values by field name. A field without a text has the tailer's value, its default or
-            null.
+            Values by field name. A field without a text has the value from `tailer_fields`, its
+            default or null.
 
         Raises:
             LineRejected: A text cannot be converted to the type of its field, or a field has no
@@ -240,8 +240,8 @@ class DeclaredType:
             nulls: Whether the result is null if the value is absent and the field accepts null.
 
         Returns:
-            The converted value. If it is absent: the tailer's value, the default of the field, or
-            null.
+            The converted value. If it is absent: the value from `tailer_fields`, the default of the
+            field, or null.
 
         Raises:
             LineRejected: The value cannot be converted, or it is absent and there is no substitute.

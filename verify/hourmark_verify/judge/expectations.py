@@ -203,13 +203,14 @@ class TypeExpectation(_ExpectationModel):
 class WriterRecord(_ExpectationModel):
     """The size and digest of a source file, as recorded by the process that wrote it.
 
-    The judge matches records with files by content, because a file may have been renamed.
+    The verification matches records with files by content, because a file may have been renamed.
 
     Attributes:
         path: Path of the file when it was written.
         bytes: Size of the file in bytes.
         blake2b: BLAKE2b-128 digest of the content, in hexadecimal.
-        broken: Start offsets of all lines that must become dead letters.
+        broken: Start offsets of all lines that must become dead letters, because they cannot be
+            converted to events.
     """
 
     path: str
@@ -250,8 +251,8 @@ class DestroyedEvent(_ExpectationModel):
         time_ms: Event time in Unix milliseconds.
         file_id: Id of the source file; None for an event of the HTTP API.
         generation: Generation of the source file (how often it was truncated).
-        position: Byte offset of the event's line in the source file, or index in its batch for an
-            event of the HTTP API.
+        position: Byte offset of the event's line in the source file; not compared for an event of
+            the HTTP API.
         written_ms: Time at which the service wrote the event to Kafka, in Unix milliseconds.
     """
 
@@ -339,7 +340,10 @@ class Expectations(_ExpectationModel):
 
 
 def read_expectations(file: Path) -> Expectations:
-    """Read and validate an expectations file, the input of the judge.
+    """Read and validate an expectations file, the input of the verification.
+
+    The file states which source files exist, which events their lines must become, and where the
+    buckets are.
 
     Args:
         file: Path of the JSON file.

@@ -38,8 +38,8 @@ class ExpectedEvent:
         type: Event type, or the type of dead letters.
         time_ms: Event time in Unix milliseconds. None if the line has no time; the event then has
             the observation time of its byte range (when a delivery service first saw it).
-        host: Host of the event. None if the line names no host; the event then has the host of the
-            tailer.
+        host: Host of the event. None if the line names no host; the event then has the host name of
+            the tailer, which read the file.
         fields: Values by field name.
         detail: Text that the detail of a dead letter must contain; may be empty.
     """

@@ -19,7 +19,7 @@ class _MarkerModel(BaseModel):
 
 
 class MarkerFile(_MarkerModel):
-    """One Avro file of a bucket, as listed in the bucket's marker.
+    """One Avro file of a bucket, as listed in the bucket's marker (the `_SUCCESS` file).
 
     Attributes:
         name: Name of the file in the bucket folder.
@@ -86,8 +86,8 @@ class MarkerEvidence(_MarkerModel):
 class OriginHourCounts(_MarkerModel):
     """The counts of the events in a bucket whose event times are in the same hour.
 
-    A bucket contains events of its own hour and late events of earlier hours. Its marker has one
-    such object per hour.
+    A bucket contains events of its own hour and late events of earlier hours. Its marker (the
+    `_SUCCESS` file) has one such object per hour.
 
     Attributes:
         rows: Records read from Kafka, including duplicates.
@@ -178,14 +178,14 @@ class Marker(_MarkerModel):
 
 
 def has_valid_self_digest(written: bytes, software: str) -> bool:
-    """Return whether a marker is unchanged, according to the digest that it contains.
+    """Return whether a `_SUCCESS` file is unchanged, according to the digest that it contains.
 
     The digest is the last part of the field `software`. It is computed over the file with zeros
     instead of the digest. A `software` value of at most 40 characters contains no digest; the
     result is then True.
 
     Args:
-        written: Content of the marker file.
+        written: Content of the `_SUCCESS` file.
         software: Value of the field `software`.
     """
     if len(software) <= 40:

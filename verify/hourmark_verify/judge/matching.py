@@ -142,7 +142,8 @@ class EventMatcher:
         Mismatches are added to the report as findings; no error is raised for them.
 
         Args:
-            event_type: Event type of the bucket, or the type of dead letters.
+            event_type: Event type of the bucket, or the type of dead letters (lines that could not
+                be parsed).
             path: Path of the bucket file that contains the event.
             event: The decoded event, by field name.
             interpreters: Result of `interpreters_for`. The event is correct if at least one of
