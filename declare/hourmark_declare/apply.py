@@ -106,6 +106,9 @@ class ApplyTargets:
 class ApplyResult:
     """The result of `apply_declarations`.
 
+    The rules consist of the applied event types, sources and limits. A revision is one version of
+    the rules.
+
     Attributes:
         revision: Id of the rules revision that is now in force.
         new_revision: True if the declarations differed from the previous revision, so that a new

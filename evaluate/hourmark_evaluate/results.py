@@ -116,7 +116,7 @@ class MirrorPositionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacklogResult:
-    """The outcome of a consumer that starts with a backlog and catches up under load.
+    """The measurement of a consumer that starts with a backlog and catches up under load.
 
     Attributes:
         records: Number of records waiting when the consumer started.

@@ -112,9 +112,9 @@ def merge_findings(results: Iterable[DoctorCheckResult]) -> list[DoctorCheckResu
         results: Results of any checks.
 
     Returns:
-        The results in their previous order. If there are more than three similar findings, only the
-        first of them is kept, and its subject states how many more there are. Results that are not
-        findings are never combined.
+        The results in their previous order, except that similar findings are adjacent. If there are
+        more than three similar findings, only the first of them is kept, and its subject states how
+        many more there are. Results that are not findings are never combined.
     """
     found: dict[tuple[str, ...], list[DoctorCheckResult]] = {}
     for n, result in enumerate(results):

@@ -121,11 +121,13 @@ class LinePart(NamedTuple):
 class ReadingState:
     """Mutable state of the analysis that finds the elements that log records have in common.
 
-    All records are read in parallel from left to right, one element at a time.
+    All records are read in parallel from left to right, one element (such as a level, a number or a
+    delimiter) at a time.
 
     Attributes:
         records: Number of records at the start of the analysis.
-        needed: Number of records that must have an element so that it counts as common to all.
+        needed: Minimum number of records that must have an element so that it counts as common; may
+            be fractional.
         time_pattern: Regular expression that matches the timestamps of the records.
         has_time: Whether nearly all records have a timestamp.
         multiline: Whether records consist of several lines.
@@ -148,7 +150,7 @@ class ReadingState:
 
 
 class PartRecognizer:
-    """Finds the next element that nearly all log records have in common.
+    """A recognizer of the next element that nearly all log records have in common.
 
     An element is, for example, a timestamp, a level, a quoted text, a number or a delimiter. Call
     `next_part` repeatedly to split the start of the records into elements.

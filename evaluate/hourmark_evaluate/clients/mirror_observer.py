@@ -118,7 +118,7 @@ class PositionChecker:
 
 
 class MirroredLoadObserver:
-    """Checks during a load test that a mirror copies every record whose offset it commits.
+    """A check, during a load test, that a mirror copies every record whose offset it commits.
 
     The mirror copies the topics of the load from an edge cluster to the central cluster. Call
     `poll` repeatedly while records are copied, then `finish` for the result, then `close`. Not

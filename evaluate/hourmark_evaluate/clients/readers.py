@@ -140,10 +140,10 @@ class IncrementalReader:
         return self._cluster.ends(self._partitions, committed=False)
 
     def count_below(self, ends: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Return how many different records were read below an offset, by partition.
+        """Return how many different records were read below a given offset, by partition.
 
         Args:
-            ends: The offset by partition. The record at this offset is not counted.
+            ends: Offset by partition. The record at this offset is not counted.
         """
         return {p: bisect.bisect_left(self._offsets.get(p, ()), end) for p, end in ends.items()}
 
@@ -186,7 +186,7 @@ class FirstReadTimes:
 
     @property
     def first_missing(self) -> int:
-        """Lowest record number that has not been read yet."""
+        """Lowest record number that has not been read yet; 0 if no record has been read."""
         while (
             self._first_missing < len(self._seen_s)
             and self._seen_s[self._first_missing] == self._seen_s[self._first_missing]

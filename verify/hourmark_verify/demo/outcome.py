@@ -39,10 +39,10 @@ def count_acknowledged(config: Config) -> Counter[str]:
 
 
 def count_promises(records: Iterable[AuditRecord]) -> Counter[str]:
-    """Return the number of events that audit records promise, by event type.
+    """Return the number of events that delivery services acknowledged, by event type.
 
-    An audit record promises the events that a delivery service acknowledged for one byte range. If
-    several records have the same range id, only the last one is counted.
+    An audit record contains the number of events that a delivery service acknowledged for one byte
+    range of a file. If several records have the same range id, only the last one is counted.
 
     Args:
         records: Decoded audit records.
