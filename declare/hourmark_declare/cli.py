@@ -217,7 +217,7 @@ def repair(config: Config, adopt: bool, first_hour: str | None, as_json: bool) -
 @json_option
 @config_option
 def list_types(config: Config, as_json: bool) -> None:
-    """List the types in force: the latest rules revision at the edge.
+    """List the event types in force, from the latest rules revision on the edge cluster.
 
     Example:  hourmark types list --json
     """

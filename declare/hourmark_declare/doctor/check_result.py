@@ -30,7 +30,7 @@ class CheckStatus(StrEnum):
 class DoctorCheckResult:
     """The result of one check of a server, topic, folder or setting by `hourmark doctor`.
 
-    `str()` returns the lines that the command prints for the result.
+    `str()` returns the text that the command prints for the result.
 
     Attributes:
         check: Name of the check, as accepted by the option `--only`.
@@ -38,8 +38,9 @@ class DoctorCheckResult:
         verdict: Outcome of the check.
         seen: Text that describes what was observed.
         to_do: Text that describes the remedy; empty unless the outcome is a finding.
-        key: Identifies the fault of a finding that another check may find too, such as
-            `service:` and a URL; the first check has it. Empty if no other check can find it.
+        key: Identifier of the fault, such as `service:` followed by a URL. If results of several
+            checks have the same key, `run_checks` keeps only those of the first of these checks.
+            Empty if no other check can find the fault.
     """
 
     check: str
@@ -50,7 +51,12 @@ class DoctorCheckResult:
     key: str = ""
 
     def to_json(self) -> dict[str, str]:
-        """Return the result as values that `json.dumps` accepts, without its key."""
+        """Return the result as a JSON-serializable dict.
+
+        Returns:
+            The attributes `check`, `subject`, `verdict`, `seen` and `to_do` by name. The attribute
+            `key` is omitted.
+        """
         values = dataclasses.asdict(self)
         values.pop("key")
         return values
@@ -87,7 +93,8 @@ def finding_result(
         subject: Server, topic, folder or setting that was checked.
         seen: Text that describes the problem.
         to_do: Text that describes the remedy.
-        key: Identifies the fault if another check may find it too.
+        key: Identifier of the fault, by which `run_checks` omits the same fault in results of later
+            checks; empty if no other check can find it.
 
     Returns:
         A result with the status `FINDING`.
@@ -96,14 +103,18 @@ def finding_result(
 
 
 def merge_findings(results: Iterable[DoctorCheckResult]) -> list[DoctorCheckResult]:
-    """Merge findings of one check that differ only in their subject, such as two hundred topics.
+    """Combine similar findings of one check, such as the same problem of two hundred topics.
+
+    Findings are similar if they come from the same check and their texts differ only in numbers and
+    in the subject.
 
     Args:
         results: Results of any checks.
 
     Returns:
-        The same results. Of more than three such findings only the first remains, at its place;
-        its subject has the number of all.
+        The results in their previous order, except that similar findings are adjacent. If there are
+        more than three similar findings, only the first of them is kept, and its subject states how
+        many more there are. Results that are not findings are never combined.
     """
     found: dict[tuple[str, ...], list[DoctorCheckResult]] = {}
     for n, result in enumerate(results):

@@ -59,7 +59,8 @@ def run_checks(
 
     Returns:
         The results of all selected checks, ordered by check as in `table`. A check may have several
-        results. A fault that several checks found is in the result of the first one.
+        results. If several checks found the same fault, only the results of the first of these
+        checks include it.
     """
     kinds = {kind: ask for kind, ask in table.items() if not only or kind in only}
     told = {kind: functools.partial(_run_check, kind, ask, config) for kind, ask in kinds.items()}

@@ -33,10 +33,10 @@ def doctor(only: list[str], as_json: bool, config: Config) -> None:
     """Check whether the configured servers and this machine meet Hourmark's requirements.
 
     Prints one line for each check: `well`, `FINDING` with the remedy, or `not asked` with the
-    reason. A server that is down is a finding and does not stop the other checks. What is in trouble
-    while components run is found as by `hourmark status`: a dead driver, blocked ranges, overdue
-    hours. Each fault is found once, causes before consequences, and many findings of one kind are
-    one line with their number. Exits with code 1 if there is a finding.
+    reason. A server that is down is a finding and does not stop the other checks. Problems of running
+    components, such as a dead driver or an overdue hour, are findings too, as in `hourmark status`.
+    Each fault is reported once, causes before consequences. Many findings of one kind are combined
+    into one line with their number. Exits with code 1 if there is a finding.
 
     The command changes nothing, except that it creates a folder below storage.root and deletes it
     again, to test that storage refuses to overwrite files.

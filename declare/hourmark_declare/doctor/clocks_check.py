@@ -43,8 +43,8 @@ def evaluate_clock(
         tick_ms: Resolution of the server time in milliseconds.
 
     Returns:
-        A finding if the clocks differ by more than `APART_MS_MAX` even when the duration of the
-        request and the resolution are taken into account, otherwise a passed result.
+        A finding if the clocks differ by more than a minute (`APART_MS_MAX`) even when the duration
+        of the request and the resolution are taken into account, otherwise a passed result.
     """
     ahead_ms, behind_ms = clock_ms - ended_ms, begun_ms - (clock_ms + tick_ms)
     apart_ms, where = max((ahead_ms, _DIRECTIONS[0]), (behind_ms, _DIRECTIONS[1]))

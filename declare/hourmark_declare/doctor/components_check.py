@@ -31,27 +31,34 @@ CHECK: Final = "components"
 
 
 def check_components(config: Config) -> Iterator[DoctorCheckResult]:
-    """Check components, hosts and event types as `hourmark status` does.
+    """Check the status of Hourmark's components, such as the delivery service and the ETL.
+
+    The status is determined in the same way as by `hourmark status`. It includes the hosts that
+    send log lines and the event types.
 
     Args:
-        config: The configuration.
+        config: Configuration of the components.
 
     Yields:
-        The results of `evaluate_components`.
+        Findings and other results, as described for `evaluate_components`.
     """
     statuses = component_statuses(config, SystemClock(), {**COMPONENTS, **ASPECTS})
     yield from evaluate_components(statuses)
 
 
 def evaluate_components(statuses: Mapping[str, ComponentStatus]) -> Iterator[DoctorCheckResult]:
-    """Turn statuses into results, causes before consequences.
+    """Convert the statuses of components to results of `hourmark doctor`.
+
+    Problems of servers, such as a Kafka cluster that does not answer, are omitted, because other
+    checks report them.
 
     Args:
-        statuses: Status of each component and aspect by name.
+        statuses: Status of each component, such as the ETL, and of other subjects, such as hosts,
+            by name.
 
     Yields:
-        A finding for each problem, except for those of servers; then a passed result for each
-        component that runs without a problem, and a skipped one for each other component.
+        First a finding for each problem, causes before their consequences. Then, for each status
+        without problems, a passed result if the component is running, otherwise a skipped result.
     """
     problems = [problem for status in statuses.values() for problem in status.problems]
     for problem in order_problems(problems):

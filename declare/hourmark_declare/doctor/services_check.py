@@ -25,6 +25,8 @@ CHECK: Final = "services"
 def check_services(config: Config) -> Iterator[DoctorCheckResult]:
     """Check whether each delivery service in `tailer.service_urls` is ready.
 
+    The tailer, the component that reads log files, sends their lines to these services.
+
     Args:
         config: Configuration with the group `tailer`.
 

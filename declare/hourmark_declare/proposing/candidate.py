@@ -19,13 +19,16 @@ _ALWAYS: Final = EventTimeLimits(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One possible format of a log file, which has not been tried on the lines of the file yet.
+    """One possible format of a log file, not yet tried on the lines of the file.
+
+    A format consists of the declaration of an event type, which is written to a TOML file of its
+    own (the type file), and the settings of the source that reads the log file.
 
     Attributes:
         form: Description of the format for users, such as `JSON lines`.
-        line: Content of the table `[line]` in the type file; empty if the built-in type `syslog`
-            parses the lines.
-        fields: Content of the tables `[[fields]]` in the type file.
+        line: Table `[line]` of the type file, which defines how lines are parsed; empty if the
+            built-in type `syslog` parses them.
+        fields: Tables `[[fields]]` of the type file, one Avro field each.
         format: Format of the source, `free` or `syslog`.
         record_start: Regular expression that matches the first line of each multi-line record;
             empty if every line is a record.
@@ -33,7 +36,7 @@ class Candidate:
             whole line as its message.
         zone: IANA time zone that the abbreviations in the timestamps belong to; empty to use the
             zone that the user chose.
-        container_log: Whether the tailer reads the file as a container log of Kubernetes.
+        container_log: Whether the file is read as a container log of Kubernetes.
         doubts: Interpretations of timestamps that may be wrong, as sentences for users.
         notes: Further information about the format, as sentences for users.
     """

@@ -41,15 +41,16 @@ _AGENT: Final = re.compile(r"(?:Mozilla|curl|Wget|python|Go-http|kube-probe|ELB-
 
 
 class Column(NamedTuple):
-    """A column of a table that was found in a log file, with the name of the field that it becomes.
+    """A column of a table in a log file, and the event field that its values become.
 
     Attributes:
         name: Name of the field.
         values: Values of the column in the sample, one for each row. Quotes or brackets that
             enclose all values are removed.
-        wrap: `"` or `[` if all values are enclosed in quotes or brackets; otherwise empty.
-        width: Number of columns in the file: 1, or 2 if a date and a time of day in adjacent
-            columns were combined.
+        wrap: Character that encloses all values in the file: `"` for quotes, `[` for brackets;
+            empty if there is none.
+        width: Number of columns of the file that this column consists of: 1, or 2 if a date and a
+            time of day in adjacent columns were combined.
     """
 
     name: str

@@ -14,7 +14,7 @@ _FEW: Final = 10  # records
 
 
 class Confidence(enum.StrEnum):
-    """How likely it is that a proposed log format describes the log file correctly.
+    """The confidence that a proposed log format describes the log file correctly.
 
     Attributes:
         HIGH: Nearly all lines of the sample match the format, and no other interpretation was

@@ -22,10 +22,10 @@ def container_log_candidates(
 ) -> Iterator[Candidate]:
     """Yield formats for container logs of Kubernetes (CRI), whose lines contain logs of a program.
 
-    A line has the form `<time> <stream> <P or F> <text>`. The tailer removes the header and joins
-    the partial lines (`P`), so that only the format of the texts is to be determined. An event
-    whose text contains no time has the time in the header. The names of pod, namespace and
-    container are taken from the path of the file.
+    A line has the form `<time> <stream> <P or F> <text>`. When the file is read later, headers are
+    removed and partial lines (`P`) are joined, so that only the format of the texts is to be
+    determined. An event whose text contains no time has the time in the header. The names of pod,
+    namespace and container are taken from the path of the file.
 
     Args:
         sample: First and last lines of a log file.

@@ -54,14 +54,14 @@ def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format `syslog` if the lines of a log file begin with a syslog header.
 
     The built-in event type `syslog` parses such lines. Lines of other formats may also begin with a
-    timestamp and words. A line therefore counts only if it has a priority, a BSD timestamp (`Nov 21
-    05:07:11`), or a program name together with a host or process id.
+    timestamp and words. A line is therefore accepted as syslog only if it has a priority, a BSD
+    timestamp (`Nov 21 05:07:11`), or a program name together with a host or process id.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format if at least 80 % of the lines count; otherwise nothing.
+        One candidate format if at least 80 % of the lines are accepted; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):

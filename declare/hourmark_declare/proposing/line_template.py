@@ -34,13 +34,18 @@ _GROUP: Final = re.compile(r"\(\?P<\{(\d)\}>")  # where the name of a field is f
 class Template(NamedTuple):
     """The structure that most records of a log file share: fields at the start, then a message.
 
+    For records such as `2026-11-21 05:07:11 INFO [main] started`, the fields are the time, a level
+    and a thread.
+
     Attributes:
-        pattern: Regular expression for a whole record, with a named group for each field.
+        pattern: Regular expression for a whole record, with a named group for each field and the
+            group `message`.
         start: Regular expression for the start of a record up to the end of its timestamp, without
             named groups; empty if records have no timestamp.
-        types: Avro type of each field by name, in order. The host and the time are not included.
+        types: Avro type of each field by name, in order. The time, the host and the message are not
+            included.
         has_host: Whether `pattern` has the group `host`, which matches a host name.
-        parts: Number of fields other than the time and the message.
+        parts: Number of fields, without the time, the message, and a host name before the message.
     """
 
     pattern: str
@@ -59,10 +64,12 @@ def infer_template(
 ) -> Template | None:
     """Infer the structure that at least 90 % of the records of a log file have in common.
 
+    The structure consists of fields, such as a time, a level or a process id, and a message.
+
     Args:
         texts: Records, without the line feed at their end.
         times: Start and end index of the timestamp in each record; None for a record without one.
-        time_pattern: Regular expression of the timestamps, without groups.
+        time_pattern: Regular expression that matches these timestamps, without groups.
         multiline: Whether records consist of several lines.
 
     Returns:

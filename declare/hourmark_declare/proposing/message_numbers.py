@@ -24,14 +24,14 @@ _KEYED_HOST: Final = re.compile(rf"(?<!\w)(?P<key>(?i:{'|'.join(HOST_KEYS[:7])})
 def message_pattern(
     rests: Sequence[str], taken: set[str], *, multiline: bool
 ) -> tuple[str, dict[str, str]]:
-    """Return a regular expression for messages that also captures numbers with a common key.
+    """Return a regular expression that matches log messages and captures values after common keys.
 
     A number is captured if at least 97 % of the messages contain it after the same key, as in
     `EventCode=4624`. A host name after a key such as `host=` is captured as well.
 
     Args:
-        rests: Messages: the text of each record after its other fields.
-        taken: Names of the other fields. Keys with these names are not captured.
+        rests: Messages, each the text of a record after its other fields.
+        taken: Names of the other fields. Values after keys with these names are not captured.
         multiline: Whether messages consist of several lines. If not, at least two keys are needed,
             because a single one may be part of a sentence.
 

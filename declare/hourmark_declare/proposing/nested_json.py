@@ -40,11 +40,16 @@ Path = tuple[str, ...]
 
 
 class NestedFields(NamedTuple):
-    """A regular expression that captures values from within JSON lines, and the captured fields.
+    """A regular expression that captures values from nested JSON objects, and the captured fields.
+
+    For lines such as `{"log": {"ts": 1795237631, "level": "info"}}`, the groups capture the time
+    and the level, although both are inside the nested object.
 
     Attributes:
-        pattern: Regular expression for a whole line, with the groups `time` and `message`.
-        time_format: Format of the group `time`.
+        pattern: Regular expression for a whole line. It has the group `time`, the group `message`
+            for the whole line, and one group for each other field.
+        time_format: Format of the group `time`: a `strptime` format, `rfc3339`, or `unix`,
+            `unix-ms`, `unix-us` or `unix-ns`.
         types: Avro type of each further group by name, in order.
     """
 
@@ -56,8 +61,9 @@ class NestedFields(NamedTuple):
 def infer_nested_fields(lines: Sequence[bytes], written_ms: int) -> NestedFields | None:
     """Infer a regular expression for JSON lines whose timestamp is inside a nested object or list.
 
-    A type file can name a time field only at the top level of an object. The regular expression
-    therefore matches the text of the line, and captures the time and other values from it.
+    The declaration of an event type can name a time field only at the top level of a JSON object.
+    Lines with a nested time are therefore matched as text: the regular expression captures the time
+    and other values.
 
     Args:
         lines: Lines of a log file. Lines that are not JSON objects are ignored.

@@ -89,18 +89,20 @@ def logfmt_candidates(sample: FileSample) -> Iterator[Candidate]:
 
 
 def detect_time_settings(rows: Sequence[Mapping[str, Any]], written_ms: int = 0) -> dict[str, str]:
-    """Return the settings that define where the event time comes from, for a type file.
+    """Return the settings that define which key of the parsed lines contains the event time.
+
+    The most likely key is selected. More than half of the rows must have it, with values in a known
+    time format. If several keys qualify, their names decide, then their order. A key whose name
+    does not indicate a time must contain different dates.
 
     Args:
         rows: Values by key, one mapping for each line of a log file.
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 
     Returns:
-        Settings of the table `[line]`: `time_field` and `time_format` of the key that most likely
-        contains the event time. More than half of the rows must have the key, with values in a
-        known time format. If several keys qualify, their names decide, then their order. A key
-        whose name does not indicate a time must contain different dates. If no key qualifies,
-        `{"time": "observed"}`: the event time is the time of reading.
+        Settings for the declaration of an event type, such as `{"time_field": "ts", "time_format":
+        "unix-ms"}`. If no key qualifies, `{"time": "observed"}`, which makes the time at which a
+        line is read its event time.
     """
     keys = dict.fromkeys(key for row in rows for key in row)
     for key in sorted(keys, key=time_key_rank):

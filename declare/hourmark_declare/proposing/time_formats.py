@@ -23,9 +23,10 @@ class TimeChoice(NamedTuple):
 
     Attributes:
         pattern: Regular expression that matches the timestamps, without groups.
-        format: Value of the setting `time_format` in a type file.
+        format: `rfc3339`, a `strptime` format, or `unix`, `unix-ms`, `unix-us` or `unix-ns` for
+            Unix time in this unit. The setting `time_format` of an event type accepts these values.
         doubts: Other possible interpretations, such as another order of day and month, as sentences
-            for users; empty if there is none.
+            for users; empty if there are none.
     """
 
     pattern: str
@@ -66,12 +67,13 @@ def choose_time_format(values: Sequence[str], written_ms: int) -> TimeChoice | N
 def choose_order(form: TimestampFormat, texts: Sequence[str], written_ms: int) -> TimeChoice:
     """Decide whether numeric dates, such as 03/04/2026, have the order month-day or day-month.
 
-    Orders that do not fit all timestamps are excluded. Of the remaining ones, the function selects
-    the order in which the latest timestamp is closest to the file's last modification without being
-    after it. An order in which the timestamps of one day would be months apart is not selected.
+    Orders that do not fit nearly all timestamps are excluded. Of the remaining ones, the function
+    selects the order in which the latest timestamp is closest to the file's last modification and
+    at most a day after it. An order in which the timestamps of one day would be months apart is not
+    selected.
 
     Args:
-        form: Format of the timestamps with all possible orders of year, month and day.
+        form: Format of the timestamps. Its attribute `others` contains the alternative orders.
         texts: Timestamps of the file.
         written_ms: Time of the file's last modification in Unix milliseconds; 0 if it is unknown.
 

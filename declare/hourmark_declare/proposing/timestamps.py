@@ -77,9 +77,10 @@ class TimestampFormat(NamedTuple):
 
     Attributes:
         pattern: Regular expression without groups that matches such timestamps.
-        format: Format of such timestamps for `strptime`, or `unix`, `unix-ms`, `unix-us`,
-            `unix-ns`.
-        others: Other formats by which the same numbers could be read, such as day before month.
+        format: Format for `strptime`, such as `%Y-%m-%d %H:%M:%S`. For Unix time, its unit: `unix`
+            (seconds), `unix-ms`, `unix-us` or `unix-ns`.
+        others: Alternative formats that match the same text, such as `%m/%d/%Y` if `format` has
+            `%d/%m/%Y`; empty if the format is unambiguous.
     """
 
     pattern: str

@@ -117,11 +117,15 @@ def are_hosts(values: Iterable[str], *, may_differ: bool = False) -> bool:
 def time_key_rank(name: str) -> int:
     """Return a rank that states how likely a key with this name contains the event time.
 
-    Keys with a lower rank are more likely. Names that indicate the time of something else, such as
-    the end of a request, have a higher rank than other names of times.
+    Lower ranks are more likely. Well-known names such as `time` have the lowest ranks. Names that
+    indicate the time of something else, such as the end of a request, have a higher rank than other
+    names of times. Names that indicate no time have the highest rank.
 
     Args:
         name: Name of the key. Only the part after the last dot is considered.
+
+    Returns:
+        A number of at least 0, only useful for comparison with the rank of another name.
     """
     plain = name.rsplit(".", 1)[-1]
     if plain in TIME_KEYS:
@@ -143,14 +147,14 @@ def names_time(name: str) -> bool:
 
 
 def first_key(names: Iterable[str], known: Sequence[str]) -> str | None:
-    """Return the name that is listed first in a list of well-known names, ignoring case.
+    """Return the name to prefer among the keys of a log line, by a list of well-known names.
 
     Args:
-        names: Names to choose from.
-        known: Well-known names in lower case, in order of preference.
+        names: Keys to choose from. They are compared with `known` without regard to case.
+        known: Well-known names in lower case, the most preferred first.
 
     Returns:
-        The preferred name, spelled as in `names`; None if none of the names is well known.
+        The key that comes first in `known`, spelled as in `names`; None if no key is well known.
     """
     by_lower = {name.lower(): name for name in reversed([*names])}
     return next((by_lower[key] for key in known if key in by_lower), None)

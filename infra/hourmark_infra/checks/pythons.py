@@ -55,6 +55,8 @@ def found() -> dict[str, Path | None]:
 def untested(interpreters: dict[str, Path | None]) -> list[str]:
     """Return a message for each supported Python version that is not installed on this machine.
 
+    Tests for these versions are omitted; the messages inform the user.
+
     Args:
         interpreters: Path of the interpreter by version, such as `3.12`, as returned by `found`.
             None if the version is not installed.

@@ -37,7 +37,7 @@ AGAIN_SECONDS: Final = 5.0
 
 
 class Output(Enum):
-    """When `hourmark test` prints the output of a check.
+    """The time at which `hourmark test` prints the output of a check.
 
     Attributes:
         WHERE_IT_FAILED: When the check has finished, and only if it failed.

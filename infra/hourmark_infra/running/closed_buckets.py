@@ -15,18 +15,19 @@ _CLOSED: Final = "closed"  # state of a closed bucket; a type's next hour has an
 def unclosed_types(
     rows: Iterable[Mapping[str, Any]], types: Iterable[str], hour: str
 ) -> dict[str, str]:
-    """Return the event types that have not closed all their hourly buckets up to a given hour.
+    """Return the event types that have not closed all their buckets up to a given hour.
 
     Args:
         rows: Rows of `hourmark bucket ls --json`. For each type, a row whose state is not `closed`
             describes the next bucket to close.
         types: Names of the event types to check.
-        hour: Label of the last hour in the format of the rows, for example `2026-11-21T05`.
+        hour: Label of the last bucket that must be closed, in the format of the rows, for example
+            `2026-11-21T05`.
 
     Returns:
-        A text by type name, which contains the hour of the type's next bucket and the reason why
-        this bucket is not closed. A type without a next bucket in `rows` is included. Empty if all
-        buckets are closed.
+        By type name, a text with the label of the type's next bucket and the reason why it is not
+        closed. A type without a next bucket in `rows` is included as well. Empty if all buckets up
+        to `hour` are closed.
     """
     following = {row["type"]: row for row in rows if row["state"] != _CLOSED}
     unknown = {name: "the ledger names no next hour" for name in types if name not in following}

@@ -13,10 +13,10 @@ from hourmark_infra.stack.state import state_file
 
 
 def local_servers(config: Config | None) -> list[ServerStatus] | None:
-    """Return the status of the local stack's servers.
+    """Return the status of the local stack's servers, if the configuration uses the local stack.
 
     Args:
-        config: The configuration; None if there is none, which means the local stack.
+        config: The configuration; None if no configuration is given, which means the local stack.
 
     Returns:
         The servers in start order. None if there is no local stack, or if the edge cluster of the
