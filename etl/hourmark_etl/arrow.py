@@ -366,11 +366,15 @@ def datum_verdicts(
 ) -> UInt8s:
     """Check whether Avro datums are valid for their schemas and event ids.
 
+    A verdict is an integer that states whether a datum is valid or what is wrong with it;
+    `describe_verdict` converts it to text.
+
     Args:
         ids: Matrix with one row per datum; each row starts with the event id.
         values: Arrow binary or large_binary array without nulls.
         schemas: The schema id of each row.
-        programs: Compiled checks by schema id; an empty program counts as missing.
+        programs: By schema id, the compiled check of the schema (`hourmark.avro.datum_check`); an
+            empty program counts as missing.
         skip_bytes: Number of bytes that precede the datum in each value.
 
     Returns:

@@ -199,13 +199,16 @@ class HourState(enum.Enum):
 class StagingPosition:
     """The next offset to stage in one partition of the central Kafka cluster.
 
+    Staging copies records from Kafka to files on storage.
+
     Attributes:
         cluster_id: Kafka cluster id.
         topic_id: Kafka topic id.
         topic: Topic name in the central cluster.
         partition: Partition number.
         next_offset: Next offset to read; all smaller offsets are staged.
-        shard: Name of the shard that stages the partition.
+        shard: Name of the shard (the set of topics that one consumer reads) to which the partition
+            belongs.
         leader_epoch: Leader epoch of the last staged record; None if unknown.
         epoch_next: Offset after the last staged record; at most `next_offset`, because transaction
             markers may lie between them. None if unknown.
@@ -292,10 +295,11 @@ class StagedFile:
     Attributes:
         path: HDFS path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
-        rows: Number of rows, one for each record of this kind in the offset ranges.
+        rows: Number of rows: one per event, or one for each event type and hour of each audit
+            record.
         spans: The offset ranges that the file was read from.
-        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds;
-            None for events.
+        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds,
+            which is the time at which a service first received the byte range; None for events.
     """
 
     path: str
@@ -564,15 +568,19 @@ class ExcludedRecords:
 class StagedBatch:
     """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
+    Staging copies Kafka records to files on storage. A staging position is the next offset of a
+    partition to copy.
+
     Attributes:
         folder: Path of the folder that contains all files of the batch; also the batch's name.
         starts: Staging positions before the batch.
         ends: Staging positions after the batch, in the order of `starts`.
         files: The files that the batch wrote.
-        groups: Groups of events by file, type and hour.
-        audit_groups: Groups of audit records by file, type and hour.
+        groups: Totals of the staged events by file, type and hour.
+        audit_groups: Totals of the staged audit records, which state how many events were sent, by
+            file, type and hour.
         reports: Host reports in the order of the topic, each with one entry per source.
-        set_aside: Records that could not be staged.
+        set_aside: Malformed records that could not be staged.
     """
 
     folder: str

@@ -165,6 +165,8 @@ class ClosingHolds:
     def is_restaged(self, path: str) -> bool:
         """Return whether a staged file replaces one that was unreadable.
 
+        A staged file contains records that were copied from Kafka.
+
         Args:
             path: HDFS path of the file, relative to the storage root.
 

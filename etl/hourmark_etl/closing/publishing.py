@@ -276,7 +276,8 @@ def publish(
         The manifest of the bucket that now exists.
 
     Raises:
-        Unwritable: Some rows cannot be written. An override can close the hour without them.
+        Unwritable: Some rows cannot be written. An operator's override can close the hour without
+            them.
         Finding: The files do not read back as written, or a folder without a marker exists in place
             of the bucket. Nothing is published.
         StorageError: A storage operation failed.
@@ -606,8 +607,9 @@ def check_foreign_root(
 ) -> list[PublishFailure]:
     """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
-    Such a bucket shows that the storage root belongs to another ledger. Folders without a bucket
-    marker are ignored, because administrators may create them in advance.
+    The ledger is the state database of the ETL; it seals a bucket by fixing its content. A bucket
+    that it has neither sealed nor closed shows that the storage root belongs to another ledger.
+    Folders without a bucket marker are ignored, because administrators may create them in advance.
 
     Args:
         storage: The storage.
@@ -669,9 +671,11 @@ def check_not_published(
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     """Check that an existing bucket has the content that this ledger sealed for the hour.
 
+    A seal is the ledger's record of a bucket's content, made before the bucket is written.
+
     Args:
         manifest: The bucket's manifest.
-        seal: The ledger's record of the content and grade of the hour.
+        seal: The ledger's record of the content and grade of the bucket.
         ledger_id: The ledger's id.
 
     Raises:

@@ -88,8 +88,13 @@ def read_partition_positions(database: Database, partition: Partition) -> list[S
 def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
     """Convert a row of the table `positions` to a staging position.
 
+    A staging position is the next offset of a topic-partition to copy from Kafka to storage.
+
     Args:
-        row: All columns of the row.
+        row: Values by column name; all columns must be present.
+
+    Returns:
+        The staging position of one topic-partition.
 
     Raises:
         DamagedRow: The row does not match its digest; restore or rebuild the ledger.
@@ -130,7 +135,7 @@ def insert_new_positions(
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         wanted: Initial positions of all partitions to stage.
 
     Raises:
@@ -181,7 +186,7 @@ def skip_expired_offsets(
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
         starts: Log start offset by current position. Positions at or after the log start are left
@@ -225,7 +230,7 @@ def restart_truncated_logs(
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         to_edge_topic: Function that maps a topic name on the central cluster to its name at the
             edge.
         starts: Log start offset by the staging position of each affected partition.
@@ -300,7 +305,8 @@ def record_truncated_audit_logs(
 def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
     """Create an offset gap for a log that lost records which were already staged.
 
-    The gap is returned, not stored.
+    The gap is returned, not stored. Staging copies Kafka records to storage; a staging position is
+    the next offset to copy.
 
     Args:
         topic: Name of the topic on the edge cluster.
@@ -319,7 +325,8 @@ def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
 def create_retention_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
     """Create an offset gap for records that retention deleted before they were staged.
 
-    The gap is returned, not stored.
+    The gap is returned, not stored. Staging copies Kafka records to storage; a staging position is
+    the next offset to copy.
 
     Args:
         topic: Name of the topic on the edge cluster.
@@ -475,7 +482,7 @@ def commit_batch(
 
     Args:
         database: The ledger (the ETL's state database).
-        lease: Lease of the shard's consumer.
+        lease: Lease of the consumer (streaming query) that stages the partitions.
         batch: The batch.
         unread: One read error per partition that could not be read further.
         now_ms: Current time, Unix milliseconds.
@@ -506,8 +513,9 @@ def commit_batch(
 def insert_staged_files(connection: Connection, batch: StagedBatch) -> None:
     """Insert the rows of a batch's staged files and of their groups.
 
-    A group is the part of a file with the rows of one event type and hour. New groups are not
-    assigned to a bucket. The batch's positions, set-aside records and reports are not stored.
+    A staged file contains records that were copied from Kafka. A group is the part of a file with
+    the rows of one event type and hour. New groups are not assigned to a bucket. The batch's
+    positions, set-aside records and reports are not stored.
 
     Args:
         connection: The caller's transaction.

@@ -64,8 +64,9 @@ class SealEffects:
     Attributes:
         waived: Latest known reports of the sources that later buckets no longer wait for. If a
             source has sent another report in the meantime, buckets continue to wait for it.
-        unaudited: Rows to insert into the table `unaudited`.
-        accepted: Offset gaps (missing records) that overrides accept.
+        unaudited: Rows to insert into the table `unaudited`, one for each file of events that no
+            audit record describes yet.
+        accepted: Offset gaps (missing records) that operators' overrides accept.
         checks: Checks for lost records on edge partitions, which replace all stored checks of their
             topics.
     """
@@ -320,9 +321,10 @@ def force_sealed_hours(
 ) -> None:
     """Remove lost rows from the sealed hours of a type, which get the grade `forced`.
 
-    The grade `forced` states that a bucket was closed by an override although data is missing. For
-    each affected hour, the ledger's reference to its file of unaudited events (events without an
-    audit record) is deleted, because lost rows may be in the file.
+    A sealed hour is one whose bucket has fixed content. The grade `forced` states that a bucket was
+    closed by an override although data is missing. For each affected hour, the ledger's reference
+    to its file of unaudited events (events without an audit record) is deleted, because lost rows
+    may be in the file.
 
     Args:
         connection: The caller's transaction.
@@ -355,9 +357,10 @@ def omit_unwritable_rows(
 ) -> None:
     """Let a sealed hour close without the rows that cannot be written.
 
-    The hour's grade is changed to `forced`: closed by an override although data is missing. The
-    ledger's reference to the hour's file of unaudited events (events without an audit record) is
-    deleted, because omitted rows may be in the file.
+    A sealed hour is one whose bucket has fixed content, but is not written yet. The hour's grade is
+    changed to `forced`: closed by an override although data is missing. The ledger's reference to
+    the hour's file of unaudited events (events without an audit record) is deleted, because omitted
+    rows may be in the file.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -511,6 +514,9 @@ def read_closed_types(database: Database) -> set[str]:
 
 def sum_unassigned_bytes(database: Database) -> dict[tuple[str, int], int]:
     """Return the size of all staged events that are not assigned to a bucket yet.
+
+    Staged events were copied from Kafka to files on storage. They are assigned to a bucket before
+    it is checked for completeness.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -195,9 +195,10 @@ def open_gaps(database: Database) -> list[OffsetGap]:
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that overrides accepted; they no longer keep hours open.
+    """Return the stored offset gaps that operators have accepted; they no longer keep hours open.
 
-    An offset gap is a range of Kafka offsets whose records are missing.
+    An offset gap is a range of Kafka offsets whose records are missing. An operator accepts a gap
+    with an override, which closes a bucket although data is missing.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -265,8 +265,8 @@ def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> Non
         blocker: The reason why the bucket is not closed; None if no reason is known.
 
     Raises:
-        UsageError: The hour is sealed, and an override would change nothing. The message states
-            what the hour waits for.
+        UsageError: The hour is sealed (its content is fixed), and an override would change nothing.
+            The message states what the hour waits for.
     """
     if not is_override_ineffective(frontier, blocker):
         return

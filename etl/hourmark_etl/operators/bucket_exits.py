@@ -70,7 +70,10 @@ def exit_of_grade(grade: Grade) -> BucketExit:
     """Return the exit code of a closed bucket.
 
     Args:
-        grade: Grade of the bucket.
+        grade: Grade of the bucket: how complete it was known to be when it was closed.
+
+    Returns:
+        `PROVED` (0), `TIMED_OUT` (4) or `FORCED` (5).
     """
     return _BY_GRADE[grade]
 

@@ -67,8 +67,8 @@ from hourmark_etl.topics import CentralTopicNames
 class StagedFileRecovery:
     """Adds the staged files of a lost ledger that are still needed to the rebuilt ledger.
 
-    A staged file contains records that were copied from Kafka. All mappings have pairs of topic id
-    and partition number as keys.
+    A staged file contains records that were copied from Kafka. The mappings `spans`, `ends` and
+    `epochs` have pairs of topic id and partition number as keys.
 
     Attributes:
         connection: Connection to the rebuilt ledger, in the rebuild's transaction.
@@ -77,7 +77,8 @@ class StagedFileRecovery:
         added_paths: Paths of the files that were added.
         spans: Offset ranges in the added files that satisfied `is_needed` in `add_needed_files`.
         ends: Highest end offset (exclusive) in any file.
-        epochs: For each leader epoch, the offset after its last record in any file.
+        epochs: For each partition, a mapping from leader epoch to the offset after the last record
+            of this epoch in any file.
         unreadable: Errors of files that cannot be read, by path.
     """
 

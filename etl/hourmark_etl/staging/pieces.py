@@ -25,13 +25,14 @@ NOTE_FORMAT: Final = 1
 class StagePlan:
     """The settings that the Spark tasks of a batch need to write Kafka records to staged files.
 
-    The driver sends an instance to Spark's executors.
+    A staged file contains records that were copied from Kafka. The driver sends an instance to
+    Spark's executors.
 
     Attributes:
         storage: Settings of the storage that files are written to.
         folder: Folder of the batch, relative to the storage root.
         bucket_seconds: Length of a bucket in seconds.
-        types: Event type of each event topic on the central cluster.
+        types: Event type by name of the event topic on the central cluster.
         audits: By name of the central audit topic, the id of the site (edge cluster) whose
             audit records it contains.
         hosts: Names of the central topics of host reports.

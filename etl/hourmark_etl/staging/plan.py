@@ -96,8 +96,8 @@ def find_resume_offset(position: StagingPosition, log_start: int) -> StartOffset
     """Return the offset and leader epoch from which to resume reading a partition.
 
     The result is the offset after the last staged record, with the leader epoch of this record. The
-    staging position itself is not suitable: control records before it may have a later epoch, and
-    the broker would report a truncation that did not happen.
+    staging position (next offset to stage) itself is not suitable: control records before it may
+    have a later epoch, and the broker would report a truncation that did not happen.
 
     Args:
         position: Staging position (next offset to stage) of the partition.

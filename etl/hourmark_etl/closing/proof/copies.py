@@ -94,7 +94,8 @@ class UnmatchedRows(NamedTuple):
         found: Columns `frontier_index` (the index of the bucket that the rows are staged for),
             `hour` (Unix seconds), `range_id` and `rows`, the number of distinct event ids that no
             closed bucket contains.
-        unknown: By bucket index, the readable reason why rows could not be checked.
+        unknown: By bucket index, the readable reason why rows could not be checked; empty if all
+            were checked.
     """
 
     found: pa.Table
@@ -167,7 +168,9 @@ def check_late_rows(
 
 
 def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
-    """Count the rows of some byte ranges whose event ids no closed bucket contains.
+    """Count the late rows of some byte ranges whose event ids no closed bucket contains.
+
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Args:
         item: The rows and the closed buckets to search.

@@ -131,10 +131,12 @@ class RangeCounts:
 def distinct_rows(rows: pa.Table) -> pa.Table:
     """Remove duplicate event ids within each byte range of a log file.
 
+    A row is an event that was copied from Kafka. The same event may have been copied several times.
+
     Args:
-        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
-            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that had no audit record.
+        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
+            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that no audit record described.
 
     Returns:
         Columns `frontier_index`, `hour`, `range_id`, `event_id` and `earlier`. An id is `earlier`
@@ -151,10 +153,12 @@ def distinct_rows(rows: pa.Table) -> pa.Table:
 def distinct_pairs(rows: pa.Table) -> pa.Table:
     """Remove duplicate pairs of event id and value hash within each byte range of a log file.
 
+    A row is an event that was copied from Kafka. The same event may have been copied several times.
+
     Args:
-        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
-            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that had no audit record.
+        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
+            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that no audit record described.
 
     Returns:
         The same columns. `earlier` is true if it is true for any row with the same event id.
@@ -167,10 +171,12 @@ def distinct_pairs(rows: pa.Table) -> pa.Table:
 def count_rows_by_range(rows: pa.Table) -> pa.Table:
     """Count the distinct rows of each byte range and add up their ids and value hashes.
 
+    A row is an event that was copied from Kafka. The same event may have been copied several times.
+
     Args:
-        rows: Staged rows with columns `frontier_index` (a number that identifies the bucket),
-            `hour`, `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
-            earlier buckets that had no audit record.
+        rows: Rows with columns `frontier_index` (a number that identifies the bucket), `hour` (Unix
+            seconds), `range_id`, `event_id`, `value_hash` and `earlier`, which is true for rows of
+            earlier buckets that no audit record described.
 
     Returns:
         One row per byte range: `frontier_index`, `hour`, `range_id`; `fresh`, the number of ids

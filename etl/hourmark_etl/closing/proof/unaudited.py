@@ -46,7 +46,8 @@ _AUDIT_FILES_MAX: Final = 64  # read for one of them; with more, it stays until 
 class UnauditedFile(NamedTuple):
     """A file with the rows of one bucket that had no audit record when its content was fixed.
 
-    A later audit record may describe these rows, and is then compared with them.
+    A later audit record may describe these rows, and is then compared with them. An audit record
+    states how many events a byte range of a log file contains for each event type and hour.
 
     Attributes:
         event_type: The bucket's event type.
@@ -81,8 +82,10 @@ def write_unaudited(
 ) -> UnauditedFile:
     """Write the rows of an hourly bucket that have no audit record to a file.
 
-    An audit record that arrives later may describe these rows, and is then compared with the file.
-    A file of the same name, which a failed attempt to close the bucket has left, is replaced.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. An audit record that arrives later may describe these rows, and is then compared with
+    the file. A file of the same name, which a failed attempt to close the bucket has left, is
+    replaced.
 
     Args:
         storage: The storage.
@@ -117,7 +120,8 @@ def find_leftover_files(storage: Storage, database: Database) -> list[str]:
 
     Unaudited rows are rows of a bucket that had no audit record when the bucket's content was
     fixed. A closer may delete the files if it still holds its lease after this call. Files are
-    listed before the ledger is read, so none of them can belong to a later closer.
+    listed before the ledger is read, so none of them can belong to a later closer. An audit record
+    states how many events a byte range of a log file contains for each event type and hour.
 
     Args:
         storage: The storage to list.

@@ -76,8 +76,9 @@ class SealedHour(NamedTuple):
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        listed: The groups of staged rows that the bucket consists of, including late events. A
-            group contains the rows of one event type and hour in one staged file.
+        listed: The groups of staged rows that the bucket consists of, including late events (events
+            of earlier hours). A group contains the rows of one event type and hour in one staged
+            file, which holds copies of Kafka records.
         leaves_out: Whether an operator's override permits leaving out rows that cannot be written.
         gives_up: Whether an override permits skipping checks that need an unreadable closed bucket,
             such as the search for late events that this bucket already contains.

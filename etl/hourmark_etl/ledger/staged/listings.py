@@ -133,7 +133,8 @@ def _summed(
 def sum_groups(groups: Iterable[StagedGroup]) -> EventTotals:
     """Return the totals of several groups of staged events.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         groups: Groups to add up.
@@ -148,10 +149,14 @@ def sum_group(group: StagedGroup) -> EventTotals:
     """Return the totals of one group of staged events.
 
     A group contains the rows of one event type and hour in one staged file. If it has no sum of
-    value hashes (files of version 0.3.0), all its rows count as unchecked.
+    value hashes (files of version 0.3.0), all its rows count as unchecked. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         group: The group.
+
+    Returns:
+        The number of rows, and the sums of their digests and value hashes.
     """
     if group.value_sum is None:
         return EventTotals(group.rows, group.rows, group.low64_sum, unchecked=group.rows)
@@ -163,10 +168,13 @@ def sum_promises(group: AuditGroup) -> EventTotals:
 
     An audit record promises events: it states how many events a delivery service wrote for a byte
     range. If the group has no count of unchecked events, all its promised events count as
-    unchecked.
+    unchecked. A group contains the audit records of one event type and hour in one staged file.
 
     Args:
         group: The group of audit records.
+
+    Returns:
+        The number of audit records and promised events, and the sums of their digests and hashes.
     """
     unchecked = group.promised if group.unchecked is None else group.unchecked
     return EventTotals(group.rows, group.promised, group.low64_sum, group.value_sum or 0, unchecked)
@@ -177,8 +185,9 @@ def read_assigned_groups(
 ) -> list[list[StagedGroup]]:
     """Return the staged groups that are assigned to each bucket, including groups of late events.
 
-    A group contains the rows of one event type and hour in one staged file. Groups are assigned to
-    a bucket when its hour is frozen.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. Late events belong to an earlier hour. Groups are assigned to a bucket when its
+    hour is frozen, that is, before the bucket is checked for completeness.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -362,11 +371,15 @@ def find_promises_between(
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
     """Convert a row of the table `staged_groups` to a group of staged events.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
+
+    Returns:
+        The group, with its path, totals and range of event ids.
 
     Raises:
         DamagedRow: The row does not match its digest, or the group is assigned to a bucket before
@@ -394,11 +407,15 @@ def _unsigned(value: int | None) -> int | None:
 def decode_audit_group(row: Mapping[Any, Any], event_type: str) -> AuditGroup:
     """Convert a row of the table `audit_groups` to a group of audit records.
 
-    A group contains the audit records of one event type and hour in one staged file.
+    A group contains the audit records of one event type and hour in one staged file. An audit
+    record states how many events a delivery service wrote for a byte range of a log file.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
         event_type: Event type to store in the error.
+
+    Returns:
+        The group, with its path, totals and range of audit offsets.
 
     Raises:
         DamagedRow: The row does not match its digest; restore or rebuild the ledger.
@@ -449,7 +466,8 @@ def _values(rows: int) -> str:
 class FileDifference:
     """A staged file whose row count differs from the total of its groups in the ledger.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file. A staged file contains
+    records that were copied from Kafka.
 
     Attributes:
         path: Path relative to the storage root.
@@ -468,7 +486,7 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
     """Find the staged files whose row count differs from the total of their groups.
 
     A group contains the rows of one event type and hour in one staged file. A difference means that
-    the ledger is damaged.
+    the ledger is damaged. A staged file contains records that were copied from Kafka.
 
     Args:
         connection: A transaction of the ledger.
@@ -496,7 +514,8 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
 def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """Return the staged groups with events of one hour, assigned to a bucket or not.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -517,7 +536,8 @@ def read_groups_with_buckets(
 ) -> list[tuple[StagedGroup, int | None]]:
     """Return the staged groups with events of one hour, each with the bucket it is assigned to.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
