@@ -55,7 +55,8 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
     """Create a dataclass instance from a ledger row.
 
-    Some fields have another name than their column, for example `event_type` and `type`.
+    The ledger is the state database of the ETL. Some fields have another name than their column,
+    for example `event_type` and `type`.
 
     Args:
         kind: The dataclass.
@@ -77,7 +78,7 @@ def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: objec
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
     """Convert a dataclass instance to the column values of a ledger row.
 
-    This is the reverse of `from_columns`.
+    This is the reverse of `from_columns`. The ledger is the state database of the ETL.
 
     Args:
         record: The dataclass instance.
@@ -364,6 +365,8 @@ class AuditOffsets:
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
         """Create an instance from offsets by site name, as the ledger stores them.
 
+        The ledger is the state database of the ETL.
+
         Args:
             offsets: Offsets (exclusive) by site name, or a single offset for the first site.
                 Ledgers of versions that supported only one site contain a single number.
@@ -376,6 +379,8 @@ class AuditOffsets:
 
     def to_json(self) -> dict[str, int] | int:
         """Convert the offsets to the JSON value that the ledger stores.
+
+        The ledger is the state database of the ETL.
 
         Returns:
             The offset of the first site if no other site is named, because every version can read

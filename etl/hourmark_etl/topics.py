@@ -155,9 +155,9 @@ def resolve_positions(
 ) -> tuple[list[StagingPosition], list[str]]:
     """Determine the offset at which staging of each topic-partition starts.
 
-    Staging continues at the position in the ledger. A partition without one starts at offset 0, as
-    do all partitions of a topic that was recreated, because positions are matched by Kafka topic
-    id.
+    Staging continues at the position in the ledger (the ETL's state database). A partition without
+    one starts at offset 0, as do all partitions of a topic that was recreated, because positions
+    are matched by Kafka topic id.
 
     Args:
         central: The central cluster.
@@ -225,6 +225,9 @@ class SiteCluster(Protocol):
 
         Args:
             partitions: The topic-partitions to query, all of which must exist.
+
+        Returns:
+            Log start offset by topic-partition, one entry for each of `partitions`.
         """
 
     def ends(
@@ -235,6 +238,9 @@ class SiteCluster(Protocol):
         Args:
             partitions: The topic-partitions to query, all of which must exist.
             committed: True for last stable offsets, False for high watermarks.
+
+        Returns:
+            End offset by topic-partition, one entry for each of `partitions`.
         """
 
 

@@ -102,7 +102,7 @@ def build_manifest(
         fingerprints: Schema fingerprints by schema id, for all schemas of the files.
         previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's
             first hour.
-        ledger: The ledger's id and commit number.
+        ledger: Id (UUID) and commit number of the ledger, the state database of the ETL.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
         unverified: Readable descriptions of checks that an operator's override skipped, in addition
@@ -365,6 +365,8 @@ class PublishFailure(NamedTuple):
 class PublishResult:
     """The result of publishing hourly buckets of several event types.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         closings: The published buckets, with their manifests. They are not recorded as closed in
             the ledger yet.
@@ -403,7 +405,7 @@ class Publisher:
         """Find the hourly buckets that are sealed in the ledger and already exist on storage.
 
         Call it after a restart, because an interrupted closer may have published buckets without
-        recording them as closed in the ledger.
+        recording them as closed in the ledger (the ETL's state database).
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
@@ -424,9 +426,10 @@ class Publisher:
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
         """Write and publish the buckets of all sealed hours of several event types.
 
-        An hour is sealed if the content of its bucket is fixed in the ledger. If a bucket cannot be
-        published, the error is part of the result, and the later buckets of the same type are not
-        published. Other types are not affected. After an exception the call can be repeated.
+        An hour is sealed if the content of its bucket is fixed in the ledger (the ETL's state
+        database). If a bucket cannot be published, the error is part of the result, and the later
+        buckets of the same type are not published. Other types are not affected. After an exception
+        the call can be repeated.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
@@ -642,6 +645,8 @@ def check_not_published(
     storage: Storage, open_frontiers: Collection[Frontier]
 ) -> list[PublishFailure]:
     """Check that no bucket exists for hours that are still open according to the ledger.
+
+    The ledger is the state database of the ETL.
 
     Args:
         storage: The storage.

@@ -148,10 +148,10 @@ def read_unit(
 ) -> UnitRows:
     """Read the rows of a unit from staged files and verify them against the ledger's totals.
 
-    A group consists of the rows of one type and hour in one staged file. The rows of a group are
-    adjacent and sorted by id. The order of groups is undefined. Totals of an id range are not
-    verified here, because its groups are spread over several units; call `verify_read_rows` after
-    all units were read.
+    The ledger is the state database of the ETL. A group consists of the rows of one type and hour
+    in one staged file. The rows of a group are adjacent and sorted by id. The order of groups is
+    undefined. Totals of an id range are not verified here, because its groups are spread over
+    several units; call `verify_read_rows` after all units were read.
 
     Args:
         unit: The rows to read.
@@ -198,6 +198,8 @@ def verify_read_rows(
     groups: Iterable[StagedGroup], read: Mapping[StagedGroup, EventTotals]
 ) -> None:
     """Verify that the rows that were read match the totals in the ledger.
+
+    The ledger is the state database of the ETL.
 
     Args:
         groups: The groups that should have been read: rows of one type and hour in one staged file.

@@ -305,8 +305,8 @@ def record_truncated_audit_logs(
 def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
     """Create an offset gap for a log that lost records which were already staged.
 
-    The gap is returned, not stored. Staging copies Kafka records to storage; a staging position is
-    the next offset to copy.
+    Staging copies Kafka records to storage; a staging position is the next offset to copy. The gap
+    is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.
@@ -325,8 +325,8 @@ def create_truncation_gap(topic: str, position: StagingPosition) -> OffsetGap:
 def create_retention_gap(topic: str, position: StagingPosition, end: int) -> OffsetGap:
     """Create an offset gap for records that retention deleted before they were staged.
 
-    The gap is returned, not stored. Staging copies Kafka records to storage; a staging position is
-    the next offset to copy.
+    Staging copies Kafka records to storage; a staging position is the next offset to copy. The gap
+    is returned, not stored.
 
     Args:
         topic: Name of the topic on the edge cluster.

@@ -328,8 +328,9 @@ def read_index_paths(database: Database) -> set[str]:
 class UnauditedFileRow:
     """A ledger row for a file with the unaudited events of one bucket.
 
-    An event is unaudited if no audit record (a delivery service's statement of what it wrote)
-    covered it when the content of its bucket was fixed.
+    The ledger is the state database of the ETL. An event is unaudited if no audit record (a
+    delivery service's statement of what it wrote) covered it when the content of its bucket was
+    fixed.
 
     Attributes:
         event_type: Name of the event type.

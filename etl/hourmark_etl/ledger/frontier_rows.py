@@ -101,6 +101,9 @@ def insert_frontier(
         hour_s: Oldest open hour, Unix seconds; None for the first hour.
         settled_next: For each site, the audit offset below which all audit records of the type were
             compared with closed buckets.
+
+    Returns:
+        The statement, to be executed in the caller's transaction.
     """
     row = {
         "type": event_type,
@@ -174,7 +177,8 @@ _SEALS: Final = TypeAdapter(tuple[Seal, ...])
 def encode_seals(seals: Iterable[Seal]) -> str:
     """Encode the seals of an event type's next hours as JSON, as the ledger stores them.
 
-    A seal fixes the content of one hour's bucket and contains the evidence that it is complete.
+    The ledger is the state database of the ETL. A seal fixes the content of one hour's bucket and
+    contains the evidence that it is complete.
 
     Args:
         seals: Seals of consecutive hours, beginning with the oldest open hour of the type.

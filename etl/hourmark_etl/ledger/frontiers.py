@@ -59,7 +59,8 @@ _ROWS: Final = tables.frontiers
 class SealEffects:
     """Additional ledger changes that are committed together with the seals of several buckets.
 
-    A seal fixes the content of a bucket before the bucket is written.
+    The ledger is the state database of the ETL. A seal fixes the content of a bucket before the
+    bucket is written.
 
     Attributes:
         waived: Latest known reports of the sources that later buckets no longer wait for. If a
@@ -82,6 +83,8 @@ class SealEffects:
 @dataclasses.dataclass(frozen=True)
 class PublishedHour:
     """A bucket that was published on storage and has yet to be recorded as closed in the ledger.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
         frontier: The type's oldest open hour, which is sealed: its content is fixed.
@@ -357,7 +360,7 @@ def omit_unwritable_rows(
 ) -> None:
     """Let a sealed hour close without the rows that cannot be written.
 
-    A sealed hour is one whose bucket has fixed content, but is not written yet. The hour's grade is
+    A sealed hour is one whose bucket has fixed content, but is not closed yet. The hour's grade is
     changed to `forced`: closed by an override although data is missing. The ledger's reference to
     the hour's file of unaudited events (events without an audit record) is deleted, because omitted
     rows may be in the file.

@@ -34,6 +34,8 @@ class LedgerRules:
     def book(self) -> RulesBook:
         """Return all rules revisions in the ledger.
 
+        The ledger is the state database of the ETL.
+
         Returns:
             The revisions; none if the ledger has no rules yet.
 
@@ -47,7 +49,8 @@ class LedgerRules:
     def schemas(self) -> dict[int, KnownSchema]:
         """Return the event type and schema of every schema id, including those of control topics.
 
-        Control topics contain audit records and host reports.
+        The ledger is the state database of the ETL. Control topics contain audit records and host
+        reports.
 
         Returns:
             Event type and schema by schema id; empty if the ledger has no rules yet.

@@ -53,6 +53,8 @@ _BY_GRADE: Final = {
 class MissingMarker(NotClosed):
     """Raised by `hourmark bucket show` if the bucket has no `_SUCCESS` file.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         exit_code: State of the bucket: `OPEN`, `NO_BUCKET`, or `ERROR` if the ledger has the bucket
             as closed.

@@ -166,6 +166,8 @@ class _TypeTotals:
 def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per closed bucket, and one for the next hour of each type to close.
 
+    The ledger is the state database of the ETL.
+
     Args:
         config: Configuration with the ledger and the storage root.
         selection: The buckets to include.
@@ -190,7 +192,8 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per event type, with totals of its closed buckets and its next hour.
 
-    The selected buckets are read one after the other, so memory use depends on the types alone.
+    The ledger is the state database of the ETL. The selected buckets are read one after the other,
+    so memory use depends on the types alone.
 
     Args:
         config: Configuration with the ledger and the storage root.

@@ -163,8 +163,9 @@ def _summary(facts: LedgerFacts) -> str:
 def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
     """Yield the problems that an operator must resolve, as derived from the ledger.
 
-    The function performs no I/O. Hosts and clocks are checked only while the driver is running and
-    reads reports, because otherwise their latest reports are outdated.
+    The ledger is the state database of the ETL. The function performs no I/O. Hosts and clocks are
+    checked only while the driver is running and reads reports, because otherwise their latest
+    reports are outdated.
 
     Args:
         facts: The contents of the ledger.

@@ -69,6 +69,8 @@ class LedgerFault(enum.StrEnum):
 class LedgerFinding:
     """One inconsistency within the ledger, or between the ledger and storage or Kafka.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         kind: Kind of the inconsistency.
         where: The affected object: an event type, an hour of a type, a path, a table or a

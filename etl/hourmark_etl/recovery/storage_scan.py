@@ -137,7 +137,7 @@ def read_chain(
 def list_batch_folders(storage: Storage) -> list[str]:
     """Return the folders on storage that contain staged files.
 
-    The list includes folders that the ledger does not refer to.
+    The list includes folders that the ledger (the ETL's state database) does not refer to.
 
     Args:
         storage: The storage.

@@ -36,7 +36,7 @@ class StagePlan:
         audits: By name of the central audit topic, the id of the site (edge cluster) whose
             audit records it contains.
         hosts: Names of the central topics of host reports.
-        ledger: UUID of the ledger.
+        ledger: UUID of the ledger, the state database of the ETL.
         schema_types: Event type of each schema id.
         programs: By schema id, the compiled check of encoded events
             (`hourmark.avro.datum_check`).
@@ -65,7 +65,7 @@ class StagedNote:
     Kafka offsets.
 
     Attributes:
-        ledger: UUID of the ledger that the file was staged for.
+        ledger: UUID of the ledger (the ETL's state database) that the file was staged for.
         kind: EVENTS or AUDIT.
         rows: Number of rows.
         spans: Kafka offset ranges that the file was staged from.
@@ -131,6 +131,9 @@ class StagedNote:
         Args:
             path: Path of the file, which is stored in the result.
             text: JSON from the file's footer.
+
+        Returns:
+            The description, with all fields that were stored and the given path.
 
         Raises:
             ValueError: The text is not a description, or has another format version.

@@ -27,8 +27,8 @@ _PROBE_STALL_S: Final = 5.0
 def skip_unreadable(config: Config, topic: str, partition: int) -> OffsetGap:
     """Skip the records of a partition that cannot be read, so that staging continues after them.
 
-    The skipped offsets are recorded in the ledger as a gap. Hours that may need these records stay
-    open until an operator's override accepts the gap.
+    The skipped offsets are recorded in the ledger (the ETL's state database) as a gap. Hours that
+    may need these records stay open until an operator's override accepts the gap.
 
     Args:
         config: The configuration.

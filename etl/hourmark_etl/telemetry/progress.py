@@ -98,7 +98,8 @@ class DriverProgress:
     def record_batch(self, batch: StagedBatch, duration_s: float) -> None:
         """Add the events and files of a committed micro-batch to the metrics.
 
-        If the ledger cannot be read, a warning is logged and the batch is not counted.
+        If the ledger (the ETL's state database) cannot be read, a warning is logged and the batch
+        is not counted.
 
         Args:
             batch: Committed micro-batch.

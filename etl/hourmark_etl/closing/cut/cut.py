@@ -132,7 +132,8 @@ class SiteClusters(Protocol):
         """Return the high watermarks of topics on the central cluster, for all sites.
 
         If the log of an audit topic ends below the position that was staged (copied to storage),
-        the missing offsets are recorded in the ledger as a gap, which keeps hours open.
+        the missing offsets are recorded in the ledger (the ETL's state database) as a gap, which
+        keeps hours open.
 
         Args:
             topics: Topic names at the edge.
@@ -209,6 +210,9 @@ class ClosingCut:
 
         Args:
             types: Event types to remove. Types that are not in the cut are ignored.
+
+        Returns:
+            A new cut; this one is not changed.
         """
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}

@@ -79,7 +79,7 @@ class EdgeSite:
 
         The topics of the given types and the control topics (audit records and host reports) are
         checked. The result is stored in `gaps`; entries of other topics are kept. The mirror's
-        positions are stored in the ledger for the next check.
+        positions are stored in the ledger (the ETL's state database) for the next check.
 
         Args:
             types: Event types to check.

@@ -370,7 +370,7 @@ class RangeComparison(NamedTuple):
             `frontier_index` (index of the bucket), `hour`, `range_id` and `rows` (number of event
             ids).
         unmet: Promises that the rows do not meet and that are not repeated, so that events are
-            missing.
+            missing or differ.
         passed_over: Repeated promises that the rows do not meet. This is no fault, because an
             earlier bucket has accounted for their events.
     """

@@ -299,8 +299,8 @@ def _with_several(new: pa.Table, known: pa.Table, columns: list[str]) -> pa.Tabl
 def group_differences(rows: pa.Table) -> tuple[ContradictoryRange, ...]:
     """Group the rows of contradictory audit records by byte range and content.
 
-    The function performs no I/O. An audit record states how many events a byte range of a log file
-    contains for each event type and hour.
+    An audit record states how many events a byte range of a log file contains for each event type
+    and hour. The function performs no I/O.
 
     Args:
         rows: All rows of these byte ranges, as `read_range_rows` returns them.

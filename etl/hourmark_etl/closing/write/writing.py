@@ -73,6 +73,8 @@ _WRITERS: Final = (
 class SealedHour(NamedTuple):
     """An hourly bucket to be written, whose content is fixed in the ledger.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.

@@ -133,8 +133,8 @@ def _summed(
 def sum_groups(groups: Iterable[StagedGroup]) -> EventTotals:
     """Return the totals of several groups of staged events.
 
-    A group contains the rows of one event type and hour in one staged file. A staged file contains
-    records that were copied from Kafka.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         groups: Groups to add up.
@@ -148,9 +148,9 @@ def sum_groups(groups: Iterable[StagedGroup]) -> EventTotals:
 def sum_group(group: StagedGroup) -> EventTotals:
     """Return the totals of one group of staged events.
 
-    A group contains the rows of one event type and hour in one staged file. If it has no sum of
-    value hashes (files of version 0.3.0), all its rows count as unchecked. A staged file contains
-    records that were copied from Kafka.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. If it has no sum of value hashes (files of version 0.3.0), all its rows count as
+    unchecked.
 
     Args:
         group: The group.
@@ -166,9 +166,9 @@ def sum_group(group: StagedGroup) -> EventTotals:
 def sum_promises(group: AuditGroup) -> EventTotals:
     """Return the totals of the events that one group of audit records promises.
 
-    An audit record promises events: it states how many events a delivery service wrote for a byte
-    range. If the group has no count of unchecked events, all its promised events count as
-    unchecked. A group contains the audit records of one event type and hour in one staged file.
+    A group contains the audit records of one event type and hour in one staged file. An audit
+    record promises events: it states how many events a delivery service wrote for a byte range. If
+    the group has no count of unchecked events, all its promised events count as unchecked.
 
     Args:
         group: The group of audit records.
@@ -371,8 +371,8 @@ def find_promises_between(
 def decode_group(row: Mapping[Any, Any], event_type: str) -> StagedGroup:
     """Convert a row of the table `staged_groups` to a group of staged events.
 
-    A group contains the rows of one event type and hour in one staged file. A staged file contains
-    records that were copied from Kafka.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         row: All columns of the row, and the column `path` of its staged file.
@@ -466,8 +466,8 @@ def _values(rows: int) -> str:
 class FileDifference:
     """A staged file whose row count differs from the total of its groups in the ledger.
 
-    A group contains the rows of one event type and hour in one staged file. A staged file contains
-    records that were copied from Kafka.
+    The ledger is the state database of the ETL. A group contains the rows of one event type and
+    hour in one staged file, which holds copies of Kafka records.
 
     Attributes:
         path: Path relative to the storage root.
@@ -485,8 +485,8 @@ class FileDifference:
 def find_file_differences(connection: Connection) -> list[FileDifference]:
     """Find the staged files whose row count differs from the total of their groups.
 
-    A group contains the rows of one event type and hour in one staged file. A difference means that
-    the ledger is damaged. A staged file contains records that were copied from Kafka.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. A difference means that the ledger is damaged.
 
     Args:
         connection: A transaction of the ledger.
@@ -514,8 +514,8 @@ def find_file_differences(connection: Connection) -> list[FileDifference]:
 def read_groups_of_hour(database: Database, event_type: str, origin_s: int) -> list[StagedGroup]:
     """Return the staged groups with events of one hour, assigned to a bucket or not.
 
-    A group contains the rows of one event type and hour in one staged file. A staged file contains
-    records that were copied from Kafka.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -536,8 +536,8 @@ def read_groups_with_buckets(
 ) -> list[tuple[StagedGroup, int | None]]:
     """Return the staged groups with events of one hour, each with the bucket it is assigned to.
 
-    A group contains the rows of one event type and hour in one staged file. A staged file contains
-    records that were copied from Kafka.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -32,6 +32,8 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 class SetAsideRow:
     """A ledger row for Kafka records that no bucket can contain, with the state of their review.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         set_aside: Topic, partition and offsets of the records, and the reason.
         found_at_ms: Time at which they were found, Unix milliseconds.

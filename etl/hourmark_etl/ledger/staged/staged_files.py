@@ -75,9 +75,9 @@ def find_closed_event_files(
 ) -> tuple[list[UnneededFile], int]:
     """Find staged event files all of whose rows are in buckets closed before a given time.
 
-    A staged file contains records that were copied from Kafka. The files are no longer needed and
-    can be deleted. Each call examines the next `limit` files, so files that are still needed do not
-    block others.
+    A staged file contains records that were copied from Kafka. The returned files are no longer
+    needed and can be deleted. Each call examines the next `limit` files, so files that are still
+    needed do not block others.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -215,9 +215,9 @@ def find_offsets_settled_before(
 ) -> AuditOffsets | None:
     """Return up to which audit offsets a type's buckets had been checked at a given time.
 
-    All audit records below these offsets were compared with closed buckets. An audit record states
-    how many events a delivery service wrote for a byte range of a log file. An audit offset is its
-    offset in a Kafka topic.
+    An audit offset is the offset of an audit record, which states how many events a delivery
+    service wrote for a byte range. All audit records below the returned offsets were compared with
+    closed buckets.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -295,6 +295,8 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
     """A staged file as the ledger describes it, with its groups.
+
+    The ledger is the state database of the ETL.
 
     Attributes:
         file_id: Row id in the ledger.
