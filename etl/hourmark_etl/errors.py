@@ -42,10 +42,11 @@ class TopicReplaced(EtlStop):
 
 
 class DataLoss(EtlStop):
-    """Raised if Kafka no longer has records at offsets that must be staged (copied to storage).
+    """Raised if Kafka no longer has records that must be staged, that is, copied to storage.
 
-    The ledger (the ETL's state database) stores these offsets as an offset gap, and staging
-    continues after them.
+    If the records were not staged before, the ledger (the ETL's state database) stores their
+    offsets as an offset gap, and staging continues after them. The error is also raised if the
+    records of a lost or damaged staged file cannot be read again.
     """
 
 
@@ -82,7 +83,8 @@ class BadRecord(EtlStop):
     """Raised if a record of a control topic is not one that a delivery service writes.
 
     Control topics contain audit records and host reports. The record and all later ones in its
-    partition are not staged until an operator repairs the cause. Instances can be pickled.
+    partition are not staged (copied to storage) until an operator repairs the cause. Instances can
+    be pickled.
 
     Attributes:
         topic: Name of the topic.

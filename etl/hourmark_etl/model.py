@@ -293,6 +293,9 @@ class OffsetSpan:
 class StagedFile:
     """A Parquet file with Kafka records that one staging task has written.
 
+    A file contains either events or audit records, which state how many events a byte range of a
+    log file contains.
+
     Attributes:
         path: HDFS path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
@@ -313,6 +316,8 @@ class StagedFile:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedGroup:
     """The rows of one event type and hour in one staged file, sorted by event id.
+
+    A staged file contains records that were copied from Kafka.
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -349,10 +354,11 @@ class StagedGroup:
 class AuditOffsets:
     """A limit on audit records: for each site, an offset in the site's audit topic.
 
-    A site is an edge cluster. The first site, named "0", is the cluster in the setting
-    `kafka.edge`. An audit record is below the limit if its offset is smaller than the offset of its
-    site. No record of a site that is not named is below the limit. Two limits can be incomparable:
-    each of them may have the larger offset for one site.
+    An audit record states how many events a byte range of a log file contains. A site is an edge
+    cluster. The first site, named "0", is the cluster in the setting `kafka.edge`. An audit record
+    is below the limit if its offset is smaller than the offset of its site. No record of a site
+    that is not named is below the limit. Two limits can be incomparable: each of them may have the
+    larger offset for one site.
 
     Attributes:
         by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
@@ -516,8 +522,8 @@ class ReportedSource:
         pending_bytes: Number of bytes that are not delivered yet.
         lost_bytes: Number of bytes that are lost.
         goodbye: Whether the source signed off, so that buckets no longer wait for it.
-        heard_at_ms: Time at which the report was staged, by the driver's clock; for a report older
-            than the clock tolerance, the time at which it was received.
+        heard_at_ms: Time at which the ETL read the report from Kafka, by the driver's clock; for a
+            report older than the clock tolerance, the time at which it was received.
         waived: Whether a bucket was closed without waiting for this source; reset by the next
             report.
         unknown_losses: Number of losses of unknown size.

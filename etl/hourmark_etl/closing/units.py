@@ -83,8 +83,9 @@ class Unit(NamedTuple):
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
     """Divide the staged rows of buckets into units of limited size, each of which one task reads.
 
-    Small buckets are combined into one unit. A large bucket is split by event id, on the assumption
-    that ids are distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
+    Staged rows are events that were copied from Kafka to files on storage. Small buckets are
+    combined into one unit. A large bucket is split by event id, on the assumption that ids are
+    distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
 
     Args:
         listings: The rows of each bucket; those without rows are skipped.
@@ -130,6 +131,8 @@ class OversizedUnit(Exception):  # control flow, not an error
 
 class UnitRows(NamedTuple):
     """The staged rows that a task has read, with totals to verify them.
+
+    Staged rows are events that were copied from Kafka to files on storage.
 
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of the
@@ -199,7 +202,8 @@ def verify_read_rows(
 ) -> None:
     """Verify that the rows that were read match the totals in the ledger.
 
-    The ledger is the state database of the ETL.
+    The ledger is the state database of the ETL. Staged rows are events that were copied from Kafka
+    to files on storage.
 
     Args:
         groups: The groups that should have been read: rows of one type and hour in one staged file.

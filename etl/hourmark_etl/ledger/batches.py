@@ -64,7 +64,7 @@ def positions(database: Database, cluster_id: str) -> list[StagingPosition]:
 
 
 def read_partition_positions(database: Database, partition: Partition) -> list[StagingPosition]:
-    """Return the staging positions (next offset to stage) of one topic-partition.
+    """Return the staging positions (next offset to copy to storage) of one topic-partition.
 
     A topic that was deleted and recreated under the same name has one position per topic id.
 
@@ -104,7 +104,7 @@ def decode_position(row: Mapping[Any, Any]) -> StagingPosition:
 
 
 def insert_positions(connection: Connection, new_positions: Iterable[StagingPosition]) -> None:
-    """Insert the staging positions (next offset to stage) of new partitions.
+    """Insert the staging positions (next offset to copy to storage) of new partitions.
 
     Args:
         connection: The caller's transaction.
@@ -130,8 +130,8 @@ def insert_new_positions(
 ) -> None:
     """Insert the staging positions of partitions that the ledger does not have yet.
 
-    A staging position is the next offset to stage. The positions of known partitions are not
-    changed.
+    A staging position is the next offset to copy from Kafka to storage. The positions of known
+    partitions are not changed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -181,8 +181,9 @@ def skip_expired_offsets(
 ) -> None:
     """Advance staging positions past records that retention deleted before they were staged.
 
-    A staging position is the next offset to stage. The skipped offsets are stored as an open offset
-    gap of the topic, which keeps buckets from being closed until an operator's override accepts it.
+    A staging position is the next offset to copy from Kafka to storage. The skipped offsets are
+    stored as an open offset gap of the topic, which keeps buckets from being closed until an
+    operator's override accepts it.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -218,8 +219,8 @@ def restart_truncated_logs(
 ) -> None:
     """Change the staging positions of partitions whose logs lost records at their end.
 
-    Such a log ends before its staging position (next offset to stage). New records will have the
-    offsets of the lost ones.
+    Such a log ends before its staging position (next offset to copy from Kafka to storage). New
+    records will have the offsets of the lost ones.
 
     - Topics of events and host reports are staged again from the log start. Events that are staged
       twice are later dropped by their ids. For events, the loss is stored as an accepted offset
@@ -476,9 +477,9 @@ def commit_batch(
 ) -> list[ReadError]:
     """Commit a staged batch to the ledger in one transaction.
 
-    The transaction advances the staging positions (next offsets to stage) from the batch's start to
-    its end. It also stores the batch's files and host reports, the records that were set aside
-    because no bucket can contain them, and the current read errors.
+    The transaction advances the staging positions (next offsets to copy from Kafka to storage) from
+    the batch's start to its end. It also stores the batch's files and host reports, the records
+    that were set aside because no bucket can contain them, and the current read errors.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -170,9 +170,10 @@ def freeze(
 ) -> dict[str, tuple[StagingPosition, ...]]:
     """Freeze open hours: assign their staged rows to their buckets before a check for completeness.
 
-    Staged rows of earlier hours, which are late events, are assigned to the bucket of the first
-    frozen hour of their type. Rows that are staged later belong to later buckets. `unfreeze_hours`
-    undoes a freeze; `seal` makes it permanent.
+    Staged rows are events that were copied from Kafka to files on storage. Staged rows of earlier
+    hours, which are late events, are assigned to the bucket of the first frozen hour of their type.
+    Rows that are staged later belong to later buckets. `unfreeze_hours` undoes a freeze; `seal`
+    makes it permanent.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -243,7 +244,8 @@ def unfreeze_hours(
 ) -> None:
     """Reopen frozen hours whose completeness could not be proved.
 
-    The staged rows of these hours are no longer assigned to a bucket, so further rows can arrive.
+    Staged rows are events that were copied from Kafka. The staged rows of these hours are no longer
+    assigned to a bucket, so further rows can arrive.
 
     Args:
         database: The ledger (the ETL's state database).

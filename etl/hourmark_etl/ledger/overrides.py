@@ -241,7 +241,7 @@ def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool
 
     An override is an operator's order to close a bucket although data is missing. Once a bucket is
     sealed, its content is fixed. An override then has an effect only if the bucket cannot be
-    written because of a lost staged file or invalid rows.
+    written because of invalid rows or a lost staged file (a copy of Kafka records).
 
     Args:
         frontier: The oldest open hour of the type.

@@ -48,7 +48,8 @@ _LOG = logging.getLogger(__name__)
 class StagedAuditOffset:
     """The offset up to which one partition of a central audit topic was staged.
 
-    Staging copies records from Kafka to files on storage.
+    Staging copies records from Kafka to files on storage. An audit topic contains audit records,
+    which state how many events each byte range of a log file contains.
 
     Attributes:
         topic: Topic name on the central cluster.
@@ -182,6 +183,9 @@ def _create_record(database: Database) -> OffsetBackupFile:
 
 def read_staged_audit_offsets(database: Database) -> tuple[StagedAuditOffset, ...]:
     """Return the offsets up to which the audit topics are staged (copied to files on storage).
+
+    An audit topic contains audit records, which state how many events each byte range of a log file
+    contains.
 
     Args:
         database: The ledger (the ETL's state database).

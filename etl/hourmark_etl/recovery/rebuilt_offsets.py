@@ -98,8 +98,9 @@ class StagedFileRecovery:
     def add_needed_files(self, is_needed: Callable[[OffsetSpan], bool]) -> None:
         """Add all staged files that contain needed offsets to the ledger.
 
-        The method reads the descriptions of all staged files on storage, and updates the
-        attributes. It can be called again with another condition; files are added only once.
+        A staged file contains records that were copied from Kafka. The method reads the
+        descriptions of all staged files on storage, and updates the attributes. It can be called
+        again with another condition; files are added only once.
 
         Args:
             is_needed: Function that returns whether any offset of a range is needed.
@@ -135,9 +136,9 @@ class PartitionLogs:
     All mappings have pairs of topic id and partition number as keys.
 
     Attributes:
-        live: Topic name and partition number.
+        live: Topic name and partition number of each existing partition.
         starts: Log start offset.
-        ends: Last stable offset.
+        ends: Last stable offset, up to which transactions are decided.
         epochs: Current leader epoch; 0 if the broker does not report it.
     """
 
@@ -183,8 +184,9 @@ class OffsetRebuilder:
     def run(self) -> tuple[OffsetBackup, list[OffsetGap]]:
         """Store staging positions, staged files, edge checks and offset gaps in the rebuilt ledger.
 
-        Call this method once. An edge check states that an edge partition lost no records; an
-        offset gap is a range of missing records.
+        Call this method once. A staging position is the next offset to copy from Kafka to storage.
+        An edge check states that an edge partition lost no records; an offset gap is a range of
+        missing records.
 
         Returns:
             A pair: the content of the lost ledger's backup files, and the gaps at the ends of logs

@@ -121,7 +121,7 @@ def make_empty_span(position: StagingPosition) -> OffsetSpan:
     Reading it lets the broker compare leader epochs without returning records.
 
     Args:
-        position: Staging position (next offset to stage) of the partition.
+        position: Staging position (next offset to copy to storage) of the partition.
     """
     return OffsetSpan(
         topic=position.topic,
@@ -143,7 +143,7 @@ def plan_spans(
     """Choose the offset ranges that the next batch reads, one for each partition with new records.
 
     Args:
-        positions: Staging positions (next offset to stage) of the partitions.
+        positions: Staging positions (next offset to copy to storage) of the partitions.
         ends: Committed end offset of each partition, exclusive.
         records_max: Maximum number of offsets in the batch. Each partition gets at least one, even
             if the total then exceeds the maximum.

@@ -309,7 +309,7 @@ class Planner:
     """Plans the micro-batches of one shard from the staging positions in the ledger.
 
     The ledger is the state database of the ETL. A staging position is the next offset of a
-    partition to stage.
+    partition to copy from Kafka to storage.
 
     Args:
         config: The configuration.

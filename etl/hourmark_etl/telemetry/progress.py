@@ -226,7 +226,8 @@ def format_progress(
 ) -> str:
     """Format the progress of the driver during an interval as one log line.
 
-    The line covers staged events, late events, closed buckets, and the oldest overdue bucket.
+    The line covers staged events (copied from Kafka to storage), late events (whose bucket no
+    longer accepted events), closed buckets, and the oldest overdue bucket.
 
     Args:
         increase: Increase of the counters during the interval.

@@ -104,8 +104,9 @@ class RangeCounts:
     """The result of comparing audit records with staged rows, for some byte ranges of log files.
 
     An audit record promises the events that a delivery service acknowledged from a byte range. A
-    promise is met if all of these events are staged. Several hourly buckets are compared at once;
-    each has an index, which starts at 0. `merge_counts` adds up the results of disjoint ranges.
+    promise is met if all of these events are staged (copied from Kafka to storage). Several hourly
+    buckets are compared at once; each has an index, which starts at 0. `merge_counts` adds up the
+    results of disjoint ranges.
 
     Attributes:
         records: Number of byte ranges with a promise, by bucket index and promised hour (Unix
@@ -212,9 +213,10 @@ def compare_ranges(
 ) -> RangeCounts:
     """Compare the promises of audit records with the staged rows of the same byte ranges.
 
-    A promise states how many events a byte range contains for one type and hour. It is met if
-    number and sum of the event ids match and, if both sides have them, the checksums of the values.
-    Several buckets are compared at once, each with an index. The function performs no I/O.
+    Staged rows are events that were copied from Kafka. A promise states how many events a byte
+    range contains for one type and hour. It is met if number and sum of the event ids match and, if
+    both sides have them, the checksums of the values. Several buckets are compared at once, each
+    with an index. The function performs no I/O.
 
     Args:
         held_parts: Counts of staged rows, as `count_rows_by_range` returns them. Counts of a range

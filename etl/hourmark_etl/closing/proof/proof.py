@@ -194,8 +194,8 @@ class Prover:
         audit record may promise them.
 
         Args:
-            frontiers: The hours of the buckets, one per event type. Staged rows are already
-                assigned to the buckets.
+            frontiers: The hours of the buckets, one per event type. Staged rows (events that were
+                copied from Kafka) are already assigned to the buckets.
             cut_offsets: Audit records below these offsets count.
 
         Returns:

@@ -333,11 +333,12 @@ def build_conflicts(
 ) -> list[Conflict]:
     """Return the conflicts that a byte range with contradictory audit records causes.
 
-    A conflict blocks an hour of an event type until an operator's override closes it. Each type and
-    hour in the range's audit records causes a conflict. If the content of that hour's bucket is
-    already fixed, the conflict blocks the first hour whose content is not. An audit record that an
-    earlier bucket has already been compared with causes no conflict for that bucket's type. The
-    function performs no I/O.
+    An audit record states how many events a byte range of a log file contains. A conflict blocks an
+    hour of an event type until an operator's override closes it. Each type and hour in the range's
+    audit records causes a conflict. If the content of that hour's bucket is already fixed, the
+    conflict blocks the first hour whose content is not. An audit record that an earlier bucket has
+    already been compared with causes no conflict for that bucket's type. The function performs no
+    I/O.
 
     Args:
         difference: The range and its records.

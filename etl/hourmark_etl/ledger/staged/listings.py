@@ -63,9 +63,10 @@ _PROMISED: Final = tables.audit_groups
 class ProofTotals:
     """The totals that a proof of completeness compares: staged events and promised events.
 
-    An audit record promises the events of one byte range: it states how many events a delivery
-    service wrote. Equal totals prove that a bucket is complete without reading its staged files.
-    Totals are given by the hour of the events' own time.
+    Staged events were copied from Kafka to files on storage. An audit record promises the events of
+    one byte range: it states how many events a delivery service wrote. Equal totals prove that a
+    bucket is complete without reading its staged files. Totals are given by the hour of the events'
+    own time.
 
     Attributes:
         listed: Totals of the staged rows that are assigned to the bucket, by hour in Unix seconds.
@@ -85,7 +86,8 @@ def read_proof_totals(
 ) -> list[ProofTotals]:
     """Return the totals of staged and of promised events for several buckets.
 
-    Audit records promise events: they state how many events a delivery service wrote.
+    Staged events were copied from Kafka to files on storage. Audit records promise events: they
+    state how many events a delivery service wrote.
 
     Args:
         database: The ledger (the ETL's state database).

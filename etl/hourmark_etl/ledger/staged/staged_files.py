@@ -315,7 +315,8 @@ class LedgerFile:
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
     """Return the ledger's description of a staged file and of its groups.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -388,8 +389,8 @@ def select_needed_groups(
 ) -> CompoundSelect[Any]:
     """Create an SQL query for all groups whose staged files are still needed.
 
-    A group contains the rows of one event type and hour in one staged file. The query is not
-    executed.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. The query is not executed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -419,7 +420,8 @@ def replace_damaged_file(
 ) -> None:
     """Replace a damaged staged file in the ledger with a new file that has the same rows.
 
-    The file on storage is not changed. The caller deletes the damaged file afterwards.
+    The file on storage is not changed. The caller deletes the damaged file afterwards. A staged
+    file contains records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -470,9 +472,9 @@ def remove_lost_file(
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    An override is an operator's order to close a bucket although data is missing. Buckets of the
-    type whose content is fixed and contains such rows get the grade `forced`. The lost records are
-    stored as an offset gap.
+    A staged file contains records that were copied from Kafka. An override is an operator's order
+    to close a bucket although data is missing. Buckets of the type whose content is fixed and
+    contains such rows get the grade `forced`. The lost records are stored as an offset gap.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -53,9 +53,9 @@ _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 class StorageSearch:
     """Searcher that finds a traced event in the ledger, in staged files and in closed buckets.
 
-    The ledger, which is the state database of the ETL, is opened at its first use. If a server does
-    not respond, the methods do not raise an exception. They return a result whose `error` is set,
-    so that a trace can continue.
+    Staged files contain events that were read from Kafka. The ledger, which is the state database
+    of the ETL, is opened at its first use. If a server does not respond, the methods do not raise
+    an exception. They return a result whose `error` is set, so that a trace can continue.
 
     Args:
         open_ledger: Function that opens the ledger.
