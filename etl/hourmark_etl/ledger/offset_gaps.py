@@ -144,7 +144,8 @@ class OffsetGap:
 def has_lost_end(gap: OffsetGap) -> bool:
     """Return whether a gap arose because a log lost records at its end.
 
-    In that case, new records may have the same offsets as the lost ones. Gaps that were written by
+    An offset gap is a range of Kafka offsets whose records are missing. If its log lost records at
+    the end, new records may have the same offsets as the lost ones. Gaps that were written by
     version 0.3.0 do not state this, so it is derived from their text.
 
     Args:

@@ -195,8 +195,9 @@ class Blocker:
     Attributes:
         event_type: Name of the event type.
         hour: Hour of the bucket, the oldest that is not closed.
-        phase: The closing phase that is blocked.
-        what: Readable causes.
+        phase: The step of closing that the bucket waits for, such as `reports` (of log sources) or
+            `proof`.
+        what: Readable causes, each a separate text.
         since_ms: Time since when the bucket is blocked in this phase, Unix milliseconds.
     """
 

@@ -64,10 +64,10 @@ class LedgerRules:
     def adopt(self, topic_rules: RulesBook, first_hour: Hour) -> int:
         """Add the rules revisions that exist in the Kafka topic of rules but not in the ledger.
 
-        A rules revision declares all event types, sources and schemas at one time. Call it after an
-        older copy of the ledger was restored, because the copy lacks later revisions. Hours then
-        wait again for every source of an added revision. If the ledger had no rules at all, no
-        event types are created; call `put` to create the declared types.
+        A rules revision declares all event types, sources and schemas at one time. Call this method
+        after an older copy of the ledger was restored, because the copy lacks later revisions.
+        Hours then wait again for every source of an added revision. If the ledger had no rules at
+        all, no event types are created; call `put` to create the declared types.
 
         Args:
             topic_rules: All revisions in the Kafka topic of rules.

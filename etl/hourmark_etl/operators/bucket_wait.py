@@ -232,7 +232,7 @@ def wait_for_bucket(
 @json_option
 @config_option
 def wait(event_type: str, hour: str, timeout_s: float, as_json: bool, config: Config) -> None:
-    """Wait until a bucket is closed, and state by the exit code how.
+    """Wait until a bucket is closed, and report its grade with the exit code.
 
     What the bucket waits for is printed to stderr at least every 15 seconds. The output on stdout
     is that of `hourmark bucket why`; with --json it is the bucket's row as in `hourmark bucket ls

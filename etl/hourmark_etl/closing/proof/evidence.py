@@ -511,7 +511,8 @@ def read_unaudited(storage: Storage, path: str) -> pa.Table:
         path: Path of the file, relative to the storage root.
 
     Returns:
-        Columns `hour`, `event_id`, `range_id` and `value_hash`.
+        Columns `hour` (Unix seconds), `event_id`, `range_id` and `value_hash`; no rows if the file
+        is missing or damaged.
 
     Raises:
         StorageError: Storage is unavailable, so the file may exist.

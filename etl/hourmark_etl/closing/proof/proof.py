@@ -171,7 +171,7 @@ class Prover:
     Missing events raise no error; they are findings of the proof.
 
     Attributes:
-        runner: Runs tasks.
+        runner: Runs tasks, in this process or on Spark.
         storage: The storage.
         database: Database of the ledger.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
