@@ -63,8 +63,8 @@ class Driver:
         config: The complete configuration.
         exit_stack: Receives all opened resources and closes them, even if the constructor fails.
         submitted: Whether spark-submit started the process and therefore controls Spark's settings.
-        shards: Names of the shards to stage; empty means all. Only the driver that stages the
-            default shard also closes hours and deletes files.
+        shards: Names of the shards (groups of event types) to stage; empty means all. Only the
+            driver that stages the default shard also closes hours and deletes files.
     """
 
     def __init__(

@@ -55,7 +55,8 @@ def from_row(kind: type[_Record], values: Iterable[object]) -> _Record:
 def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: object) -> _Record:
     """Create a dataclass instance from a ledger row.
 
-    Some fields have another name than their column, for example `event_type` and `type`.
+    The ledger is the state database of the ETL. Some fields have another name than their column,
+    for example `event_type` and `type`.
 
     Args:
         kind: The dataclass.
@@ -77,7 +78,7 @@ def from_columns(kind: type[_Record], row: Mapping[Any, Any], **converted: objec
 def to_columns(record: object, **converted: object) -> dict[str, Any]:
     """Convert a dataclass instance to the column values of a ledger row.
 
-    This is the reverse of `from_columns`.
+    This is the reverse of `from_columns`. The ledger is the state database of the ETL.
 
     Args:
         record: The dataclass instance.
@@ -199,13 +200,16 @@ class HourState(enum.Enum):
 class StagingPosition:
     """The next offset to stage in one partition of the central Kafka cluster.
 
+    Staging copies records from Kafka to files on storage.
+
     Attributes:
         cluster_id: Kafka cluster id.
         topic_id: Kafka topic id.
         topic: Topic name in the central cluster.
         partition: Partition number.
         next_offset: Next offset to read; all smaller offsets are staged.
-        shard: Name of the shard that stages the partition.
+        shard: Name of the shard (the set of topics that one consumer reads) to which the partition
+            belongs.
         leader_epoch: Leader epoch of the last staged record; None if unknown.
         epoch_next: Offset after the last staged record; at most `next_offset`, because transaction
             markers may lie between them. None if unknown.
@@ -289,13 +293,17 @@ class OffsetSpan:
 class StagedFile:
     """A Parquet file with Kafka records that one staging task has written.
 
+    A file contains either events or audit records, which state how many events a byte range of a
+    log file contains.
+
     Attributes:
         path: HDFS path relative to the storage root.
         kind: `EVENTS` or `AUDIT`.
-        rows: Number of rows, one for each record of this kind in the offset ranges.
+        rows: Number of rows: one per event, or one for each event type and hour of each audit
+            record.
         spans: The offset ranges that the file was read from.
-        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds;
-            None for events.
+        observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds,
+            which is the time at which a service first received the byte range; None for events.
     """
 
     path: str
@@ -308,6 +316,8 @@ class StagedFile:
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedGroup:
     """The rows of one event type and hour in one staged file, sorted by event id.
+
+    A staged file contains records that were copied from Kafka.
 
     Attributes:
         path: Path of the staged file, relative to the storage root.
@@ -344,10 +354,11 @@ class StagedGroup:
 class AuditOffsets:
     """A limit on audit records: for each site, an offset in the site's audit topic.
 
-    A site is an edge cluster. The first site, named "0", is the cluster in the setting
-    `kafka.edge`. An audit record is below the limit if its offset is smaller than the offset of its
-    site. No record of a site that is not named is below the limit. Two limits can be incomparable:
-    each of them may have the larger offset for one site.
+    An audit record states how many events a byte range of a log file contains. A site is an edge
+    cluster. The first site, named "0", is the cluster in the setting `kafka.edge`. An audit record
+    is below the limit if its offset is smaller than the offset of its site. No record of a site
+    that is not named is below the limit. Two limits can be incomparable: each of them may have the
+    larger offset for one site.
 
     Attributes:
         by_site: Pairs of site name and offset, sorted by site. Offsets refer to the topics on the
@@ -359,6 +370,8 @@ class AuditOffsets:
     @classmethod
     def from_offsets(cls, offsets: Mapping[str, int] | int) -> AuditOffsets:
         """Create an instance from offsets by site name, as the ledger stores them.
+
+        The ledger is the state database of the ETL.
 
         Args:
             offsets: Offsets (exclusive) by site name, or a single offset for the first site.
@@ -372,6 +385,8 @@ class AuditOffsets:
 
     def to_json(self) -> dict[str, int] | int:
         """Convert the offsets to the JSON value that the ledger stores.
+
+        The ledger is the state database of the ETL.
 
         Returns:
             The offset of the first site if no other site is named, because every version can read
@@ -507,8 +522,8 @@ class ReportedSource:
         pending_bytes: Number of bytes that are not delivered yet.
         lost_bytes: Number of bytes that are lost.
         goodbye: Whether the source signed off, so that buckets no longer wait for it.
-        heard_at_ms: Time at which the report was staged, by the driver's clock; for a report older
-            than the clock tolerance, the time at which it was received.
+        heard_at_ms: Time at which the ETL read the report from Kafka, by the driver's clock; for a
+            report older than the clock tolerance, the time at which it was received.
         waived: Whether a bucket was closed without waiting for this source; reset by the next
             report.
         unknown_losses: Number of losses of unknown size.
@@ -564,15 +579,19 @@ class ExcludedRecords:
 class StagedBatch:
     """The result of one micro-batch of staging, which the ledger commits in one transaction.
 
+    Staging copies Kafka records to files on storage. A staging position is the next offset of a
+    partition to copy.
+
     Attributes:
         folder: Path of the folder that contains all files of the batch; also the batch's name.
         starts: Staging positions before the batch.
         ends: Staging positions after the batch, in the order of `starts`.
         files: The files that the batch wrote.
-        groups: Groups of events by file, type and hour.
-        audit_groups: Groups of audit records by file, type and hour.
+        groups: Totals of the staged events by file, type and hour.
+        audit_groups: Totals of the staged audit records, which state how many events were sent, by
+            file, type and hour.
         reports: Host reports in the order of the topic, each with one entry per source.
-        set_aside: Records that could not be staged.
+        set_aside: Malformed records that could not be staged.
     """
 
     folder: str

@@ -40,13 +40,14 @@ def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
         now_ms: Current Unix time in milliseconds.
 
     Returns:
-        - `SILENT` if a process holds the lock of the work folder, and host reports are not copied
+        - `SILENT` if a process holds the lock of the work folder, but host reports are not copied
         - `RUNNING` if such a process exists, or if recent host reports are copied (by a mirror on
           another machine)
         - `NOT_RUNNING` otherwise
 
         The detail is the lag from `describe_lag`, or the reason why the clusters could not be read.
-        A mirror that has never copied anything is no problem of its own.
+        The status contains a problem only if a mirror that has copied records before has stopped
+        copying.
     """
     if not config.kafka.mirrored:
         return ComponentStatus(

@@ -132,14 +132,18 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
 
 
 def describe_nothing_stale(recreated: Sequence[str]) -> str:
-    """Return what to do if no position is past the end of its log.
+    """Describe the next step for an operator if no mirror position is past the end of its log.
+
+    A position is the next offset that the mirror copies. One past the end of the edge's log would
+    show that the topic was recreated, so that it must be copied again.
 
     Args:
-        recreated: Topics with another id than at the last verification.
+        recreated: Edge topics whose topic id differs from that of the last verification; may be
+            empty.
 
     Returns:
         Readable text. For recreated topics it names the commands that find out whether records are
-        missing, and that copy them.
+        missing and that copy them again; otherwise it states that there is nothing to do.
     """
     if not recreated:
         return (

@@ -132,9 +132,9 @@ class Closer:
     def step(self) -> Waiting | int:
         """Close all hourly buckets that can be closed now, for all event types.
 
-        Progress is stored in the ledger, so after an error or a crash the next call continues. If a
-        staged file (a file with records from Kafka) cannot be read, the call reads these records
-        from Kafka again, closes nothing and returns 0.
+        Progress is stored in the ledger (the ETL's state database), so after an error or a crash
+        the next call continues. If a staged file (a file with records from Kafka) cannot be read,
+        the call reads these records from Kafka again, closes nothing and returns 0.
 
         Returns:
             The number of buckets that were closed. If no bucket can be closed yet, a `Waiting` that

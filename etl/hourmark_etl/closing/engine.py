@@ -96,8 +96,8 @@ class Engine:
         repeat the call with another folder.
 
         Args:
-            sealed: The buckets, with the staged rows that belong to each of them. Their content is
-                fixed.
+            sealed: The buckets, with the staged rows (events that were copied from Kafka) that
+                belong to each of them. Their content is fixed.
             schemas: Avro schemas as JSON, by schema id.
             folder: Path of a new folder for the files.
 

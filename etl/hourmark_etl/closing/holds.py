@@ -165,6 +165,8 @@ class ClosingHolds:
     def is_restaged(self, path: str) -> bool:
         """Return whether a staged file replaces one that was unreadable.
 
+        A staged file contains records that were copied from Kafka.
+
         Args:
             path: HDFS path of the file, relative to the storage root.
 
@@ -193,8 +195,8 @@ class ClosingHolds:
     def set_unchecked_types(self, event_types: Collection[str]) -> None:
         """Store the event types for which the buckets on storage could not be checked at startup.
 
-        At startup, a closer checks that the buckets on storage are those that the ledger has
-        closed.
+        At startup, a closer checks that the buckets on storage are those that the ledger (the ETL's
+        state database) has closed.
 
         Args:
             event_types: Types with unchecked buckets; empty if all were checked. They replace all

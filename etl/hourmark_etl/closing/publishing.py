@@ -102,7 +102,7 @@ def build_manifest(
         fingerprints: Schema fingerprints by schema id, for all schemas of the files.
         previous: Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's
             first hour.
-        ledger: The ledger's id and commit number.
+        ledger: Id (UUID) and commit number of the ledger, the state database of the ETL.
         attempt: Id of the publishing attempt.
         now_ms: Time of closing in Unix milliseconds.
         unverified: Readable descriptions of checks that an operator's override skipped, in addition
@@ -276,7 +276,8 @@ def publish(
         The manifest of the bucket that now exists.
 
     Raises:
-        Unwritable: Some rows cannot be written. An override can close the hour without them.
+        Unwritable: Some rows cannot be written. An operator's override can close the hour without
+            them.
         Finding: The files do not read back as written, or a folder without a marker exists in place
             of the bucket. Nothing is published.
         StorageError: A storage operation failed.
@@ -364,6 +365,8 @@ class PublishFailure(NamedTuple):
 class PublishResult:
     """The result of publishing hourly buckets of several event types.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         closings: The published buckets, with their manifests. They are not recorded as closed in
             the ledger yet.
@@ -402,7 +405,7 @@ class Publisher:
         """Find the hourly buckets that are sealed in the ledger and already exist on storage.
 
         Call it after a restart, because an interrupted closer may have published buckets without
-        recording them as closed in the ledger.
+        recording them as closed in the ledger (the ETL's state database).
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
@@ -423,9 +426,10 @@ class Publisher:
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
         """Write and publish the buckets of all sealed hours of several event types.
 
-        An hour is sealed if the content of its bucket is fixed in the ledger. If a bucket cannot be
-        published, the error is part of the result, and the later buckets of the same type are not
-        published. Other types are not affected. After an exception the call can be repeated.
+        An hour is sealed if the content of its bucket is fixed in the ledger (the ETL's state
+        database). If a bucket cannot be published, the error is part of the result, and the later
+        buckets of the same type are not published. Other types are not affected. After an exception
+        the call can be repeated.
 
         Args:
             sealed: The first sealed hour of each type, with the sealed hours that follow it.
@@ -606,8 +610,9 @@ def check_foreign_root(
 ) -> list[PublishFailure]:
     """Check that storage has no buckets of types that this ledger has never closed or sealed.
 
-    Such a bucket shows that the storage root belongs to another ledger. Folders without a bucket
-    marker are ignored, because administrators may create them in advance.
+    The ledger is the state database of the ETL; it seals a bucket by fixing its content. A bucket
+    that it has neither sealed nor closed shows that the storage root belongs to another ledger.
+    Folders without a bucket marker are ignored, because administrators may create them in advance.
 
     Args:
         storage: The storage.
@@ -641,6 +646,8 @@ def check_not_published(
 ) -> list[PublishFailure]:
     """Check that no bucket exists for hours that are still open according to the ledger.
 
+    The ledger is the state database of the ETL.
+
     Args:
         storage: The storage.
         open_frontiers: The open hours, one per event type.
@@ -669,9 +676,11 @@ def check_not_published(
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
     """Check that an existing bucket has the content that this ledger sealed for the hour.
 
+    A seal is the ledger's record of a bucket's content, made before the bucket is written.
+
     Args:
         manifest: The bucket's manifest.
-        seal: The ledger's record of the content and grade of the hour.
+        seal: The ledger's record of the content and grade of the bucket.
         ledger_id: The ledger's id.
 
     Raises:

@@ -156,7 +156,7 @@ class Sealer:
 
         A round is a set of hourly buckets, of many event types, that are closed together. The
         buckets of a type are checked in order, up to the first one that must stay open. The ledger
-        is not changed; pass the result to `seal`.
+        (the ETL's state database) is not changed; pass the result to `seal`.
 
         Args:
             closing_round: The buckets. Staged rows are already assigned to them.

@@ -83,8 +83,9 @@ class Unit(NamedTuple):
 def plan_units(listings: Iterable[Listing], unit_bytes_max: int, tasks: int = 1) -> list[Unit]:
     """Divide the staged rows of buckets into units of limited size, each of which one task reads.
 
-    Small buckets are combined into one unit. A large bucket is split by event id, on the assumption
-    that ids are distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
+    Staged rows are events that were copied from Kafka to files on storage. Small buckets are
+    combined into one unit. A large bucket is split by event id, on the assumption that ids are
+    distributed evenly. If they are not, `read_unit` raises `OversizedUnit`.
 
     Args:
         listings: The rows of each bucket; those without rows are skipped.
@@ -131,6 +132,8 @@ class OversizedUnit(Exception):  # control flow, not an error
 class UnitRows(NamedTuple):
     """The staged rows that a task has read, with totals to verify them.
 
+    Staged rows are events that were copied from Kafka to files on storage.
+
     Attributes:
         table: Columns `listing` (int32, index into `unit.listings`), `hour` (int64, hour of the
             event's own time in Unix seconds), `digest` (uint64, computed from event id and range
@@ -148,10 +151,10 @@ def read_unit(
 ) -> UnitRows:
     """Read the rows of a unit from staged files and verify them against the ledger's totals.
 
-    A group consists of the rows of one type and hour in one staged file. The rows of a group are
-    adjacent and sorted by id. The order of groups is undefined. Totals of an id range are not
-    verified here, because its groups are spread over several units; call `verify_read_rows` after
-    all units were read.
+    The ledger is the state database of the ETL. A group consists of the rows of one type and hour
+    in one staged file. The rows of a group are adjacent and sorted by id. The order of groups is
+    undefined. Totals of an id range are not verified here, because its groups are spread over
+    several units; call `verify_read_rows` after all units were read.
 
     Args:
         unit: The rows to read.
@@ -198,6 +201,9 @@ def verify_read_rows(
     groups: Iterable[StagedGroup], read: Mapping[StagedGroup, EventTotals]
 ) -> None:
     """Verify that the rows that were read match the totals in the ledger.
+
+    The ledger is the state database of the ETL. Staged rows are events that were copied from Kafka
+    to files on storage.
 
     Args:
         groups: The groups that should have been read: rows of one type and hour in one staged file.

@@ -51,6 +51,8 @@ _ROW_COLUMNS: Final = ("type", "hour", "grade", "closed_at_ms", "manifest")  # o
 class BucketRow(NamedTuple):
     """The ledger's record of one closed bucket.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         event_type: Name of the event type.
         hour_s: Start of the bucket's hour, Unix seconds.

@@ -144,7 +144,8 @@ class OffsetGap:
 def has_lost_end(gap: OffsetGap) -> bool:
     """Return whether a gap arose because a log lost records at its end.
 
-    In that case, new records may have the same offsets as the lost ones. Gaps that were written by
+    An offset gap is a range of Kafka offsets whose records are missing. If its log lost records at
+    the end, new records may have the same offsets as the lost ones. Gaps that were written by
     version 0.3.0 do not state this, so it is derived from their text.
 
     Args:
@@ -195,9 +196,10 @@ def open_gaps(database: Database) -> list[OffsetGap]:
 
 
 def accepted_gaps(database: Database) -> list[OffsetGap]:
-    """Return the stored offset gaps that overrides accepted; they no longer keep hours open.
+    """Return the stored offset gaps that operators have accepted; they no longer keep hours open.
 
-    An offset gap is a range of Kafka offsets whose records are missing.
+    An offset gap is a range of Kafka offsets whose records are missing. An operator accepts a gap
+    with an override, which closes a bucket although data is missing.
 
     Args:
         database: The ledger (the ETL's state database).

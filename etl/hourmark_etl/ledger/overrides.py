@@ -195,8 +195,9 @@ class Blocker:
     Attributes:
         event_type: Name of the event type.
         hour: Hour of the bucket, the oldest that is not closed.
-        phase: The closing phase that is blocked.
-        what: Readable causes.
+        phase: The step of closing that the bucket waits for, such as `reports` (of log sources) or
+            `proof`.
+        what: Readable causes, each a separate text.
         since_ms: Time since when the bucket is blocked in this phase, Unix milliseconds.
     """
 
@@ -241,7 +242,7 @@ def is_override_ineffective(frontier: Frontier, blocker: Blocker | None) -> bool
 
     An override is an operator's order to close a bucket although data is missing. Once a bucket is
     sealed, its content is fixed. An override then has an effect only if the bucket cannot be
-    written because of a lost staged file or invalid rows.
+    written because of invalid rows or a lost staged file (a copy of Kafka records).
 
     Args:
         frontier: The oldest open hour of the type.
@@ -265,8 +266,8 @@ def check_override_effective(frontier: Frontier, blocker: Blocker | None) -> Non
         blocker: The reason why the bucket is not closed; None if no reason is known.
 
     Raises:
-        UsageError: The hour is sealed, and an override would change nothing. The message states
-            what the hour waits for.
+        UsageError: The hour is sealed (its content is fixed), and an override would change nothing.
+            The message states what the hour waits for.
     """
     if not is_override_ineffective(frontier, blocker):
         return

@@ -281,6 +281,8 @@ def _before_first(facts: HourFacts, f: Frontier) -> Explanation:
 def explain_closed_hour(event_type: str, hour: Hour, manifest: Manifest | None) -> Explanation:
     """Explain how a bucket was closed, based on its manifest.
 
+    The ledger is the state database of the ETL.
+
     Args:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.

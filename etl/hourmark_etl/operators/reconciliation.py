@@ -152,9 +152,9 @@ class PromisedCounts:
 class TypeFacts:
     """Input of a reconciliation: all counts about one event type from the ledger.
 
-    Hours are in Unix seconds at their starts. The origin hour is the hour of an event's own time. A
-    staged row is an event that was read from Kafka. A promised event is one that the audit record
-    of an acknowledged byte range counts.
+    The ledger is the state database of the ETL. Hours are in Unix seconds at their starts. The
+    origin hour is the hour of an event's own time. A staged row is an event that was read from
+    Kafka. A promised event is one that the audit record of an acknowledged byte range counts.
 
     Attributes:
         event_type: Name of the event type.

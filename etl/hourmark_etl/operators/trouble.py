@@ -56,18 +56,24 @@ _NO_REPORTS: Final = "no reports"
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFacts:
-    """Ledger contents from which `find_problems` concludes.
+    """Ledger contents from which `find_problems` derives what an operator must resolve.
+
+    The ledger is the state database of the ETL. The driver is the process that closes hourly
+    buckets.
 
     Attributes:
         now_ms: Current time, Unix milliseconds.
-        deadline_seconds: Seconds after the end of an hour at which it closes without sources.
-        frontiers: Next hour to close of each event type.
-        blockers: Condition that keeps such an hour from closing, by event type.
-        reporters: Latest report of each log source.
-        heartbeat_ms: Last heartbeat of the driver, Unix milliseconds; None if there is none.
-        set_aside: Number of set-aside records that no operator has reviewed.
-        unreadable: Topic-partitions that cannot be read.
-        progressing: Types that closed a bucket in the last ten minutes, of those without a blocker.
+        deadline_seconds: Seconds after the end of an hour after which its bucket is closed even if
+            data of some log sources is missing.
+        frontiers: The oldest hour of each event type whose bucket is not closed.
+        blockers: By event type, the condition that keeps its next bucket from being closed. Types
+            without a known condition are absent.
+        reporters: Latest report of each log source of each host.
+        heartbeat_ms: Time of the driver's last heartbeat, Unix milliseconds; None if there is none.
+        set_aside: Number of records that no bucket can contain and that no operator has reviewed.
+        unreadable: Names of the Kafka topic-partitions that cannot be read.
+        progressing: Event types that work through a backlog, so that an overdue hour without a
+            blocker is not reported; empty if there is no backlog.
     """
 
     now_ms: int
@@ -82,20 +88,24 @@ class LedgerFacts:
 
     @property
     def missing_driver(self) -> str | None:
-        """Return a readable message if no driver runs; None if one does."""
+        """Return a readable message if no ETL driver is running; None if one is running."""
         return describe_missing_driver(self.heartbeat_ms, self.now_ms)
 
 
 def types_status(config: Config, now_ms: int) -> ComponentStatus:
-    """Return how many event types there are, and which of them, or of their hosts, are in trouble.
+    """Return the status of all event types: their number, overdue buckets and problems.
+
+    The function reads the ledger, which is the state database of the ETL. Errors are part of the
+    status and are not raised.
 
     Args:
         config: Configuration with the ledger and the length of buckets.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
-        `RUNNING` if the ledger could be read, otherwise `UNKNOWN` without a problem: the status of
-        the driver has it.
+        The state `RUNNING` with the problems that `find_problems` yields, such as a type whose
+        bucket cannot be closed or a host that no longer reports. If the ledger cannot be read, the
+        state `UNKNOWN` without problems; `driver_status` then reports the problem.
     """
     try:
         with open_existing_ledger(config) as database:
@@ -151,17 +161,20 @@ def _summary(facts: LedgerFacts) -> str:
 
 
 def find_problems(facts: LedgerFacts) -> Iterator[Problem]:
-    """Find what an operator must resolve, from the contents of the ledger.
+    """Yield the problems that an operator must resolve, as derived from the ledger.
 
-    Silent hosts and clocks are not judged while no driver runs, because no report has been read
-    since.
+    The ledger is the state database of the ETL. The function performs no I/O. Hosts and clocks are
+    checked only while the driver is running and reads reports, because otherwise their latest
+    reports are outdated.
 
     Args:
         facts: The contents of the ledger.
 
     Yields:
-        At most one problem for each clock, host, and common cause of types that wait. If the
-        driver does not run, or reads no reports, that is the cause of all types that wait.
+        One problem for each wrong clock, each silent host and each log source that is behind, one
+        for all unreadable topic-partitions, and one for all unreviewed records. Event types that
+        wait for the same reason share one problem; if no driver is running, this is their common
+        reason. Nothing if there is no problem.
     """
     heard_ms = max((r.heard_at_ms for r in facts.reporters), default=None)
     overriding = _overriding_cause(facts, heard_ms)

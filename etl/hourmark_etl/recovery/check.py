@@ -69,6 +69,8 @@ class LedgerFault(enum.StrEnum):
 class LedgerFinding:
     """One inconsistency within the ledger, or between the ledger and storage or Kafka.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         kind: Kind of the inconsistency.
         where: The affected object: an event type, an hour of a type, a path, a table or a
@@ -232,9 +234,9 @@ def check_groups(
 ) -> Iterator[LedgerFinding]:
     """Check the groups of staged files: their buckets, and their numbers of rows.
 
-    A group contains the rows of one event type and hour in one staged file. It must be assigned to
-    the bucket of its own hour or of a later hour. The groups of a file must add up to the file's
-    number of rows.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. It must be assigned to the bucket of its own hour or of a later hour. The groups
+    of a file must add up to the file's number of rows.
 
     Args:
         database: The ledger (the ETL's state database).

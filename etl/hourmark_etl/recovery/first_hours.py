@@ -50,6 +50,9 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
         Args:
             content: JSON in UTF-8.
 
+        Returns:
+            The hours of the event types' first buckets.
+
         Raises:
             ValueError: The content is not valid JSON of this file format.
         """

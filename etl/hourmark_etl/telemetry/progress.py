@@ -98,7 +98,8 @@ class DriverProgress:
     def record_batch(self, batch: StagedBatch, duration_s: float) -> None:
         """Add the events and files of a committed micro-batch to the metrics.
 
-        If the ledger cannot be read, a warning is logged and the batch is not counted.
+        If the ledger (the ETL's state database) cannot be read, a warning is logged and the batch
+        is not counted.
 
         Args:
             batch: Committed micro-batch.
@@ -225,7 +226,8 @@ def format_progress(
 ) -> str:
     """Format the progress of the driver during an interval as one log line.
 
-    The line covers staged events, late events, closed buckets, and the oldest overdue bucket.
+    The line covers staged events (copied from Kafka to storage), late events (whose bucket no
+    longer accepted events), closed buckets, and the oldest overdue bucket.
 
     Args:
         increase: Increase of the counters during the interval.

@@ -17,14 +17,18 @@ _ANSWER_S: Final = 5.0
 
 
 def storage_server(config: Config) -> list[ServerStatus]:
-    """Return the status of the storage of buckets.
+    """Return the status of the storage that contains the buckets, for `hourmark status`.
+
+    The NameNode of HDFS is queried with a timeout of 5 seconds. Errors are part of the status and
+    are not raised.
 
     Args:
-        config: Configuration with the group `storage`.
+        config: Configuration with the settings `storage.root` and `storage.webhdfs`.
 
     Returns:
-        One entry, or a second one if DataNodes have stopped to report to the NameNode. A local
-        folder that does not exist yet is healthy.
+        One entry for the local folder or the NameNode, and a second one if a DataNode has sent no
+        heartbeat to the NameNode for more than 20 seconds. A local folder that does not exist yet
+        is healthy.
     """
     root = config.storage.root
     if root.startswith("file://"):
@@ -49,11 +53,17 @@ def storage_server(config: Config) -> list[ServerStatus]:
 
 
 def evaluate_namenode_info(address: str, info: Mapping[str, Any]) -> ServerStatus:
-    """Conclude from a NameNode's attributes whether files can be written and read.
+    """Determine from the attributes of an HDFS NameNode whether files can be written and read.
+
+    The function performs no I/O.
 
     Args:
         address: HTTP address of the NameNode.
-        info: Attributes of its JMX bean `NameNodeInfo`.
+        info: Attributes of its JMX bean `NameNodeInfo`, as `read_namenode_info` returns them.
+
+    Returns:
+        An unhealthy status with the operator's next step if the NameNode is in safe mode, if blocks
+        have no replica left, or if there is no live DataNode; otherwise a healthy status.
     """
     if info.get("Safemode"):
         return _unhealthy(

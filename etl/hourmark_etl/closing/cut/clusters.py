@@ -94,8 +94,8 @@ class KafkaSiteClusters:
         """Check all sites for records that may have been lost before they were mirrored and staged.
 
         The topics of the given types and the control topics (audit records and host reports) are
-        checked. Call `gaps` for the result. The mirrors' positions are stored in the ledger for the
-        next check.
+        checked. Call `gaps` for the result. The mirrors' positions are stored in the ledger (the
+        ETL's state database) for the next check.
 
         Args:
             types: Event types to check.

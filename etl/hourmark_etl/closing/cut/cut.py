@@ -131,8 +131,9 @@ class SiteClusters(Protocol):
     def central_ends(self, topics: Collection[str]) -> Mapping[Partition, int]:
         """Return the high watermarks of topics on the central cluster, for all sites.
 
-        If the log of an audit topic ends below the position that was staged, the difference is
-        recorded in the ledger as a gap.
+        If the log of an audit topic ends below the position that was staged (copied to storage),
+        the missing offsets are recorded in the ledger (the ETL's state database) as a gap, which
+        keeps hours open.
 
         Args:
             topics: Topic names at the edge.
@@ -209,6 +210,9 @@ class ClosingCut:
 
         Args:
             types: Event types to remove. Types that are not in the cut are ignored.
+
+        Returns:
+            A new cut; this one is not changed.
         """
         return dataclasses.replace(
             self, watermarks_ms={t: h for t, h in self.watermarks_ms.items() if t not in types}
@@ -280,7 +284,10 @@ class CutTaker:
         self._restart()
 
     def poll(self, frontiers: Collection[Frontier]) -> ClosingCut | Waiting:
-        """Advance the current cut (a set of offsets up to which records count) as far as possible.
+        """Advance the current cut as far as possible without blocking.
+
+        A cut is a set of end offsets. Once all records below them are staged (copied to storage),
+        hours that were complete by then may be closed. Call the method repeatedly.
 
         Args:
             frontiers: The next hour to close of each event type that may take part.
@@ -565,6 +572,8 @@ def describe_not_staged(
     behind: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> list[str]:
     """Return one readable line for each partition that is not staged up to the required offset.
+
+    Staging copies records of the central Kafka cluster to files on storage.
 
     Args:
         behind: Next offset to stage by partition, from `StagingProgress.find_unstaged_partitions`.

@@ -210,6 +210,9 @@ def find_silent_sources(
 def describe_missing_service(reports: LatestReports) -> str | None:
     """Return a readable message if no delivery service is running according to its reports.
 
+    Args:
+        reports: The latest reports of all sources, including those of delivery services.
+
     Returns:
         The message, or None if at least one delivery service has reported and not signed off.
     """

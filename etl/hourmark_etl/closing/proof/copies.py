@@ -91,10 +91,11 @@ class UnmatchedRows(NamedTuple):
     Late rows are events that arrived after the bucket of their own hour was closed.
 
     Attributes:
-        found: Columns `frontier_index` (the index of the bucket that the rows are staged for),
+        found: Columns `frontier_index` (the index of the bucket that the rows are assigned to),
             `hour` (Unix seconds), `range_id` and `rows`, the number of distinct event ids that no
             closed bucket contains.
-        unknown: By bucket index, the readable reason why rows could not be checked.
+        unknown: By bucket index, the readable reason why rows could not be checked; empty if all
+            were checked.
     """
 
     found: pa.Table
@@ -111,9 +112,9 @@ def check_late_rows(
 ) -> dict[int, LateRowsCheck]:
     """Check that late rows are duplicates of rows in closed buckets.
 
-    A late row is staged for a new bucket but belongs to an earlier hour, whose bucket is closed. If
-    no closed bucket contains a late row of a range that was already proved complete, the byte range
-    was parsed twice with different results.
+    A late row is an event that is assigned to a new bucket but belongs to an earlier hour, whose
+    bucket is closed. If no closed bucket contains a late row of a range that was already proved
+    complete, the byte range was parsed twice with different results.
 
     Args:
         runner: Runs the lookups.
@@ -167,13 +168,16 @@ def check_late_rows(
 
 
 def find_unmatched_rows(item: LateRowsItem, storage: Storage, ranges: pa.Table) -> UnmatchedRows:
-    """Count the rows of some byte ranges whose event ids no closed bucket contains.
+    """Count the late rows of some byte ranges whose event ids no closed bucket contains.
+
+    Late rows are events that arrived after the bucket of their own hour was closed.
 
     Args:
         item: The rows and the closed buckets to search.
         storage: Storage with staged files and closed buckets.
         ranges: The byte ranges whose rows are searched for, with columns `frontier_index` (the
-            index of the bucket that the rows are staged for), `hour` (Unix seconds) and `range_id`.
+            index of the bucket that the rows are assigned to), `hour` (Unix seconds) and
+            `range_id`.
 
     Returns:
         The counts by byte range. A bucket that cannot be read is reported in `unknown`.

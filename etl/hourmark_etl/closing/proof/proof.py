@@ -171,7 +171,7 @@ class Prover:
     Missing events raise no error; they are findings of the proof.
 
     Attributes:
-        runner: Runs tasks.
+        runner: Runs tasks, in this process or on Spark.
         storage: The storage.
         database: Database of the ledger.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
@@ -194,8 +194,8 @@ class Prover:
         audit record may promise them.
 
         Args:
-            frontiers: The hours of the buckets, one per event type. Staged rows are already
-                assigned to the buckets.
+            frontiers: The hours of the buckets, one per event type. Staged rows (events that were
+                copied from Kafka) are already assigned to the buckets.
             cut_offsets: Audit records below these offsets count.
 
         Returns:
@@ -365,13 +365,14 @@ class RangeComparison(NamedTuple):
     contains for one event type and hour. An audit record that is sent twice repeats its promises.
 
     Attributes:
-        verdict: The result that includes repeated promises.
+        verdict: Comparison of the rows with all promises, including repeated ones.
         unaudited: Byte ranges that have rows but no promise, not even a repeated one, with columns
             `frontier_index` (index of the bucket), `hour`, `range_id` and `rows` (number of event
             ids).
-        unmet: Promises that the rows do not meet, without repeated promises.
-        passed_over: Repeated promises. An earlier bucket has accounted for their events, so the
-            rows need not meet them again.
+        unmet: Promises that the rows do not meet and that are not repeated, so that events are
+            missing or differ.
+        passed_over: Repeated promises that the rows do not meet. This is no fault, because an
+            earlier bucket has accounted for their events.
     """
 
     verdict: RangeCounts
@@ -470,10 +471,11 @@ def build_proof(
 ) -> Proof:
     """Create the proof of one hourly bucket from the comparison of several buckets.
 
-    The function performs no I/O.
+    The proof states whether the bucket contains every event that audit records count. The function
+    performs no I/O.
 
     Args:
-        index: Index of the bucket in `comparison`.
+        index: Position of the bucket in `comparison`, starting at 0.
         frontier: The event type and hour of the bucket.
         comparison: Comparison of the staged rows of several buckets with audit records.
         unaudited_file: The file with the bucket's rows that have no audit record; None if there are
@@ -481,7 +483,7 @@ def build_proof(
         late_rows: Check of the bucket's late rows (rows of earlier hours).
 
     Returns:
-        The proof. If its `findings` is empty, the hour is complete.
+        The proof. If its `findings` is empty, the bucket is complete.
     """
     unmet = [u for u in comparison.unmet if u.frontier_index == index]
     unnamed = comparison.verdict.unnamed.get(index, 0)

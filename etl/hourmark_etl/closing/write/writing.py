@@ -73,11 +73,14 @@ _WRITERS: Final = (
 class SealedHour(NamedTuple):
     """An hourly bucket to be written, whose content is fixed in the ledger.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         event_type: Event type of the bucket.
         hour: Hour of the bucket.
-        listed: The groups of staged rows that the bucket consists of, including late events. A
-            group contains the rows of one event type and hour in one staged file.
+        listed: The groups of staged rows that the bucket consists of, including late events (events
+            of earlier hours). A group contains the rows of one event type and hour in one staged
+            file, which holds copies of Kafka records.
         leaves_out: Whether an operator's override permits leaving out rows that cannot be written.
         gives_up: Whether an override permits skipping checks that need an unreadable closed bucket,
             such as the search for late events that this bucket already contains.

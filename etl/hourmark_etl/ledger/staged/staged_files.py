@@ -57,10 +57,12 @@ _PLACES_MAX: Final = 5
 class UnneededFile:
     """A staged file that can be deleted, because no bucket that is still open needs it.
 
+    A staged file contains records that were copied from Kafka.
+
     Attributes:
         file_id: Row id in the ledger.
         path: Path relative to the storage root.
-        folder: Folder of the batch that wrote the file.
+        folder: Path of the folder with all files of the same batch, relative to the storage root.
     """
 
     file_id: int
@@ -73,8 +75,9 @@ def find_closed_event_files(
 ) -> tuple[list[UnneededFile], int]:
     """Find staged event files all of whose rows are in buckets closed before a given time.
 
-    The files are no longer needed and can be deleted. Each call examines the next `limit` files, so
-    files that are still needed do not block others.
+    A staged file contains records that were copied from Kafka. The returned files are no longer
+    needed and can be deleted. Each call examines the next `limit` files, so files that are still
+    needed do not block others.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -110,6 +113,7 @@ def find_settled_audit_files(
 ) -> tuple[list[UnneededFile], int]:
     """Find files whose audit records were all compared with closed buckets, to be deleted.
 
+    An audit record states how many events a delivery service wrote for a byte range of a log file.
     A file is returned if each of its audit records was compared with the events of a closed bucket
     and belongs to an hour whose bucket is closed. Each call examines the next `limit` files.
 
@@ -211,7 +215,9 @@ def find_offsets_settled_before(
 ) -> AuditOffsets | None:
     """Return up to which audit offsets a type's buckets had been checked at a given time.
 
-    All audit records below these offsets were compared with closed buckets.
+    An audit offset is the offset of an audit record, which states how many events a delivery
+    service wrote for a byte range. All audit records below the returned offsets were compared with
+    closed buckets.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -233,6 +239,8 @@ def find_offsets_settled_before(
 
 def delete_file_rows(database: Database, lease: Lease, files: Collection[UnneededFile]) -> set[str]:
     """Delete staged files and their groups from the ledger; the caller then deletes the files.
+
+    A staged file contains records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -265,8 +273,9 @@ def delete_file_rows(database: Database, lease: Lease, files: Collection[Unneede
 def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int]]:
     """Return the folders of all staged batches and the epochs of all leases, read at one time.
 
-    Use it to find folders on storage that no running consumer writes to and that the ledger does
-    not refer to.
+    A batch is a set of Kafka records that were copied to files in one folder. The epoch of a lease
+    is a number that increases each time another process takes the lease over. Use both to find
+    folders on storage that no running consumer writes to and that the ledger does not refer to.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -287,6 +296,8 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 class LedgerFile:
     """A staged file as the ledger describes it, with its groups.
 
+    The ledger is the state database of the ETL.
+
     Attributes:
         file_id: Row id in the ledger.
         file: Path, kind, row count and Kafka offsets of the file.
@@ -304,11 +315,15 @@ class LedgerFile:
 def read_ledger_file(database: Database, path: str) -> LedgerFile:
     """Return the ledger's description of a staged file and of its groups.
 
-    A group contains the rows of one event type and hour in one staged file.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records.
 
     Args:
         database: The ledger (the ETL's state database).
         path: Path of the file, relative to the storage root.
+
+    Returns:
+        The file with its groups, and its row id in the ledger.
 
     Raises:
         Finding: The ledger does not contain the file.
@@ -354,7 +369,8 @@ def _staged_file(row: Mapping[Any, Any]) -> StagedFile:
 def find_types_needing_file(database: Database, path: str) -> set[str]:
     """Return the event types whose open hours still need rows of a staged file.
 
-    Rows are needed to write a bucket or to prove that it is complete.
+    Rows are needed to write a bucket or to prove that it is complete. A staged file contains
+    records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -373,8 +389,8 @@ def select_needed_groups(
 ) -> CompoundSelect[Any]:
     """Create an SQL query for all groups whose staged files are still needed.
 
-    A group contains the rows of one event type and hour in one staged file. The query is not
-    executed.
+    A group contains the rows of one event type and hour in one staged file, which holds copies of
+    Kafka records. The query is not executed.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -404,7 +420,8 @@ def replace_damaged_file(
 ) -> None:
     """Replace a damaged staged file in the ledger with a new file that has the same rows.
 
-    The file on storage is not changed. The caller deletes the damaged file afterwards.
+    The file on storage is not changed. The caller deletes the damaged file afterwards. A staged
+    file contains records that were copied from Kafka.
 
     Args:
         database: The ledger (the ETL's state database).
@@ -455,9 +472,9 @@ def remove_lost_file(
 ) -> None:
     """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
 
-    An override is an operator's order to close a bucket although data is missing. Buckets of the
-    type whose content is fixed and contains such rows get the grade `forced`. The lost records are
-    stored as an offset gap.
+    A staged file contains records that were copied from Kafka. An override is an operator's order
+    to close a bucket although data is missing. Buckets of the type whose content is fixed and
+    contains such rows get the grade `forced`. The lost records are stored as an offset gap.
 
     Args:
         database: The ledger (the ETL's state database).
