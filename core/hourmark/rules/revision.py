@@ -51,7 +51,8 @@ class ParserVersion(NamedTuple):
     def counts_blanks(self) -> bool:
         """Return whether the parser counts blank lines and creates no record for them.
 
-        Parser 1 creates a dead letter for each blank line instead.
+        Parser 1 instead stores each blank line as a dead letter (a line that could not become an
+        event).
         """
         return self.parser >= 2
 
@@ -302,10 +303,10 @@ class _RevisionContent(FrozenModel):
 
 
 class RulesBook:
-    """Collection of all rules revisions, assembled from Kafka records in any order.
+    """All rules revisions (versions of the declared types and sources), from Kafka records.
 
-    A rules revision is one numbered version of everything that parsing depends on. It is complete
-    when the records of all its event types have been added.
+    A rules revision is one numbered version of everything that parsing depends on. Its records may
+    be added in any order. It is complete when the records of all its event types were added.
 
     Args:
         records: Records to add initially, as pairs of key and value.
@@ -380,7 +381,7 @@ class RulesBook:
             self._assemble(revision)
 
     def get(self, revision: str) -> Rules | None:
-        """Return the revision with an id.
+        """Return one complete revision by its id.
 
         Args:
             revision: Id of the revision: `<sequence>-<digest>`.

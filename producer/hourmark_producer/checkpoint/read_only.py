@@ -37,7 +37,7 @@ class UnacknowledgedRange(NamedTuple):
 
 
 class CheckpointedFile(NamedTuple):
-    """One tracked file, as the checkpoint describes it.
+    """One tracked file, as the checkpoint (the tailer's database) describes it.
 
     Attributes:
         file_id: Id of the file.
@@ -74,7 +74,7 @@ class CheckpointedFile(NamedTuple):
 
 
 class CheckpointSnapshot(NamedTuple):
-    """The content of a checkpoint at one moment.
+    """The content of a checkpoint (the tailer's database) at one moment.
 
     Attributes:
         host_id: Id of the host.

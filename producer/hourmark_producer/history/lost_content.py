@@ -170,8 +170,9 @@ class LostContentFinder:
 class LostContentSearch:
     """A callable that returns how many bytes of a file's lost content are in other files.
 
-    `LostContentFinder.search_for` creates it. Call it once for each truncation of the file. Each
-    other file that it finds counts only once.
+    These bytes are not lost, because the tailer reads them from the other files. Create it with
+    `LostContentFinder.search_for`, and call it once for each truncation of the file. Each other
+    file that it finds counts only once.
 
     Attributes:
         was_used: Whether the search was called at least once.

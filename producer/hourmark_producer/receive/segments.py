@@ -54,7 +54,7 @@ class SegmentNotSynced(Unavailable):
 
 
 class SegmentStore:
-    """The segment files of one receiving source, to which received lines are appended.
+    """The files (segments) on disk to which the received lines of one source are appended.
 
     A segment is deleted once its lines are acknowledged. One thread appends; another thread may
     call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
