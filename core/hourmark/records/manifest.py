@@ -63,7 +63,7 @@ class BucketFile(FrozenModel):
 
 
 class PreviousMarker(FrozenModel):
-    """A reference to the marker file of a type's previous bucket, with its digest.
+    """A reference to the `_SUCCESS` file (marker) of a type's previous bucket, with its digest.
 
     The references form a chain. A bucket that is changed, added or removed later breaks the chain.
 
@@ -180,12 +180,12 @@ class SetAsideRecords(FrozenModel):
 class MissingRanges(FrozenModel):
     """The byte ranges of log files whose events may be missing from a bucket.
 
-    A byte range is the part of a file that a tailer sends in one request. It is also listed if
-    buckets may contain two different versions of its events. The missing events may also belong to
-    an earlier bucket of the type.
+    A byte range is the part of a file that a tailer sends in one request. A range is also listed if
+    buckets may contain two different versions of its events. The missing events may belong to this
+    bucket or to an earlier one of the type.
 
     Attributes:
-        ranges: Range ids in hex, as named in `BucketEvidence.waived`.
+        ranges: Range ids in hex, as named in `BucketEvidence.waived`; empty if none is known.
         more: Whether further byte ranges with unknown ids are affected.
     """
 

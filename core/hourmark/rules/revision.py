@@ -262,7 +262,10 @@ class KnownSchema(NamedTuple):
 
     @property
     def meaning(self) -> SchemaMeaning:
-        """Return the event type and the schema fingerprint, to compare with a rules revision."""
+        """Return the event type and the schema fingerprint.
+
+        Use it to check that a schema id has the same meaning in a rules revision.
+        """
         return SchemaMeaning(self.event_type, self.fingerprint)
 
     @property
@@ -504,14 +507,14 @@ def key_matches_content(key: str, value: str) -> bool:
     """Return whether the digest in a rules record's key is the digest of its value.
 
     Rules records are the records of the Kafka topic `hourmark.types`, which publish event types and
-    rules revisions.
+    rules revisions (versions of all declared types and sources).
 
     Args:
         key: A key such as `type/<name>/<digest>` or `rules/<sequence>-<digest>`.
         value: The record's value.
 
     Returns:
-        True if it is. False also for a key of another form.
+        True if the digests are equal. False if they differ, or if the key has another form.
     """
     kind, _, rest = key.partition("/")
     sequence, _, of_rules = rest.partition("-")

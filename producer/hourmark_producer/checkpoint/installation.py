@@ -36,7 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def lock_state_folder(state_dir: Path) -> IO[bytes]:
-    """Lock the state folder for this process.
+    """Lock the state folder, so that only one tailer uses its database.
 
     Args:
         state_dir: The state folder.

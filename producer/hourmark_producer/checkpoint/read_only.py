@@ -79,10 +79,10 @@ class CheckpointSnapshot(NamedTuple):
     Attributes:
         host_id: Id of the host.
         files: Tracked files, ordered by source and latest path.
-        losses: Total losses by source name.
-        occasions: The latest losses, oldest first.
-        books: Accounting of all sources; None if the checkpoint was written by a version without
-            accounting.
+        losses: Total losses of all runs, by source name.
+        occasions: The latest individual losses, oldest first; empty if nothing was lost.
+        books: Byte totals of all sources; None if the checkpoint was written by a version that did
+            not count them.
     """
 
     host_id: str

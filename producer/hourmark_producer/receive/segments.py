@@ -160,9 +160,9 @@ class SegmentStore:
             sync_folder(self.folder)
 
     def remove(self, name: str) -> None:
-        """Delete a `.done` segment, after it was removed from the checkpoint.
+        """Delete a segment whose lines were acknowledged, after it was removed from the checkpoint.
 
-        Does nothing if the segment does not exist.
+        `mark_done` must have renamed it to `.done`. Does nothing if there is no such segment.
 
         Args:
             name: Number of the segment with ten digits.

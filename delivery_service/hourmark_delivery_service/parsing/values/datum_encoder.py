@@ -149,10 +149,11 @@ class DatumEncoder:
 
         Args:
             values: Values by key: texts as bytes, or JSON values.
-            header: Values of the fields that the syslog header fills, or None if the line has no
-                header. With a header, these fields are not taken from `values`.
+            header: Result of `header_values`: values of the fields that the syslog header fills.
+                These fields are then not taken from `values`. None if the line has no header.
             nulls: Whether a missing field without a default is encoded as null if its type allows
-                it.
+                it. If False, only fields that the syslog header fills are, and any other missing
+                field without a default causes `Rejected`.
 
         Returns:
             The encoded fields, without the envelope (the fields that all types share).
