@@ -768,7 +768,8 @@ class ScanResult:
         complete: Names of the sources that were scanned completely.
         problems: The error of each path that could not be scanned, by source and path.
         folders: Folders that were listed, or in which a file was looked up by name.
-        active_files: Files for which `TrackedFile.is_up_to_date` is False.
+        active_files: Files that may have unread or unacknowledged bytes: those for which
+            `TrackedFile.is_up_to_date` is False.
     """
 
     complete: set[str] = dataclasses.field(default_factory=set)
