@@ -166,12 +166,14 @@ EXTRAS: Mapping[str, str] = {"etl": "[spark]"} | dict.fromkeys(
 
 
 class LazyGroup(click.Group):
-    """Click command group that imports the module of a command only when the command is used.
+    """A click command group that imports the module of a command only when the command is used.
+
+    This keeps the start of the command line fast.
 
     Args:
-        groups: For each title that the help shows, the commands below it. For each command name,
-            the location of the click command as `module:attribute`, and the line of help for the
-            command.
+        groups: The commands of each section of the help, by title of the section. Each command name
+            is mapped to a pair: the location of its click command as `module:attribute`, and its
+            line in the help.
         attrs: Keyword arguments of `click.Group`.
     """
 

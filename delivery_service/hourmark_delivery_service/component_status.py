@@ -183,18 +183,24 @@ def _reported(config: Config, kind: str, now_ms: int, otherwise: ComponentState)
 def status_from_reports(reports: Collection[HostReport], now_ms: int) -> ComponentStatus:
     """Return the combined status of components of one kind from their latest host reports.
 
+    Each tailer and each delivery service sends host reports at regular intervals, and a final one
+    before an orderly shutdown.
+
     Args:
         reports: The latest report of each component.
         now_ms: Current time in Unix milliseconds.
 
     Returns:
+        The combined status. Its state is:
+
         - `RUNNING` if at least one component reported recently
         - `SILENT` if none did, and a component stopped without a final report
         - `NOT_RUNNING` if all sent a final report, or there are no reports
 
         The detail names up to five components of each of these groups. Each silent component is a
         problem, except for a delivery service that has been silent for over ten minutes while
-        another one reports. A report of the future shows that a clock is wrong.
+        another one reports. A report with a time in the future is a problem too, because a clock is
+        wrong.
     """
     live = [r for r in reports if not r.goodbye and now_ms - r.received_at_ms <= FRESH_MS]
     gone = [r for r in reports if r.goodbye]

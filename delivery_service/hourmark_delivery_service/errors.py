@@ -104,6 +104,11 @@ class Unauthorized(ServiceError):
 
     The service closes the connection without reading the request body. The client must send the
     request again with a valid token.
+
+    Args:
+        code: Stable, machine-readable error code.
+        message: Human-readable message that states why the token is not accepted.
+        next_step: What the client should do next.
     """
 
     status = 401

@@ -165,9 +165,9 @@ def status(
 ) -> None:
     """Show the progress, backlog and losses of a tailer, whether or not it runs. Changes nothing.
 
-    Shows files with their positions, bytes by source, losses, ongoing conditions, and when each
-    source was last caught up. The exit code is 1 if an operator should look into something; these
-    lines begin with `!`.
+    Shows files with their positions, bytes by source, losses, ongoing problems, and when each
+    source was last caught up. The exit code is 1 if an operator must examine something; the lines
+    that state it begin with `!`.
 
     \b
     Examples:

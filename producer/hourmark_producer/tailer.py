@@ -42,11 +42,13 @@ from hourmark_producer.watch.scanner import FileScanner
 
 
 class StallLimit:
-    """Limits how long a single pass (`--once`) continues without any acknowledgement.
+    """Ends a single pass of the tailer (`--once`) that makes no progress.
+
+    Call `check` regularly. It raises an error if no byte range was acknowledged within the limit.
 
     Args:
         clock: Clock of this host.
-        limit_s: The limit in seconds; None for no limit.
+        limit_s: Maximum time without an acknowledgement, in seconds; None for no limit.
     """
 
     def __init__(self, clock: Clock, limit_s: float | None) -> None:
@@ -84,7 +86,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RunFailure:
-    """The exception that ends a run of the tailer, if a thread met one. Thread-safe.
+    """Holder of the exception with which a thread ends the run of the tailer. Thread-safe.
 
     Attributes:
         error: The exception that was recorded last; None if there is none.
@@ -94,17 +96,19 @@ class RunFailure:
         self.error: Exception | None = None
 
     def record(self, error: Exception) -> None:
-        """Record an exception, so that the run ends and raises it.
+        """Store an exception of a thread, so that the run of the tailer ends and raises it.
 
         Args:
-            error: The exception.
+            error: The exception. It replaces one that was recorded before.
         """
         self.error = error
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Tailer:
-    """One run of the file tailer on an open checkpoint. `wire_tailer` creates it.
+    """One run of the tailer, which sends the lines of log files to the delivery services.
+
+    `wire_tailer` creates it.
 
     Attributes:
         config: Validated settings.

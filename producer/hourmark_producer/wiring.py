@@ -54,10 +54,11 @@ def wire_tailer(
     final_lines: bool = False,
     reloading: ReloadHandler | None = None,
 ) -> Tailer:
-    """Return a tailer on an open checkpoint.
+    """Create a tailer with all of its parts, which continues where its checkpoint ends.
 
-    Spools of received lines that an earlier run left are recovered. Nothing is scanned or sent
-    before the tailer runs.
+    The checkpoint is the tailer's database. Lines that an earlier run received, for example by
+    syslog, and did not deliver are recovered. No file is scanned and nothing is sent before
+    `Tailer.run`.
 
     Args:
         config: Validated settings.

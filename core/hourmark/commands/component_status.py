@@ -70,12 +70,12 @@ class ComponentStatus:
 
     Attributes:
         state: Whether the component runs.
-        detail: Description for the operator.
+        detail: Description of the state, as text for the operator.
         pid: Process id if the component runs on this machine; None otherwise.
-        heard_at_ms: Unix milliseconds of the component's last report or other sign of life; None if
-            there is none.
-        problems: What an operator must resolve; empty if the component was never started, or was
-            stopped in an orderly way.
+        heard_at_ms: Time of the component's latest report or other sign of life, in Unix
+            milliseconds; None if there is none.
+        problems: Problems of the component. Empty if it works, was never started, or was stopped in
+            an orderly way.
     """
 
     state: ComponentState

@@ -32,11 +32,15 @@ _SILENT.propagate = False
 
 
 def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> ClusterMetadata:
-    """Ask the brokers at the bootstrap addresses of a cluster for its metadata.
+    """Fetch the metadata of a Kafka cluster from its bootstrap brokers.
 
     Args:
-        settings: Settings of the cluster. With a single address, the answer is that of one broker.
+        settings: Settings of the cluster. If they contain a single address, only this broker is
+            queried, so that its own health is checked.
         seconds: Time limit.
+
+    Returns:
+        The metadata as confluent_kafka's `ClusterMetadata`.
 
     Raises:
         Unavailable: No broker answers in time.
@@ -49,14 +53,16 @@ def broker_metadata(settings: KafkaCluster, seconds: float = BROKER_SECONDS) -> 
 
 
 def kafka_servers(config: Config) -> list[ServerStatus]:
-    """Return the status of all brokers of all configured clusters.
+    """Check the health of each Kafka broker of all configured clusters.
+
+    Brokers that do not answer are unhealthy entries; they cause no exception.
 
     Args:
         config: Configuration with the group `kafka`.
 
     Returns:
-        One entry for each bootstrap address, for each further broker of the cluster, and one for a
-        cluster of which topic-partitions have no leader.
+        One entry for each bootstrap address and for each other broker that the cluster reports. If
+        topic-partitions of a cluster have no leader, an additional unhealthy entry names them.
     """
     clusters: dict[str, KafkaCluster] = {}
     for n, site in enumerate(config.kafka.sites):
@@ -134,10 +140,17 @@ def _without_leader(name: str, metadata: ClusterMetadata) -> Iterator[ServerStat
 
 
 def registry_server(config: Config) -> list[ServerStatus]:
-    """Return the status of the schema registry.
+    """Check the health of the schema registry by fetching a schema.
 
     Args:
         config: Configuration with the group `registry`.
+
+    Returns:
+        A list with one entry, which is unhealthy if the registry does not answer or rejects the
+        request.
+
+    Raises:
+        ConfigError: The URL or a certificate in the settings cannot be used.
     """
     url = redact_setting(config.registry.url)
     try:

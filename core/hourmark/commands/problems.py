@@ -17,7 +17,18 @@ EXAMPLES_MAX: Final = 3
 
 
 class CauseClass(IntEnum):
-    """The kind of object that a problem concerns. Smaller values cause greater ones."""
+    """The kind of faulty object, in the order in which faults cause each other.
+
+    A fault with a smaller value can cause faults with greater values, so it is listed first. For
+    example, a broker that is down (`SERVER`) stops the ETL (`COMPONENT`).
+
+    Attributes:
+        CLOCK: The clock of a machine.
+        SERVER: A server that Hourmark uses, such as a Kafka broker.
+        COMPONENT: A component of Hourmark, such as the ETL.
+        HOST: The tailer (log shipper) or the delivery service of one host.
+        TYPES: Event types, for example because their buckets are not closed in time.
+    """
 
     CLOCK = 1
     SERVER = 2
@@ -28,21 +39,21 @@ class CauseClass(IntEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """A condition that an operator must resolve.
+    """A condition that an operator must resolve, as `hourmark status` shows it.
 
     Attributes:
-        cause: Kind of the object that the problem concerns.
-        key: Identifies the object, such as `host:` and a host id. Of problems with the same key,
-            the first one is reported.
-        subject: Name of the object for the operator, such as `etl driver`.
-        what: Readable description of the problem.
-        do: Readable next step.
-        since_ms: Time at which the problem began, Unix milliseconds; None if unknown.
-        count: Number of objects that the problem concerns.
+        cause: Kind of the faulty object, by which problems are sorted.
+        key: Identifies the faulty object, such as `host:` and a host id. If several problems have
+            the same key, only the first one is reported.
+        subject: Name of the faulty object for the operator, such as `etl driver`.
+        what: Text that states what is wrong.
+        do: Text that states what the operator should do next.
+        since_ms: Time at which the problem began, in Unix milliseconds; None if unknown.
+        count: Number of objects that have the problem.
         examples: Names of some of these objects; empty if `subject` is the only one.
-        group: Plural name of objects that may have the same problem, such as `tailers without a
-            report`. Problems of a group are merged if there are more than three; empty for a
-            problem that always stands alone.
+        group: Plural name of all objects that may have this problem, such as `tailers without a
+            report`. More than three problems of one group are merged into one. Empty for a problem
+            that is never merged.
     """
 
     cause: CauseClass
@@ -56,7 +67,10 @@ class Problem:
     group: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return the problem as values that `json.dumps` accepts, without its key."""
+        """Return the problem as a JSON-serializable dict, without `key` and `group`.
+
+        The value of `cause` is the name of the class in lower case, such as `server`.
+        """
         return {
             "cause": self.cause.name.lower(),
             "subject": self.subject,
@@ -69,13 +83,19 @@ class Problem:
 
 
 def silent_host_problem(kind: str, host_name: str, host_id: str, heard_at_ms: int) -> Problem:
-    """Describe a tailer or delivery service that stopped to report without a goodbye.
+    """Return the problem of a tailer or delivery service that stopped sending reports.
+
+    Both send a final report before an orderly shutdown. Call this function if the latest report is
+    old and not a final one, which means that the process probably crashed.
 
     Args:
-        kind: `tailer` or `service`.
+        kind: Component: `tailer` or `service`.
         host_name: Name of the host.
-        host_id: Id of the host.
-        heard_at_ms: Time of its last report, Unix milliseconds.
+        host_id: Id of the host, part of the problem's key.
+        heard_at_ms: Time of the latest report, in Unix milliseconds.
+
+    Returns:
+        A problem of the class `HOST`, with the next step for the operator.
     """
     if kind == "service":
         subject, group = f"delivery service {host_name}", "delivery services without a report"
@@ -100,14 +120,16 @@ def silent_host_problem(kind: str, host_name: str, host_id: str, heard_at_ms: in
 
 
 def order_problems(problems: Iterable[Problem]) -> list[Problem]:
-    """Return each problem once, causes before consequences.
+    """Sort problems so that causes come before their consequences, and remove duplicates.
 
     Args:
-        problems: Problems from all sources, the most precise source of a key first.
+        problems: Problems from all checks. If several checks report the same key, the problem of
+            the most precise check must come first.
 
     Returns:
-        The first problem of each key, sorted by cause class, then by time with the oldest first;
-        problems with an unknown beginning are last in their class. Large groups are merged.
+        The first problem of each key, sorted by `cause`, then by `since_ms`. Problems with an
+        unknown start are last in their class. More than three problems of one group are merged into
+        one.
     """
     by_key: dict[str, Problem] = {}
     for problem in problems:
@@ -138,10 +160,10 @@ def _merge(members: Sequence[Problem]) -> Problem:
 
 
 def name_some(names: Sequence[str]) -> str:
-    """Return a readable enumeration of at most three names and the number of the others.
+    """Format a list of names for a message, such as `a, b, c and 2 more`.
 
     Args:
-        names: At least one name.
+        names: At least one name. The first three are named, and the others are counted.
     """
     more = len(names) - EXAMPLES_MAX
     shown = ", ".join(names[:EXAMPLES_MAX])

@@ -32,19 +32,22 @@ SERVERS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """The state of one server, as `hourmark status` shows it.
+    """The health of one server that Hourmark uses, such as a Kafka broker.
 
     Attributes:
-        name: Name of the server, for example `edge-1`.
-        pid: Process ID; None if the server does not run on this machine, or not at all.
-        address: Network address, such as `host:port` or a URL.
+        name: Name of the server, such as `edge-1`.
+        pid: Process id; None if the server does not run on this machine, or not at all.
+        address: Network address, such as `host:port` or a URL. Empty if the entry does not stand
+            for a single server.
         memory_mb: Resident memory of the server and its child processes, in megabytes; 0 if
             unknown.
         healthy: Whether the server passed its health check.
         detail: Text that describes the result of the health check.
-        log: Path of the log file; empty if the server is not of the local stack.
-        do: Next step of the operator; empty if the server is healthy.
-        since_ms: Unix milliseconds since when the server is not healthy; None if unknown.
+        log: Path of the log file; empty if the server is not part of the local stack, which
+            `hourmark up` starts.
+        do: What the operator should do next, as text; empty if the server is healthy.
+        since_ms: Time at which the server became unhealthy, in Unix milliseconds; None if it is
+            healthy or the time is unknown.
     """
 
     name: str
@@ -58,12 +61,16 @@ class ServerStatus:
     since_ms: int | None = None
 
     def to_json(self) -> dict[str, object]:
-        """Return the status as values that `json.dumps` accepts."""
+        """Return the status as a JSON-serializable dict, without `do` and `since_ms`."""
         shown = ("name", "pid", "address", "memory_mb", "healthy", "detail", "log")
         return {name: getattr(self, name) for name in shown}
 
     def to_problem(self) -> Problem:
-        """Return the problem of a server that is not healthy."""
+        """Return the problem that `hourmark status` reports for this server.
+
+        Call it only if the server is not healthy. `detail` becomes the description of the problem,
+        and `do` its next step.
+        """
         return Problem(
             cause=CauseClass.SERVER,
             # the component of the same name has the same key
@@ -80,14 +87,16 @@ LocalFunction = Callable[[Config | None], "list[ServerStatus] | None"]
 
 
 def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
-    """Return the servers of the local stack.
+    """Return the status of the servers that `hourmark up` started on this machine.
+
+    These servers are called the local stack.
 
     Args:
-        config: The configuration; None if there is none, which means the local stack.
+        config: The configuration; None if there is no configuration file.
 
     Returns:
-        None if there is no local stack, if the configuration names other servers, or if this
-        installation has no local stack.
+        One entry for each server. None if there is no local stack, if the configuration names other
+        servers, or if the package that starts the stack is not installed.
     """
     module, function = LOCAL.split(":")
     try:
@@ -100,16 +109,20 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
 def remote_server_statuses(
     config: Config, table: Mapping[str, str] = SERVERS, seconds: float = ANSWER_SECONDS
 ) -> list[ServerStatus]:
-    """Ask the servers that the configuration names, in parallel.
+    """Check the health of the servers that the configuration names, in parallel.
+
+    Failures are results, not exceptions: a group of servers that fails or exceeds the time limit
+    has one unhealthy entry.
 
     Args:
         config: The configuration.
-        table: Function of each group of settings, as `module:function`.
-        seconds: Time limit of all servers together.
+        table: The function that checks the servers of a settings group, as `module:function`, by
+            name of the group, such as `kafka`.
+        seconds: Time limit for all servers together.
 
     Returns:
-        One entry per server, in the order of `table`. Groups that the configuration does not
-        contain, or whose client is not installed, are omitted.
+        The entries of all groups, in the order of `table`. Groups that the configuration does not
+        contain, or whose client library is not installed, are omitted.
     """
     groups = [group for group in table if group in config.model_fields_set]
     functions = {group: _load(table[group]) for group in groups}

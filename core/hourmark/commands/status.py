@@ -46,15 +46,15 @@ _LIBRDKAFKA = "hourmark.kafka.clients.librdkafka"
 @json_option
 @config_file_option("file", callback=remember_config_file)
 def status(every_s: float | None, as_json: bool, file: Path | None) -> None:
-    """Show whether all is well, else what is in trouble, since when, and what to do.
+    """Show whether the installation works, and each problem with its start and the next step.
 
-    The first line is the verdict. Problems follow, causes before consequences, then each server and
+    The first line is a summary. Problems follow, causes before consequences, then each server and
     component, and the event types. It works on any machine: with the configuration of the local
-    stack it shows the stack's servers, otherwise those that the configuration names. What cannot be
-    seen from this machine is named. Every question has a time limit.
+    stack it shows the stack's servers, otherwise those that the configuration names. It names
+    components whose state cannot be determined from this machine. Every query has a time limit.
 
-    The exit code is 0 if no problem is known, otherwise 1. A component that was never started, or
-    was stopped in an orderly way, is no problem by itself.
+    The exit code is 0 if there is no known problem, otherwise 1. A component that was never
+    started, or was stopped in an orderly way, is not a problem.
 
     \b
     Examples:
@@ -87,7 +87,9 @@ def _watch(every_s: float) -> None:
 
 
 def read_report(file: Path | None) -> StatusReport:
-    """Ask all servers and components, and return what they answered.
+    """Check all servers and components in parallel, and return the results.
+
+    A server or component that does not answer is part of the result.
 
     Args:
         file: The configuration file; None selects the default file.

@@ -22,15 +22,17 @@ _DETAIL_SHOWN: Final = 160  # characters
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusReport:
-    """What is known of an installation at one moment.
+    """The status of an installation at one moment, as `hourmark status` shows it.
 
     Attributes:
-        now_ms: Time at which it was asked, Unix milliseconds.
+        now_ms: Time of the report, in Unix milliseconds.
         config: Path of the configuration file; None if there is none.
-        servers: Status of each server.
-        components: Status of each component by name.
-        aspects: Status of what is no component of its own, such as the event types.
-        problems: All problems, causes before consequences, each once.
+        servers: Status of each server that Hourmark uses, such as a Kafka broker.
+        components: Status of each component of Hourmark, such as `etl`, by name.
+        aspects: Results of the other checks by name: `types` (whether the buckets of event types
+            are closed in time) and `this host` (the log shipper on this machine).
+        problems: The problems of all servers, components and aspects, causes before consequences,
+            without duplicates. Computed from the other attributes.
     """
 
     now_ms: int
@@ -53,17 +55,25 @@ class StatusReport:
 
     @property
     def is_well(self) -> bool:
-        """Return whether no problem is known."""
+        """Return whether the report contains no problem."""
         return not self.problems
 
     @property
     def unknown(self) -> list[str]:
-        """Return the names of components and aspects that cannot be seen from this machine."""
+        """Return the names of the components and aspects whose state is unknown.
+
+        Their state cannot be determined from this machine, for example because the network or a
+        client library is missing. Empty if all states are known.
+        """
         parts = {**self.components, **self.aspects}
         return [name for name, part in parts.items() if part.state is ComponentState.UNKNOWN]
 
     def verdict(self) -> str:
-        """Return one line: whether an operator must act, and the first cause."""
+        """Return a one-line summary of the report for the operator.
+
+        It begins with `TROUBLE:` and the first problem, or with `WELL:` if there is no problem.
+        Names of components whose state is unknown are appended.
+        """
         unseen = f"; not known from here: {', '.join(self.unknown)}" if self.unknown else ""
         if self.problems:
             first, more = self.problems[0], len(self.problems) - 1
@@ -79,7 +89,7 @@ class StatusReport:
         return f"WELL: {'; '.join(parts) or 'nothing is configured here'}{unseen}"
 
     def to_json(self) -> dict[str, Any]:
-        """Return the report as values that `json.dumps` accepts."""
+        """Return the report as a JSON-serializable dict, the output of `hourmark status --json`."""
         return {
             "ok": self.is_well,
             "verdict": self.verdict(),
@@ -93,7 +103,11 @@ class StatusReport:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the report as lines of text, the verdict first."""
+        """Yield the report as lines of text, the output of `hourmark status`.
+
+        The summary comes first, then at most 8 problems with their next steps, then servers and
+        components. Of more than 12 servers, only unhealthy ones are shown.
+        """
         yield self.verdict()
         for n, problem in enumerate(self.problems[:PROBLEMS_SHOWN], 1):
             yield from _problem_lines(n, problem, self.now_ms)

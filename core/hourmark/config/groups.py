@@ -65,9 +65,10 @@ class KafkaCluster(FrozenModel):
 class KafkaSettings(FrozenModel):
     """Settings of the Kafka clusters of one or more sites.
 
-    The edge cluster receives events from the delivery services, and the central cluster feeds the
-    ETL. One cluster may serve as both. The settings are the addresses of the clusters, the aliases
-    of the edge clusters, and the message size and retention of topics.
+    A site has an edge cluster, which receives events from the delivery services. The central
+    cluster feeds the ETL; MirrorMaker 2 copies the events of all sites to it. One cluster may serve
+    as both. The settings are the addresses of the clusters, the aliases of the edge clusters, and
+    the message size and retention of topics.
     """
 
     edge: KafkaCluster = KafkaCluster()
@@ -148,9 +149,10 @@ class RegistrySettings(FrozenModel):
 
 
 class BucketSettings(FrozenModel):
-    """Settings of hourly buckets. A bucket is the folder with the events of one type and hour.
+    """The length of the buckets, which is the same for all event types.
 
-    Other settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
+    A bucket is the folder with the events of one type and one time span, usually an hour. Other
+    settings that parsing depends on are in `types/sources.toml`, in the table `[limits]`.
     """
 
     bucket_seconds: int = 3600

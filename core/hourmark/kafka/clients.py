@@ -175,7 +175,8 @@ class TopicAccess(NamedTuple):
     Attributes:
         may: Operations that the user may perform, by Kafka's names such as `READ`; None if the
             cluster does not report them.
-        has_id: Whether the cluster reported a topic id.
+        has_id: Whether the cluster reported an id of the topic (KIP-516). Without ids, a topic that
+            was deleted and recreated cannot be recognized.
     """
 
     may: frozenset[str] | None = None

@@ -84,7 +84,7 @@ class Alarm:
         name: The kind of alarm.
         subject: The object concerned, such as a topic or a partition. There is at most one alarm
             for each name and subject.
-        seen: What was observed, in words.
+        seen: Text that states what was observed.
         topic: Name of the affected topic on the edge cluster; empty if no topic is affected.
     """
 

@@ -41,14 +41,18 @@ _Amount = Annotated[
 class SourceReport:
     """Progress and losses of one log source of a host, as part of a host report.
 
+    A source is a named set of log files, or an input such as syslog.
+
     Attributes:
         source: Name of the source.
-        caught_up_at_ms: Time up to which all lines are acknowledged, in Unix milliseconds on the
-            delivery service's clock; None if unknown.
+        caught_up_at_ms: Time up to which all lines of the source are acknowledged, in Unix
+            milliseconds on the delivery service's clock; None if unknown.
         pending_bytes: Number of bytes that are not acknowledged yet.
-        lost_bytes: Number of bytes that were destroyed before they were read.
+        lost_bytes: Number of bytes that were destroyed before they were read, for example in a file
+            that was deleted.
         unknown_losses: Number of incidents in which an unknown number of bytes may have been lost.
-        unrepeatable: Whether the source receives data from senders that cannot send it again.
+        unrepeatable: Whether the source receives data from senders that cannot send it again, such
+            as syslog senders.
     """
 
     __pydantic_config__: ClassVar = _AS_SENT

@@ -29,12 +29,13 @@ ObstacleFinder = Callable[[Config, OlderVersion], Iterable[Obstacle]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RollbackReport:
-    """The result of checking one component before a return to an older version.
+    """The result of checking whether one component can return to an older version.
+
+    The rollback is possible only if `obstacles` is empty and `not_asked` is None.
 
     Attributes:
-        obstacles: Conditions that prevent the rollback; empty if there are none.
-        not_asked: Reason why the check could not be completed; None if it was completed. If it is
-            set, a rollback must not be assumed to be possible.
+        obstacles: Conditions that prevent the rollback; empty if none was found.
+        not_asked: Reason why the check could not be completed; None if it was completed.
         absent: Reason why the component has no data to check on this machine; None if it has data.
     """
 

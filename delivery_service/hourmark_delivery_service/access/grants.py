@@ -33,7 +33,9 @@ _CREATE: Final = "`hourmark token create` makes one; send it as `Authorization: 
 class Grant:
     """The permissions and rate limits of one authenticated request.
 
-    If the service requires no tokens, every check of the grant succeeds and no rate limit applies.
+    Each check returns nothing if it succeeds, and raises an error with the HTTP status of the
+    response otherwise. If the service requires no tokens, every check succeeds and no rate limit
+    applies.
 
     Args:
         metrics: Metrics that count denied requests.

@@ -15,7 +15,8 @@ from hourmark_delivery_service.message import Message
 class Queue(Protocol):
     """The interface of a durable queue, such as Kafka, that stores records by topic.
 
-    Many tasks of one event loop may use a queue concurrently. `KafkaQueue` implements it.
+    A record counts as stored once all in-sync replicas have it. Many tasks of one event loop may
+    use a queue concurrently. `KafkaQueue` implements it.
     """
 
     async def append(self, messages: Mapping[str, Sequence[Message]]) -> None:

@@ -82,7 +82,11 @@ def find_topic_problem(topic: str, metadata: Any, min_insync: int) -> TopicProbl
 
 
 class TopicMonitor:
-    """The topics that cannot take records now. Use it in one event loop.
+    """Detects Kafka topics that cannot take records, so that appends to them fail immediately.
+
+    A topic cannot take records if it is missing, or if a partition has no leader or too few in-sync
+    replicas. A topic whose append failed for such a reason is blocked until it is healthy again.
+    Use it in one event loop.
 
     Args:
         read_topics: Blocking function that returns the metadata of all topics by name. It raises
@@ -105,13 +109,16 @@ class TopicMonitor:
         self._topics: Mapping[str, Any] | KafkaException = {}
 
     async def problems(self, topics: Collection[str]) -> dict[str, TopicProblem]:
-        """Return the given topics that cannot take records now, with the reason.
+        """Return the given topics that cannot take records now, with the reason for each.
+
+        The cluster is queried at most once per `METADATA_AGE_MAX_S` seconds. This method blocks no
+        topic.
 
         Args:
             topics: Names of the topics to examine.
 
         Returns:
-            Problems by topic; empty if there is none. They are at most `METADATA_AGE_MAX_S` old.
+            Problems by topic; empty if there is none.
 
         Raises:
             KafkaException: The cluster does not answer.
@@ -127,9 +134,10 @@ class TopicMonitor:
         return found
 
     async def examine(self, topics: Collection[str]) -> TopicProblem | None:
-        """Examine topics whose append failed or is slow, and block those with a problem.
+        """Check whether the topics of a failed or slow append are the cause, and block these.
 
-        Topics that were blocked before are examined again, and unblocked if they are healthy.
+        Appends to a blocked topic fail in `check`. Topics that were blocked before are examined
+        again, and unblocked if they are healthy.
 
         Args:
             topics: Topics of the append.
@@ -156,13 +164,14 @@ class TopicMonitor:
     async def check(self, topics: Collection[str]) -> None:
         """Check that none of the topics is blocked, before records are appended to them.
 
-        Does not query the cluster unless one of them is blocked.
+        `examine` blocks a topic when an append to it fails. A blocked topic is examined again here,
+        and unblocked if it is healthy. If no topic is blocked, the cluster is not queried.
 
         Args:
             topics: Topics of the append.
 
         Raises:
-            TopicUnavailable: A topic still has the problem that an earlier append found.
+            TopicUnavailable: A blocked topic still cannot take records.
         """
         if self._unavailable.keys().isdisjoint(topics):
             return

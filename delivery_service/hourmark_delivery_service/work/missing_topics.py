@@ -42,9 +42,10 @@ class _MissingTopic:
 
 
 class MissingTopics:
-    """The topics of event types that requests found missing, and their creation.
+    """Creates the Kafka topics of event types again that requests found missing.
 
-    Use it in one event loop.
+    A topic is created only if it is still missing some seconds after the first report, because an
+    operator may be replacing it. Use the object in one event loop.
 
     Args:
         create: Blocking function that creates the topic of an event type, and does nothing if it
@@ -58,7 +59,7 @@ class MissingTopics:
         self._missing: dict[str, _MissingTopic] = {}
 
     def report(self, event_type: str) -> None:
-        """Record that the topic of an event type does not exist, and create it once confirmed.
+        """Report that the topic of an event type does not exist, to create it once confirmed.
 
         The topic is created in the background if it is reported again `CONFIRM_S` seconds or more
         after the first report. After a failure, creation is tried again after `RETRY_S` seconds.

@@ -15,10 +15,9 @@ _LOG = logging.getLogger(__name__)
 
 
 class RulesStore:
-    """All rules revisions that were read from the topic `hourmark.types`.
+    """All rules revisions (versions of the declared types and sources) that were read from Kafka.
 
-    A rules revision is one version of the declared event types and sources. It is compiled for
-    parsing on first use.
+    They are read from the topic `hourmark.types`, and compiled for parsing on first use.
 
     One thread calls `feed`, and the event loop calls the other methods. If the newest revision is
     missing from the topic or cannot be used, `latest` is None and the service accepts no new data.

@@ -15,10 +15,10 @@ from hourmark_producer.files.tracked_file import FileAccount, FilePosition, Trac
 
 
 def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) -> None:
-    """Save what scans have observed of changed files, so that no loss is forgotten by a restart.
+    """Save what scans observed of changed files, so that a restart does not forget lost bytes.
 
-    These observations form the account of a file: the largest size of its content, and each
-    truncation, since a sender last prepared to read from it. All accounts are saved in one
+    These observations are the account of a file: the largest size of its content and each
+    truncation, since a sender thread last prepared to read from it. All accounts are saved in one
     transaction. A file is skipped if its account contains nothing that a restart would lose, if the
     file no longer exists, or if it is a compressed file whose content may be unread.
 
@@ -27,7 +27,7 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
         files: Tracked files. The attribute `saved` of each saved file is set to its account.
 
     Raises:
-        CheckpointFailed: Nothing was saved.
+        CheckpointFailed: Nothing was saved. Call the function again at the next scan.
     """
     pending, saved = list[Change](), dict[TrackedFile, FileAccount]()
     for file in files:

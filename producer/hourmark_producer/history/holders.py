@@ -56,11 +56,11 @@ class ContentHolder(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A reservation of a file from which the tailer reads content that another file has lost.
+    """A reservation of a file whose bytes replace content that another file lost.
 
-    The content was lost when the other file vanished or was truncated before it was read. While the
-    reservation exists, the reserved file, which is a copy or a compressed copy, is not used for the
-    content of any third file.
+    A file loses content if it vanishes or is truncated before it was read. If a copy or a
+    compressed copy contains the content, the tailer reads it there. While the reservation exists,
+    that copy is not used for the content of any third file.
 
     Attributes:
         file_id: Id of the file that lost the content.

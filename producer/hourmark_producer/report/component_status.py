@@ -19,16 +19,17 @@ _STATUS: str = "`hourmark tail status`"
 
 
 def local_tailer(config: Config, now_ms: int) -> ComponentStatus:  # noqa: ARG001  # a status function
-    """Return the status of the tailer whose state folder is on this host.
+    """Return the status of the tailer (log shipper) on this host, from its state folder.
 
     Args:
         config: Configuration with the group `tailer`.
         now_ms: Not used; the state folder is read with this host's clock.
 
     Returns:
-        `NOT_RUNNING` without a problem if this host has no tailer. Otherwise each condition that
-        the running tailer reports, such as a blocked range, is a problem, and so is undelivered
-        data while no tailer runs.
+        `RUNNING` if the tailer runs, otherwise `NOT_RUNNING`. Each lasting problem that the running
+        tailer reports, such as a range that no service accepts, is a problem of the status, and so
+        is undelivered data while no tailer runs. There is no problem if no tailer has ever run on
+        this host.
 
     Raises:
         HourmarkError: The state folder cannot be read.

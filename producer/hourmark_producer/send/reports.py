@@ -218,8 +218,10 @@ class CaughtUpClaim:
     ) -> None:
         """Start an attempt to move the acknowledged time forward. Call it after each full scan.
 
-        If an earlier attempt is pending, it continues and the new one is ignored. However, a
-        pending attempt that cannot succeed, because one of its files was truncated, is replaced.
+        The attempt succeeds once services have acknowledged all target files up to the sizes that
+        the scan found. The acknowledged time is then the start of the scan. If an earlier attempt
+        is pending, it continues and the new one is ignored. However, a pending attempt that cannot
+        succeed, because one of its files was truncated, is replaced.
 
         Args:
             readings_ms: Clock of each service before the scan, in Unix milliseconds by service

@@ -35,9 +35,10 @@ TOGETHER_MAX: Final = 32  # small files in one step; memory: a small range each
 
 @dataclasses.dataclass(kw_only=True)
 class SenderPool:
-    """A fixed number of threads that ship queued files and repeat failed steps after a delay.
+    """A fixed number of threads that send the unread bytes of queued files.
 
-    Call `start`, then `allow_sending`, and finally `stop`.
+    Each thread takes a file from the queue, and ships a part of it (a step). A failed step is
+    repeated after a delay. Call `start`, then `allow_sending`, and finally `stop`.
 
     Attributes:
         shipper: Ships a file, one step at a time.
