@@ -20,7 +20,7 @@ from hourmark.rollback.version import VERSIONS
 
 @click.group()
 def rollback() -> None:
-    """Check whether an older version of Hourmark can run with the present data."""
+    """Go back to an older version of Hourmark: commands that check whether this is possible."""
 
 
 def _only(_: click.Context, __: click.Parameter, value: str | None) -> list[str]:
