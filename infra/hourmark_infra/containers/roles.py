@@ -367,7 +367,7 @@ def _run_spark_worker(container: Container, _: list[str]) -> NoReturn:
 
 
 def _spark_home() -> Path:
-    # The image of the Python roles does not contain pyspark.
+    # An image may be built without pyspark.
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise UsageError("this image contains no Spark; use the image hourmark-java for this role")
