@@ -7,9 +7,9 @@ go to stdout, progress and logs to stderr. Exit codes: 0, 1 (a finding or an err
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import io
+import pkgutil
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -191,12 +191,12 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in self._table:
             return None
-        module, attribute = self._table[cmd_name][0].split(":")
+        place = self._table[cmd_name][0]
         try:
-            command = getattr(importlib.import_module(module), attribute)
+            command = pkgutil.resolve_name(place)
         except ModuleNotFoundError as error:
             raise self._not_installed(cmd_name, error) from error
-        assert isinstance(command, click.Command), f"{module}:{attribute} is no click command"
+        assert isinstance(command, click.Command), f"{place} is no click command"
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

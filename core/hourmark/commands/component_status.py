@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import importlib
+import pkgutil
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -134,13 +134,12 @@ def _late(name: str, seconds: float) -> ComponentStatus:
 
 
 def _load(place: str) -> StatusFunction:
-    module, function = place.split(":")
     try:
-        loaded: StatusFunction = getattr(importlib.import_module(module), function)
+        loaded: StatusFunction = pkgutil.resolve_name(place)
         return loaded
     except ImportError:
         absent = ComponentStatus(
-            ComponentState.UNKNOWN, f"not part of this installation ({module})"
+            ComponentState.UNKNOWN, f"not part of this installation ({place.partition(':')[0]})"
         )
         return lambda *_: absent
 

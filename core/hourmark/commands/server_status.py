@@ -9,7 +9,7 @@ parallel with a time limit.
 from __future__ import annotations
 
 import functools
-import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -98,9 +98,8 @@ def local_server_statuses(config: Config | None) -> list[ServerStatus] | None:
         One entry for each server. None if there is no local stack, if the configuration names other
         servers, or if the package that starts the stack is not installed.
     """
-    module, function = LOCAL.split(":")
     try:
-        local: LocalFunction = getattr(importlib.import_module(module), function)
+        local: LocalFunction = pkgutil.resolve_name(LOCAL)
     except ImportError:
         return None
     return local(config)
@@ -138,9 +137,8 @@ def remote_server_statuses(
 
 
 def _load(place: str) -> ServersFunction:
-    module, function = place.split(":")
     try:
-        loaded: ServersFunction = getattr(importlib.import_module(module), function)
+        loaded: ServersFunction = pkgutil.resolve_name(place)
         return loaded
     except ImportError:
         return lambda _: []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import importlib
+import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -76,9 +76,8 @@ def find_obstacles(
 
 
 def _answer(place: str, config: Config, older: OlderVersion) -> RollbackReport:
-    module, function = place.split(":")
     try:
-        ask: ObstacleFinder = getattr(importlib.import_module(module), function)
+        ask: ObstacleFinder = pkgutil.resolve_name(place)
     except ImportError:
         return RollbackReport(absent="it is not installed here")
     try:
