@@ -23,22 +23,21 @@ from hourmark.commands.component_status import (
     check_listening,
     format_age,
 )
-from hourmark.commands.problems import CauseClass, Problem, silent_host_problem
+from hourmark.commands.problems import SERVICE_REPLACED_MS, CauseClass, Problem, silent_host_problem
 from hourmark.config.groups import ServiceSettings, ServiceTls
 from hourmark.config.loading import Config
 from hourmark.errors import ConfigError, Unavailable
 from hourmark.kafka.recent_reports import recent_reports
+from hourmark.printing import name_some
 from hourmark.process.certificates import load_ca_certificates, load_certificate
 from hourmark.process.parallel_calls import call_all
-from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, HostReport
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_REPORTED, HostReport
 from hourmark.state_folder import StateFolder
 
 _ANSWER_S: Final = 5.0
 _REPORTS_S: Final = 6.0
-_AHEAD_MS: Final = CLOCKS_APART_MS_MAX // 5
 _NAMED_MAX: Final = 5
 _STARTS_S: Final = 20.0  # a service checks its parsers before it listens
-_REPLACED_MS: Final = 600_000  # hours do not wait for a silent service while another one reports
 
 
 def service(config: Config, now_ms: int) -> ComponentStatus:
@@ -116,24 +115,30 @@ def _warning(address: str, number: int, text: str) -> Problem:
 
 
 def _not_ready(address: str, reasons: str) -> Problem:
-    return Problem(
-        cause=CauseClass.COMPONENT,
-        key=f"service:{address}",
-        subject=f"delivery service {address}",
-        what=f"it answers and is not ready: {reasons}",
-        do="remove the reason it names, servers first; it becomes ready by itself. "
+    return _unavailable(
+        address,
+        f"it answers and is not ready: {reasons}",
+        "remove the reason it names, servers first; it becomes ready by itself. "
         "`hourmark doctor --only kafka` examines brokers and topics",
     )
 
 
 def _hangs(address: str, pid: int) -> Problem:
+    return _unavailable(
+        address,
+        f"process {pid} exists and does not answer",
+        "see the end of its log; continue it if it was suspended (SIGCONT), else end it (SIGKILL "
+        "loses nothing that was acknowledged) and start it again: `hourmark serve`",
+    )
+
+
+def _unavailable(address: str, what: str, do: str) -> Problem:
     return Problem(
         cause=CauseClass.COMPONENT,
         key=f"service:{address}",
         subject=f"delivery service {address}",
-        what=f"process {pid} exists and does not answer",
-        do="see the end of its log; continue it if it was suspended (SIGCONT), else end it (SIGKILL "
-        "loses nothing that was acknowledged) and start it again: `hourmark serve`",
+        what=what,
+        do=do,
     )
 
 
@@ -220,9 +225,11 @@ def status_from_reports(reports: Collection[HostReport], now_ms: int) -> Compone
     problems = tuple(
         silent_host_problem(r.kind, r.host_name, r.host_id, r.received_at_ms)
         for r in silent
-        if not (live and r.kind == "service" and now_ms - r.received_at_ms > _REPLACED_MS)
+        if not (live and r.kind == "service" and now_ms - r.received_at_ms > SERVICE_REPLACED_MS)
     )
-    ahead = [_ahead(r, now_ms) for r in live if r.received_at_ms - now_ms > _AHEAD_MS]
+    ahead = [
+        _ahead(r, now_ms) for r in live if r.received_at_ms - now_ms > CLOCKS_APART_MS_REPORTED
+    ]
     return ComponentStatus(state, detail, heard_at_ms=heard_at_ms, problems=(*ahead[:1], *problems))
 
 
@@ -241,12 +248,8 @@ def _ahead(report: HostReport, now_ms: int) -> Problem:
 
 def _named(what: str, reports: Collection[HostReport], now_ms: int) -> str:
     newest = sorted(reports, key=lambda report: -report.received_at_ms)
-    names = [
-        f"{report.host_name} ({format_age(report.received_at_ms, now_ms)} ago)"
-        for report in newest[:_NAMED_MAX]
-    ]
-    more = f" and {len(newest) - _NAMED_MAX} more" if len(newest) > _NAMED_MAX else ""
-    return f"{what}: {', '.join(names)}{more}"
+    names = [f"{r.host_name} ({format_age(r.received_at_ms, now_ms)} ago)" for r in newest]
+    return f"{what}: {name_some(names, _NAMED_MAX)}"
 
 
 def _reasons(answer: HTTPError) -> str:

@@ -16,13 +16,13 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 
 from hourmark.avro.registry import SchemaRegistry
 from hourmark.commands.component_status import check_listening
-from hourmark.commands.problems import name_some
 from hourmark.commands.server_status import ServerStatus
 from hourmark.config.groups import KafkaCluster
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import Unavailable
 from hourmark.kafka.clients import client_settings
+from hourmark.printing import name_some
 from hourmark.process.parallel_calls import call_all
 
 BROKER_SECONDS: Final = 4.0

@@ -14,6 +14,8 @@ from enum import IntEnum
 from typing import Final
 
 EXAMPLES_MAX: Final = 3
+# Hours do not wait for a service that was silent for so long, while another one reports.
+SERVICE_REPLACED_MS: Final = 600_000
 
 
 class CauseClass(IntEnum):
@@ -157,14 +159,3 @@ def _merge(members: Sequence[Problem]) -> Problem:
         count=len(members),
         examples=tuple(member.subject for member in members[:EXAMPLES_MAX]),
     )
-
-
-def name_some(names: Sequence[str]) -> str:
-    """Format a list of names for a message, such as `a, b, c and 2 more`.
-
-    Args:
-        names: At least one name. The first three are named, and the others are counted.
-    """
-    more = len(names) - EXAMPLES_MAX
-    shown = ", ".join(names[:EXAMPLES_MAX])
-    return f"{shown} and {more} more" if more > 0 else shown

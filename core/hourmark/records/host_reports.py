@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 CLOCKS_APART_MS_MAX: Final = (
     300_000  # more than any healthy clock, report, mirror and staging together
 )
+# Such a difference is reported to the operator, long before it stops closing.
+CLOCKS_APART_MS_REPORTED: Final = CLOCKS_APART_MS_MAX // 5
 API_SOURCE: Final = "api"  # the source name under which a delivery service reports its own requests
 
 SCHEMA: Final = read_schema("host_report.avsc")

@@ -13,7 +13,7 @@ from typing import Final
 from hourmark.config.loading import Config
 from hourmark.config.redaction import redact_setting
 from hourmark.errors import HourmarkError
-from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_REPORTED
 from hourmark_declare.doctor import http_request
 from hourmark_declare.doctor.check_result import (
     CheckStatus,
@@ -27,7 +27,6 @@ from hourmark_etl.ledger.maintenance.database_status import read_database_status
 
 CHECK: Final = "clocks"
 _DIRECTIONS: Final = ("ahead of", "behind")
-APART_MS_MAX: Final = CLOCKS_APART_MS_MAX // 5  # reported long before it stops closing
 
 
 def evaluate_clock(
@@ -43,12 +42,12 @@ def evaluate_clock(
         tick_ms: Resolution of the server time in milliseconds.
 
     Returns:
-        A finding if the clocks differ by more than a minute (`APART_MS_MAX`) even when the duration
+        A finding if the clocks differ by more than a minute (`CLOCKS_APART_MS_REPORTED`) even when the duration
         of the request and the resolution are taken into account, otherwise a passed result.
     """
     ahead_ms, behind_ms = clock_ms - ended_ms, begun_ms - (clock_ms + tick_ms)
     apart_ms, where = max((ahead_ms, _DIRECTIONS[0]), (behind_ms, _DIRECTIONS[1]))
-    if apart_ms > APART_MS_MAX:
+    if apart_ms > CLOCKS_APART_MS_REPORTED:
         return finding_result(
             CHECK,
             subject,

@@ -26,7 +26,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.config.loading import Config
 from hourmark.kafka.clients import bootstrap_addresses, client_settings
-from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable, TopicUnavailable
+from hourmark_delivery_service.errors import NotDelivered, QueueUnavailable
 from hourmark_delivery_service.message import Message, PackedMessages, message_chunks
 from hourmark_delivery_service.metrics import ServiceMetrics
 from hourmark_delivery_service.parsing import native
@@ -111,9 +111,7 @@ class KafkaQueue:
             await self._wait_for_delivery(delivery, messages.keys())
         except (NotDelivered, QueueUnavailable, TimeoutError) as error:
             if not producer.fatal and (problem := await self._topics.examine(messages.keys())):
-                raise TopicUnavailable(
-                    problem.topic, problem.message, is_missing=problem.is_missing
-                ) from error
+                raise problem.to_error() from error
             self._after_failure(producer, set(messages))
             if isinstance(error, TimeoutError):
                 raise NotDelivered(
@@ -179,7 +177,7 @@ class KafkaQueue:
         if not done:
             problem = await self._topics.examine(topics)
             if problem is not None and problem.is_missing:  # there is no leader to wait for
-                raise TopicUnavailable(problem.topic, problem.message, is_missing=True)
+                raise problem.to_error()
         async with asyncio.timeout(self._timeout_s + _GRACE_S):
             await delivery.done
 

@@ -20,12 +20,12 @@ from typing import Any, Final, NamedTuple
 from confluent_kafka import KafkaError, KafkaException
 
 from hourmark.kafka.topic_names import CONTROL
+from hourmark.printing import name_some
 from hourmark_delivery_service.errors import TopicUnavailable
 from hourmark_delivery_service.metrics import ServiceMetrics
 
 SLOW_S: Final = 3.0
 METADATA_AGE_MAX_S: Final = 1.0
-_PARTITIONS_NAMED_MAX: Final = 3
 
 
 class TopicProblem(NamedTuple):
@@ -40,6 +40,10 @@ class TopicProblem(NamedTuple):
     topic: str
     is_missing: bool
     message: str
+
+    def to_error(self) -> TopicUnavailable:
+        """Return the error of an append to this topic."""
+        return TopicUnavailable(self.topic, self.message, is_missing=self.is_missing)
 
 
 def find_topic_problem(topic: str, metadata: Any, min_insync: int) -> TopicProblem | None:
@@ -74,8 +78,7 @@ def find_topic_problem(topic: str, metadata: Any, min_insync: int) -> TopicProbl
             )
     if not found:
         return None
-    more = len(found) - _PARTITIONS_NAMED_MAX
-    listed = ", ".join(found[:_PARTITIONS_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    listed = name_some(found)
     return TopicProblem(
         topic, False, f"{listed}; start the brokers that hold the partition's replicas"
     )
@@ -176,7 +179,7 @@ class TopicMonitor:
         if self._unavailable.keys().isdisjoint(topics):
             return
         if problem := await self.examine(topics):
-            raise TopicUnavailable(problem.topic, problem.message, is_missing=problem.is_missing)
+            raise problem.to_error()
 
     async def _metadata(self) -> Mapping[str, Any]:
         async with self._reading:

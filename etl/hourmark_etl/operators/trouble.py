@@ -15,14 +15,15 @@ from typing import Final
 from hourmark.commands.component_status import ComponentState, ComponentStatus, format_age
 from hourmark.commands.problems import (
     EXAMPLES_MAX,
+    SERVICE_REPLACED_MS,
     CauseClass,
     Problem,
-    name_some,
     silent_host_problem,
 )
 from hourmark.config.loading import Config
 from hourmark.errors import HourmarkError
-from hourmark.records.host_reports import CLOCKS_APART_MS_MAX
+from hourmark.printing import name_some
+from hourmark.records.host_reports import CLOCKS_APART_MS_MAX, CLOCKS_APART_MS_REPORTED
 from hourmark_etl.closing.cut.readiness import SILENT_MS
 from hourmark_etl.humanize import format_count, format_iso
 from hourmark_etl.ledger.database import Database
@@ -48,8 +49,6 @@ FAULT_MS: Final = 20_000  # a phase that is no regular step may last so long wit
 OVERDUE_MS: Final = 300_000  # since the end of an hour that waits for a regular step
 UNEXPLAINED_MS: Final = 1_800_000  # the same without a known cause, as the alarm in docs/metrics.md
 BEHIND_MS: Final = 300_000  # a host reports, and has delivered nothing for so long
-SERVICE_GONE_MS: Final = 600_000  # hours do not wait for a service that another one replaced
-APART_MS: Final = CLOCKS_APART_MS_MAX // 5  # as `hourmark doctor` judges clocks
 _NO_DRIVER: Final = "no driver"
 _NO_REPORTS: Final = "no reports"
 
@@ -249,7 +248,7 @@ def _clocks(reports: Sequence[ReportedSource]) -> Iterator[Problem]:
     shortest_ms = max(0, min((r.heard_at_ms - r.received_at_ms for r in live), default=0))
     for r in live:
         behind_ms = r.heard_at_ms - r.received_at_ms - shortest_ms
-        if abs(behind_ms) > APART_MS:
+        if abs(behind_ms) > CLOCKS_APART_MS_REPORTED:
             where = "behind" if behind_ms > 0 else "ahead of"
             yield Problem(
                 cause=CauseClass.CLOCK,
@@ -267,7 +266,7 @@ def _silent_hosts(facts: LedgerFacts, heard_ms: int) -> Iterator[Problem]:
         silent_ms = heard_ms - r.heard_at_ms
         if r.goodbye or r.waived or silent_ms <= SILENT_MS:
             continue
-        if r.kind == "service" and silent_ms > SERVICE_GONE_MS:
+        if r.kind == "service" and silent_ms > SERVICE_REPLACED_MS:
             continue
         yield silent_host_problem(r.kind, r.host_name, r.host_id, r.heard_at_ms)
 

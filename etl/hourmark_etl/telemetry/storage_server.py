@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from hourmark.commands.problems import name_some
 from hourmark.commands.server_status import ServerStatus
 from hourmark.config.loading import Config
+from hourmark.printing import name_some
 from hourmark_etl.storage.namenode import read_namenode_info
 
 SILENT_S: Final = 20  # a DataNode sends a heartbeat every few seconds

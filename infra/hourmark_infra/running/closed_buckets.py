@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
+
+from hourmark.printing import name_some
 
 _EACH_MAX: Final = 10  # a type with more buckets gets one summary line
 _REASONS_MAX: Final = 3
@@ -56,16 +58,13 @@ def format_reasons(reasons: Mapping[str, str]) -> str:
     for name, reason in reasons.items():
         types_by_reason.setdefault(reason, []).append(name)
     by_count = sorted(types_by_reason.items(), key=lambda item: -len(item[1]))
-    texts = [f"{_join_names(names)} {reason}" for reason, names in by_count[:_REASONS_MAX]]
+    texts = [
+        f"{name_some(names, _TYPES_MAX)} {reason}" for reason, names in by_count[:_REASONS_MAX]
+    ]
     if others := by_count[_REASONS_MAX:]:
         count = sum(len(names) for _, names in others)
         texts.append(f"{count} more type{'s' * (count > 1)} for other reasons")
     return "; ".join(texts) or "all are closed"
-
-
-def _join_names(names: Sequence[str]) -> str:
-    more = len(names) - _TYPES_MAX
-    return ", ".join(names[:_TYPES_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def next_hours(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -15,10 +15,11 @@ from tests.support.http_server import Answering, serving
 
 from hourmark.config.groups import RegistrySettings, StorageSettings, TailedSource, TailerSettings
 from hourmark.config.loading import Config
+from hourmark.records.host_reports import CLOCKS_APART_MS_REPORTED
 from hourmark.records.hours import Hour
 from hourmark_declare.doctor import clocks_check, retention_check, services_check
 from hourmark_declare.doctor.check_result import CheckStatus, DoctorCheckResult
-from hourmark_declare.doctor.clocks_check import APART_MS_MAX, evaluate_clock
+from hourmark_declare.doctor.clocks_check import evaluate_clock
 from hourmark_declare.doctor.retention_check import evaluate_retention
 
 H_MS = 3_600_000
@@ -38,10 +39,10 @@ def findings(answers: Iterable[DoctorCheckResult]) -> list[str]:
 @pytest.mark.parametrize(
     ("clock_ms", "said"),
     [
-        (NOW_MS + 200 + APART_MS_MAX, ""),
-        (NOW_MS + 200 + APART_MS_MAX + 1, "its clock is 60 s ahead of this machine's"),
-        (NOW_MS - 1000 - APART_MS_MAX, ""),
-        (NOW_MS - 1000 - APART_MS_MAX - 1, "its clock is 60 s behind this machine's"),
+        (NOW_MS + 200 + CLOCKS_APART_MS_REPORTED, ""),
+        (NOW_MS + 200 + CLOCKS_APART_MS_REPORTED + 1, "its clock is 60 s ahead of this machine's"),
+        (NOW_MS - 1000 - CLOCKS_APART_MS_REPORTED, ""),
+        (NOW_MS - 1000 - CLOCKS_APART_MS_REPORTED - 1, "its clock is 60 s behind this machine's"),
         (NOW_MS + 100, ""),
     ],
 )

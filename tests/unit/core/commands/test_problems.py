@@ -5,10 +5,10 @@ from __future__ import annotations
 from hourmark.commands.problems import (
     CauseClass,
     Problem,
-    name_some,
     order_problems,
     silent_host_problem,
 )
+from hourmark.printing import name_some
 
 
 def problem(cause: CauseClass, key: str, since_ms: int | None = None, what: str = "") -> Problem:

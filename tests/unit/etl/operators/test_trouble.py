@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 from tests.support.records import END, HOUR, blocker, frontier, tailer
 
-from hourmark.commands.problems import CauseClass, Problem
+from hourmark.commands.problems import SERVICE_REPLACED_MS, CauseClass, Problem
+from hourmark.records.host_reports import CLOCKS_APART_MS_REPORTED
 from hourmark.records.hours import Hour
 from hourmark_etl.model import ClosingPhase, HourState, ReportedSource
 from hourmark_etl.operators.trouble import (
-    APART_MS,
     BEHIND_MS,
     FAULT_MS,
     OVERDUE_MS,
-    SERVICE_GONE_MS,
     UNEXPLAINED_MS,
     LedgerFacts,
     find_problems,
@@ -167,7 +166,7 @@ def test_a_silent_host_is_named_and_a_waived_one_or_one_that_signed_off_is_not()
 
 def test_a_silent_service_is_forgotten_once_another_has_replaced_it() -> None:
     other = {"host_id": "t" * 32, "host_name": "svc-2"}
-    for ago_ms, count in ((90_000, 1), (SERVICE_GONE_MS + 2000, 0)):
+    for ago_ms, count in ((90_000, 1), (SERVICE_REPLACED_MS + 2000, 0)):
         assert len(find(reporters=[SERVICE, of(SERVICE, ago_ms, **other)])) == count
 
 
@@ -194,7 +193,8 @@ def test_a_host_that_reports_and_delivers_nothing_is_named_with_what_to_ask_ther
 
 
 @pytest.mark.parametrize(
-    ("ahead_ms", "words"), [(APART_MS + 5000, "ahead of"), (-APART_MS - 5000, "behind")]
+    ("ahead_ms", "words"),
+    [(CLOCKS_APART_MS_REPORTED + 5000, "ahead of"), (-CLOCKS_APART_MS_REPORTED - 5000, "behind")],
 )
 def test_a_service_whose_clock_is_wrong_is_named_before_all_else(ahead_ms: int, words: str) -> None:
     skewed = of(
