@@ -54,9 +54,8 @@ def join_partial_lines(
     Args:
         lines: (byte offset, content) of each line of the file, in order; the content includes the
             line feed.
-        flushed: Byte offsets at which joining starts again. A partial line before such an offset is
-            not joined with later lines, because the tailer had already sent it to the delivery
-            service.
+        flushed: Byte offsets across which lines are not joined, because the tailer had already sent
+            everything before the offset to the delivery service.
 
     Yields:
         One record per line of the container, in the order of their first parts. Each line that is
