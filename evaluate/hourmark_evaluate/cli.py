@@ -187,7 +187,7 @@ def _command_options(function: Any) -> Any:
 def command(
     saved: Path | None, report: Path | None, markdown: Path | None, as_json_: bool, **given: Any
 ) -> None:
-    """Run trials of Kafka under faults, and report for each property whether Kafka keeps it.
+    """Run trials of Kafka under faults, and report which properties Kafka keeps.
 
     By default, the trials run on a local stack, which is started and stopped for the run (about ten
     minutes). With --bootstrap, they run on your clusters, in new topics that are deleted at the end;

@@ -152,7 +152,7 @@ class EvaluatedCluster:
         return self._metadata_from(broker) is not None
 
     def are_all_in_sync(self, topics: Collection[str]) -> bool:
-        """Return whether all brokers are available and all replicas of some topics are in sync.
+        """Return whether all brokers are available and the given topics are fully in sync.
 
         Metadata is requested directly from each broker. Other brokers report a stopped broker as
         available and in sync until its session expires.

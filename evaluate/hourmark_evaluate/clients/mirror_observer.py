@@ -201,8 +201,7 @@ class MirroredLoadObserver:
 
     @property
     def copied_count(self) -> int:
-        """Number of distinct records read from the target cluster so far.
-        """
+        """Number of distinct records read from the target cluster so far."""
         return self.reader.distinct_count
 
     def close(self) -> None:

@@ -127,7 +127,7 @@ class IncrementalReader:
 
     @property
     def distinct_count(self) -> int:
-        """Number of different records read so far. A record that was read twice counts once."""
+        """Number of distinct records read so far."""
         return self._known.count
 
     def high_watermarks(self) -> dict[Partition, Offset]:
@@ -264,7 +264,7 @@ class GroupConsumer:
 
     @property
     def distinct_count(self) -> int:
-        """Number of different records read so far. A record that was read twice counts once."""
+        """Number of distinct records read so far."""
         return self._known.count
 
     def stop(self) -> None:

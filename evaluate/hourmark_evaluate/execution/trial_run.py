@@ -1,4 +1,4 @@
-"""The course of one trial: create topics, run a load, inject faults, and compute the result.
+"""One trial from start to end: create topics, run a load, inject faults, and compute the result.
 
 When a trial ends, even with an error or Ctrl-C, every operation on a server is undone and the
 trial's topics are deleted.
@@ -131,13 +131,13 @@ class TrialRun:
 
         Args:
             description: Description of the fault for the report.
-            start: Function that starts the fault, for example stops a broker.
+            start: Function that starts the fault, for example by stopping a broker.
             undo: Function that undoes the fault. It must be idempotent, because it is called again
                 after an error, and every 15 s until `has_recovered` returns True.
             duration_s: Duration of the fault in seconds, after `is_effective` has returned True.
             has_recovered: Function that returns whether the servers have recovered.
-            victim: Component whose recovery is awaited. "mirror" also requires that all records
-                sent are copied.
+            victim: Component that must recover. "mirror" also requires that all records sent are
+                copied.
             is_effective: Function that returns whether the fault is in effect.
             before_undo: Function called immediately before `undo` if the fault is still in effect.
 

@@ -1,4 +1,4 @@
-"""Figures published by others, compared with the results of a run, with the limits of both.
+"""Figures published by others, compared with the results of a run. The limits of both are stated.
 
 All functions are pure.
 """

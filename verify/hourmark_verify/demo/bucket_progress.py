@@ -48,7 +48,7 @@ def read_closing_states(hdfs: WebHdfsReader, root: str) -> dict[str, TypeClosing
 
 
 class ClosingStallDetector:
-    """A timer for the time since a bucket of any event type was last closed.
+    """A timer that measures how long no bucket has been closed.
 
     Call `update` with each new closing state, then read `stalled_s`.
 

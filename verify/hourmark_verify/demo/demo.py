@@ -121,7 +121,7 @@ class DemoResult:
 
     Attributes:
         outcome: Counts and addresses of the run, as returned by `as_json`.
-        report: Report of the judge, the independent comparison of log files and buckets.
+        report: Report of the judge, which independently compares log files with buckets.
         faults: Reasons why the demo failed; empty if it succeeded.
         example_hour: Label of a non-empty bucket of type track-played.
         config_file: Configuration file of all components.
@@ -193,7 +193,7 @@ class Demo:
         home: Folder for the stack and all files of the run; data of earlier runs is deleted.
         options: Command-line options.
         clock: Source of time.
-        say: Function that receives each line of progress.
+        say: Function that is called with each line of progress.
         fault: Function that injects a fault while the log files grow. It returns when the fault is
             over. Its arguments are the demo, the writer of the log files, the stack and the
             configuration.
@@ -291,7 +291,7 @@ class Demo:
             stack: The running stack.
 
         Returns:
-            The configuration of all components. The delivery service accepts requests by then.
+            The configuration of all components. The delivery service is ready for requests.
 
         Raises:
             Unavailable: The types could not be applied, or the service did not become ready.
@@ -509,7 +509,7 @@ class Demo:
 
 
 def next_minute_ms(now_ms: int) -> int:
-    """Return the start of the minute that follows a given time.
+    """Return the start of the next full minute after a given time.
 
     Args:
         now_ms: Time in Unix milliseconds.

@@ -89,8 +89,8 @@ def structured_lines(
     Args:
         count: Number of lines.
         seed: Seed of the random generator.
-        broken_at_least_each: One line in each group of this many lines is always broken: the first
-            of the group.
+        broken_at_least_each: Size of a group of consecutive lines. The first line of each group is
+            always broken.
     """
     chance = random.Random(seed)  # noqa: S311  # not used for secrets
     for number in range(count):

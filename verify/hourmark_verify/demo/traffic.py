@@ -20,7 +20,7 @@ from hourmark_verify.judge.expectations import WriterRecord
 
 
 class RecordedLog:
-    """A growing log file that can be rotated and that records the size and digest of its content.
+    """A rotatable log file that records the size and digest of all content written to it.
 
     Sizes and digests are computed when bytes are written; nothing is read back from the files.
     Rotated files are named `path.1`, `path.2` and so on, in order of rotation.
@@ -39,8 +39,7 @@ class RecordedLog:
     def records(self) -> list[WriterRecord]:
         """Size and digest of the content written to each file.
 
-        The records of the rotated files come first, oldest first; the last one is that of the
-        current file.
+        Rotated files come first, from oldest to newest. The current file comes last.
         """
         now = WriterRecord(
             path=str(self.path),

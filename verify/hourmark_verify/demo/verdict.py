@@ -1,4 +1,4 @@
-"""The input of the judge for a demo run, and repeated judging while data may still arrive."""
+"""The judge's input for a demo run, and repeated runs of the judge while data may still arrive."""
 
 from __future__ import annotations
 

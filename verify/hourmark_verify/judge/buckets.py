@@ -177,7 +177,7 @@ def read_bucket(hdfs: WebHdfsReader, root: str, path: str) -> StoredBucket:
         path: Path of the bucket folder, relative to the root.
 
     Raises:
-        ValueError: The path is not that of a bucket, the marker is invalid, or the bucket length in
+        ValueError: The path is not a bucket path, the marker is invalid, or the bucket length in
             the marker does not match the path.
         httpx.HTTPError: The marker cannot be read.
     """

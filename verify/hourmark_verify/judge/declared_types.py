@@ -27,8 +27,8 @@ class DeclaredType:
     Args:
         name: Name of the type.
         rule: Declaration of the type.
-        tailer_fields: Maps field names to texts, for fields that a message lacks. These are the
-            values that the tailer (the component that reads log files) is configured to add.
+        tailer_fields: Maps field names to texts for fields that a message lacks. The tailer (the
+            component that reads log files) is configured to add these texts.
     """
 
     def __init__(self, name: str, rule: TypeExpectation, tailer_fields: Mapping[str, str]) -> None:
@@ -187,8 +187,8 @@ class DeclaredType:
             Values by field name.
 
         Raises:
-            LineRejected: A value is missing, is of the wrong type, or belongs to no field although
-                the type refuses unknown fields.
+            LineRejected: A value is missing or has the wrong type, or the type refuses unknown
+                fields and there is one.
         """
         rule = self.rule
         own = {field["name"] for field in self._fields} - rule.header.keys() - {rule.unknown_field}

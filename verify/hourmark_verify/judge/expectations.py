@@ -36,7 +36,7 @@ class _ExpectationModel(BaseModel):
 
 
 class FileExpectation(_ExpectationModel):
-    """One or more source files with the same settings, as an entry of the expectations file.
+    """An entry of the expectations file: one or more source files with the same settings.
 
     The settings determine which events are expected for the lines of the files. Unknown keys are
     errors. The settings `zone`, `record_start`, `format` and `fields` must equal those of the
@@ -151,9 +151,10 @@ class TypeExpectation(_ExpectationModel):
             `key=value` pairs. `tsv`: the message consists of `columns`, separated by tabs.
         fields: Avro fields of the type; empty if `field`, of type bytes, is the only one.
         time_field: Key or column with the event time; None if there is none.
-        time_format: Format of the event time, for `strptime`, or `rfc3339` or a `unix` format.
-        time: `event` if a line without a time is a dead letter, `observed` if such a line has the
-            time at which it was delivered.
+        time_format: Format of the event time: a `strptime` format, `rfc3339`, or a Unix time format
+            such as `unix-ms`.
+        time: How lines without a time are handled: with `event`, they become dead letters; with
+            `observed`, they get the time at which they were delivered.
         unknown: How undeclared keys are handled: `refuse` rejects the line, `ignore` drops the
             keys, and `keep` stores them in `unknown_field`.
 
@@ -267,7 +268,7 @@ class DestroyedEvent(_ExpectationModel):
 
 
 class Expectations(_ExpectationModel):
-    """The input of the judge: where the buckets are, which files are sources, and their types.
+    """The input of the judge: location of the buckets, source files and event types.
 
     The judge is an independent program that compares source files with closed buckets. The
     attributes are the keys of its JSON input file, which `read_expectations` reads. Unknown keys

@@ -37,7 +37,7 @@ class ExpectedEvent:
     Attributes:
         type: Event type, or the type of dead letters.
         time_ms: Event time in Unix milliseconds. None if the line has no time. The event then has
-            the observation time of its byte range, when the range was first delivered.
+            the observation time of its byte range (about when the range was first sent).
         host: Host of the event. None if the line names no host. The event then has the host name of
             the tailer that read the file.
         fields: Values by field name.

@@ -125,7 +125,7 @@ class Marker(_MarkerModel):
         format: Version of the format.
         type: Event type.
         hour: Label of the bucket's interval, such as 2026-11-21T05.
-        bucket_seconds: Length of the interval.
+        bucket_seconds: Length of the interval in seconds.
         previous: Reference to the preceding bucket; None for the first bucket of the type.
         grade: Why the bucket was closed: `proved` (verified to be complete), `timed_out` (a
             deadline passed) or `forced` (an operator decided so).

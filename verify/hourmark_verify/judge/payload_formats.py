@@ -85,7 +85,7 @@ def unknown_value_text(value: Any) -> str:
         value: Raw bytes or a parsed JSON value.
 
     Returns:
-        Bytes decoded as UTF-8; a string as it is; any other value as compact JSON.
+        Bytes are decoded as UTF-8. A string is returned unchanged, any other value as compact JSON.
 
     Raises:
         LineRejected: With reason `not_utf8` if bytes are not UTF-8.

@@ -64,7 +64,7 @@ class JudgeFinding:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class TypeCount:
-    """The numbers of source lines, events and buckets of one event type.
+    """The counts of source lines, events and buckets of one event type.
 
     Attributes:
         expected: Source lines of this type.
@@ -165,7 +165,7 @@ class JudgeReport:
             event_type: Name of the event type.
 
         Returns:
-            The counts that this report stores; all of them are 0 at the first call for a type.
+            The stored counts, not a copy. All counts are 0 on the first call for a type.
         """
         return self.types.setdefault(event_type, TypeCount())
 

@@ -1,6 +1,6 @@
 """Source files and their lines: the start offset, event type and match state of each line.
 
-A file is indexed once, and again when it grew. Line contents are not kept but read on demand.
+A file is indexed once, and again after it has grown. Line contents are read on demand.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def record_from_json(
         named_types: Named types that the schema refers to, by full name.
 
     Returns:
-        Values by field name. An absent field has its default.
+        Values by field name. An absent field gets its default value.
 
     Raises:
         LineRejected: With reason `missing_field` if a field without default is absent,
