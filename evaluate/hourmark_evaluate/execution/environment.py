@@ -20,7 +20,8 @@ class EvaluationOptions:
     """The user's options for `hourmark evaluate`, and the time limits derived from them.
 
     Attributes:
-        seconds: Duration of a trial's load, in seconds. An outage lasts a tenth of it.
+        seconds: Duration of a trial's load, in seconds. An outage lasts a tenth of it, but at
+            least 2 s.
         rate: Peak rate, in events per second.
         event_bytes: Size of an event in bytes.
         partitions: Number of partitions of each topic.

@@ -75,8 +75,8 @@ def as_json(
         A dict with these keys:
 
         - `types`: counts of each event type, by its name
-        - `lost`, `doubled`: number of lost and of duplicate events
-        - `altered`: number of all other findings
+        - `lost`, `doubled`: number of findings of these kinds
+        - `altered`: number of findings of all other kinds
         - `buckets_root`, `webhdfs`, `bootstrap`, `registry`: addresses
         - `seconds`: duration, rounded to one decimal
     """
