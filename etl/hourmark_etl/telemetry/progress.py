@@ -52,7 +52,9 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OverdueHour:
-    """Oldest hour of any event type that has ended, but whose bucket is not closed.
+    """The oldest overdue hour across all event types.
+
+    An hour is overdue if it has ended but its bucket is not closed.
 
     Attributes:
         event_type: Event type of the hour.
@@ -202,8 +204,8 @@ def format_caught_up(source: ReportedSource | None, now_ms: int) -> str:
     A source has caught up if all of its data has been delivered.
 
     Args:
-        source: Latest report of the source that is furthest behind, from `slowest_source`; None if
-            no source is awaited.
+        source: Latest report of the slowest source, from `slowest_source`; None if no bucket waits
+            for a source.
         now_ms: Current time, Unix milliseconds.
 
     Returns:
