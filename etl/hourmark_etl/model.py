@@ -709,8 +709,8 @@ class Seal:
         audit_records: Number of audit records that were compared.
         promised: Number of events that these audit records promise.
         unaudited: Number of events in the bucket that no audit record promises.
-        waived: Readable descriptions of missing evidence that the closing does not wait for, for
-            example a source that had not caught up.
+        waived: Readable descriptions of missing evidence that was waived, for example of a source
+            that had not caught up.
         offsets: Staging positions (next offsets to stage) when the set of rows was fixed.
         books: Event counts by hour of the event timestamp.
         listed: Totals of the staged rows, including duplicates, that the bucket is written from.

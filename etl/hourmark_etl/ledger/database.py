@@ -348,13 +348,14 @@ def select_by_names(
 def replace_rows(
     connection: Connection, table: Table, key: Sequence[str], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Replace rows of a table that have the same key as the given rows, or insert them.
+    """Insert rows into a table, replacing existing rows with the same key.
 
     Args:
         connection: The caller's transaction.
         table: Table to change.
         key: Names of the key columns.
-        rows: New rows by column name. All existing rows with one of their keys are deleted first.
+        rows: Column values of the new rows. All existing rows with one of their keys are deleted
+            first.
     """
     delete_rows(connection, table, key, rows)
     if rows:

@@ -198,7 +198,7 @@ class Blocker:
         phase: The step of closing that the bucket waits for, such as `reports` (of log sources) or
             `proof`.
         what: Readable causes, each a separate text.
-        since_ms: Time since when the bucket is blocked in this phase, Unix milliseconds.
+        since_ms: Time since which the bucket has been blocked in this phase, Unix milliseconds.
     """
 
     event_type: str
@@ -216,11 +216,11 @@ def blockers(
     Args:
         database: The ledger (the ETL's state database).
         bucket_seconds: Length of a bucket in seconds.
-        types: Names of the only event types to read, by primary key; None reads all.
+        types: Names of the event types to read; None reads all.
 
     Returns:
-        One blocker by event type. Types that are not blocked, and types whose row cannot be
-        decoded, are omitted.
+        Blockers by event type. Types that are not blocked, and types whose row cannot be decoded,
+        are omitted.
     """
     names = None if types is None else sorted(set(types))
     with database.reading() as connection:

@@ -65,7 +65,7 @@ def read_errors(database: Database) -> dict[Partition, ReadError]:
         database: The ledger (the ETL's state database).
 
     Returns:
-        At most one error by topic-partition; empty if every partition can be read.
+        Errors by topic-partition; empty if every partition can be read.
     """
     found = (from_columns(ReadError, row) for row in database.fetch(select(_TABLE)).mappings())
     return {error.topic_partition: error for error in found}

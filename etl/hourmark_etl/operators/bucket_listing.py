@@ -70,7 +70,9 @@ _Result = TypeVar("_Result")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BucketSelection:
-    """The buckets that a listing includes; every condition must be met.
+    """The buckets that a listing includes.
+
+    A bucket must meet all conditions.
 
     Attributes:
         patterns: Shell patterns of event types, such as `page-*`; empty includes all types.
@@ -116,7 +118,7 @@ class BucketSelection:
 
         Args:
             names: All names.
-            where: Where the names are from, for the error.
+            where: Origin of the names, for the error message.
 
         Returns:
             Matching names in the given order; all names if there is no pattern.
@@ -192,8 +194,8 @@ def list_buckets(config: Config, selection: BucketSelection, now_ms: int) -> lis
 def summarize_buckets(config: Config, selection: BucketSelection, now_ms: int) -> list[Row]:
     """Return one table row per event type, with totals of its closed buckets and its next hour.
 
-    The ledger is the state database of the ETL. The selected buckets are read one after the other,
-    so memory use depends on the types alone.
+    The ledger is the state database of the ETL. Buckets are streamed, so memory use depends only on
+    the number of types.
 
     Args:
         config: Configuration with the ledger and the storage root.

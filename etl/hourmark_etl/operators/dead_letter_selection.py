@@ -30,7 +30,7 @@ class DeadLetterFilter(NamedTuple):
 
     Attributes:
         reasons: Accepted reasons, for example `bad_json`.
-        types: Accepted event types that the line claimed to have.
+        types: Accepted event types, as claimed by the lines.
         sources: Accepted names of log sources or API clients, as declared in the configuration.
         hosts: Accepted host names.
         since_ms: Start of the accepted time of observation, Unix milliseconds, inclusive.

@@ -108,7 +108,7 @@ class HourFacts:
         event_type: Event type to explain.
         hour: Hour to explain.
         now_ms: Current time, Unix milliseconds.
-        deadline_seconds: Number of seconds after the end of an hour at which it closes even if
+        deadline_seconds: Number of seconds after the end of an hour at which it is closed even if
             sources are missing.
         frontier: The oldest open hour of the type; None if the ledger does not have the type.
         known_types: All event types in the ledger.
@@ -178,8 +178,8 @@ class Explanation:
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
             hour, a damaged type and an unknown type.
         reasons: Reasons, the most important first.
-        times_out_at_ms: Time at which the hour closes even if sources and promised events are
-            missing, Unix milliseconds; None if no such time is known.
+        times_out_at_ms: Time at which the hour is closed even if sources, or events counted in
+            audit records, are missing, Unix milliseconds; None if no such time is known.
         grade: Grade of the closed bucket (`proved`, `timed_out` or `forced`); None if the hour is
             not closed, or if the ledger has no bucket for it.
     """

@@ -230,7 +230,7 @@ def known_origin_hours(type_facts: TypeFacts, window: ReconciliationWindow) -> s
     """Return the hours of a window for which the ledger has any counts.
 
     The ledger is the ETL's state database. Events are counted in the origin hour, which is the hour
-    of the event's own time. An hour is therefore included even if its events are only in a later
+    of the event timestamp. An hour is therefore included even if its events are only in a later
     bucket.
 
     Args:

@@ -88,7 +88,7 @@ def trace(
     site: str | None,
     as_json: bool,
 ) -> None:
-    """Show how far an event has come: acknowledged, in Kafka, mirrored, staged, or in a bucket.
+    """Show which stage an event has reached: acknowledged, in Kafka, mirrored, staged, in a bucket.
 
     WHAT is one of the following:
 

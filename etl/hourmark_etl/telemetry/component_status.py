@@ -57,7 +57,7 @@ def driver_status(config: Config, now_ms: int) -> ComponentStatus:
         - `NOT_RUNNING` if there is no recent heartbeat, or if no driver has ever run
         - `UNKNOWN` if the ledger cannot be read from this machine
 
-        A driver that was stopped in an orderly way, or never started, is not reported as a problem.
+        A driver that was shut down cleanly, or never started, is not reported as a problem.
     """
     address = f"{config.etl.metrics_host}:{config.etl.metrics_port}"
     answer = _ask_metrics(address) if config.etl.metrics_port else None

@@ -17,7 +17,7 @@ from hourmark_etl.model import HourState
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FixedHours:
-    """The hours up to which an event type's buckets are closed, and up to which they are fixed.
+    """How far the buckets of an event type are closed, and how far their content is fixed.
 
     The content of a bucket is fixed before the bucket is written and closed, so `fixed_to_s` is
     never before `closed_to_s`.
@@ -32,7 +32,7 @@ class FixedHours:
 
 
 def read_fixed_hours(database: Database, bucket_seconds: int) -> dict[str, FixedHours]:
-    """Return up to which hour buckets are closed, and up to which they are fixed, by event type.
+    """Return how far the buckets of each event type are closed, and how far they are fixed.
 
     A bucket is fixed if it accepts no more events.
 

@@ -193,7 +193,7 @@ def count_unreviewed_records(database: Database, event_type: str | None = None) 
 def find_set_aside_offsets(
     database: Database, spans: Sequence[OffsetSpan]
 ) -> set[tuple[str, int, int]]:
-    """Return which records in the given offset ranges were set aside.
+    """Return the offsets of set-aside records in the given offset ranges.
 
     Set-aside records are Kafka records that no bucket can contain, such as malformed events.
 
@@ -202,7 +202,7 @@ def find_set_aside_offsets(
         spans: Offset ranges of the central cluster's partitions.
 
     Returns:
-        Tuples of topic, partition and offset; empty if none was set aside.
+        Tuples of topic, partition and offset; empty if no record was set aside.
 
     Raises:
         DamagedRow: A ledger row does not match its digest; restore or rebuild the ledger.

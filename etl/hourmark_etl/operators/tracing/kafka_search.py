@@ -462,7 +462,7 @@ def parse_events_topic(topic: str, alias: str | None) -> tuple[ClusterRole, str]
 def decode_envelope(event_type: str, datum: bytes) -> Event:
     """Decode the fields that every event type has in common, such as time, host and position.
 
-    These fields precede the fields of the type, so the schema of the type is not needed. Of a dead
+    These fields precede the fields of the type, so the schema of the type is not needed. For a dead
     letter, all fields are decoded.
 
     Args:
