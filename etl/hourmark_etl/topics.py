@@ -163,7 +163,7 @@ def resolve_positions(
         central: The central cluster.
         topics: Names of the topics to stage.
         known_positions: Staging positions in the ledger.
-        shard: Name of the shard (the set of topics that one consumer reads) that is stored in new
+        shard: Name of the shard (the set of topics that one consumer reads) to store in new
             positions.
         required: Names of topics that must exist.
 

@@ -66,7 +66,7 @@ def to_id_array(column: pa.ChunkedArray | pa.Array) -> Ids:
 
 
 class IdQuery(NamedTuple):
-    """A query for event ids that one or more of the given closed buckets contain.
+    """A query for event ids in a set of closed buckets.
 
     Attributes:
         buckets: The closed buckets to search.

@@ -230,7 +230,7 @@ def bucket_rows(
 
     Args:
         connection: A transaction of the ledger, which must stay open during the iteration.
-        event_type: The only event type to read; None reads all.
+        event_type: Name of the event type to read; None reads all types.
         from_s: First hour, Unix seconds.
         to_s: Last hour, Unix seconds, inclusive; None sets no limit.
         has_days: Whether the ledger has the table of packed days; False for schema versions before
@@ -283,7 +283,7 @@ def select_bucket_rows(
         ends_s: Maps each event type to the end of its time span (exclusive), Unix seconds. If
             empty, nothing is yielded.
         from_s: First hour, Unix seconds.
-        grades: The only grades to read; empty reads all.
+        grades: Grades to read; if empty, all grades are read.
 
     Yields:
         One row per closed bucket, in no particular order.
@@ -328,7 +328,7 @@ def find_newest_closed_bucket(
     Args:
         connection: A transaction of the ledger.
         event_type: Name of the event type.
-        closed_before_ms: Upper limit of the time of closing, Unix milliseconds, exclusive.
+        closed_before_ms: Only buckets closed before this time are considered, Unix milliseconds.
 
     Returns:
         The bucket's row; None if no bucket was closed before that time.

@@ -126,7 +126,7 @@ def read_type_names(database: Database, limit: int | None = None) -> list[str]:
         limit: Maximum number of names to read; None reads all.
 
     Returns:
-        Names in alphabetical order; empty if no types were applied yet.
+        Names in alphabetical order; empty if no types have been declared yet.
     """
     return list(database.fetch(select(_ROWS.c.type).order_by(_ROWS.c.type).limit(limit)).scalars())
 

@@ -128,7 +128,8 @@ class OffsetGap:
             open.
         what: Readable text with topic, partition, offsets and cause.
         reason: Reason for the acceptance.
-        type: The only event type that the gap concerns; None if it concerns all types of the topic.
+        type: Name of the event type that the gap concerns; None if it concerns all types of the
+            topic.
         lost_end: Whether the log lost its end, so that new records may have the same offsets. None
             in gaps of version 0.3.0, which state it in `what`; use `has_lost_end` instead.
     """

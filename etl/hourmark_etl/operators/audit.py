@@ -70,7 +70,7 @@ class ReconciliationSummary:
     staged event was read from Kafka, and a closed event is in a closed hourly bucket.
 
     Attributes:
-        event_type: The only event type that was compared; None if all types were compared.
+        event_type: Name of the event type that was compared; None if all types were compared.
         first_hour: First hour of the comparison, as text.
         last_hour: Last hour of the comparison, as text; None if there was no limit.
         type_count: Number of event types compared.

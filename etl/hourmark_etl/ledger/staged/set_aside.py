@@ -30,7 +30,7 @@ KEPT_MS: Final = 30 * 24 * 3_600_000  # after that, a row that a closed bucket c
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class SetAsideRow:
-    """A ledger row for Kafka records that no bucket can contain, with the state of their review.
+    """A ledger row for Kafka records that no bucket can contain, with their review status.
 
     The ledger is the state database of the ETL.
 
@@ -180,7 +180,7 @@ def count_unreviewed_records(database: Database, event_type: str | None = None) 
 
     Args:
         database: The ledger (the ETL's state database).
-        event_type: The only event type to count; None counts all.
+        event_type: Name of the event type to count; None counts all types.
     """
     query = select(func.coalesce(func.sum(_TABLE.c.records), 0)).where(
         _TABLE.c.reviewed_at_ms.is_(None)
@@ -230,7 +230,7 @@ def mark_reviewed(database: Database, event_type: str | None, now_ms: int) -> in
 
     Args:
         database: The ledger (the ETL's state database).
-        event_type: The only event type to mark; None marks all types.
+        event_type: Name of the event type to mark; None marks all types.
         now_ms: Current time, Unix milliseconds.
 
     Returns:

@@ -82,8 +82,7 @@ def find_closed_event_files(
     Args:
         database: The ledger (the ETL's state database).
         after_id: Row id after which to continue; 0 for the first call.
-        closed_before_ms: Upper limit of the buckets' times of closing, Unix milliseconds,
-            exclusive.
+        closed_before_ms: Only buckets closed before this time are considered, Unix milliseconds.
         limit: Number of files to examine.
 
     Returns:
@@ -471,11 +470,12 @@ def remove_lost_file(
     gap: OffsetGap,
     override_text: str,
 ) -> None:
-    """Remove one event type's rows of a lost staged file from the ledger, as an override requests.
+    """Remove the rows of one event type in a lost staged file from the ledger.
 
-    A staged file contains records that were copied from Kafka. An override is an operator's order
-    to close a bucket although data is missing. Buckets of the type whose content is fixed and
-    contains such rows get the grade `forced`. The lost records are stored as an offset gap.
+    A staged file contains records that were copied from Kafka. Rows are removed because of an
+    override, which is an operator's order to close a bucket although data is missing. Buckets of
+    the type whose content is fixed and contains such rows get the grade `forced`. The lost records
+    are stored as an offset gap.
 
     Args:
         database: The ledger (the ETL's state database).

@@ -230,7 +230,7 @@ class KafkaSearch:
             from_ms: Earliest time at which the record was written, Unix milliseconds.
             to_ms: Latest time at which the record was written, Unix milliseconds; None means the
                 current time.
-            partition: The only partition to read; None reads all partitions.
+            partition: Number of the partition to read; None reads all partitions.
 
         Returns:
             The search result. Its `value` is None if no record that was read matches.
