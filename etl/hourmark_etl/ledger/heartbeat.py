@@ -1,11 +1,11 @@
 """Heartbeats of the driver that closes, so that operators can tell how current the ledger is.
 
 A heartbeat is a row of `meta`, by the driver's clock. It is informational only. A separate thread
-writes it, because one poll of the closer may take minutes. A driver that ends in an orderly way
+writes it, because one poll of the closer may take minutes. A driver that is shut down cleanly
 writes a second row, its goodbye; a driver that was killed cannot.
 
-A driver that dies or hangs is to be named within 30 seconds, so `BEAT_SECONDS` and `SILENT_SECONDS`
-together are less.
+A driver that dies or hangs must be reported within 30 seconds, so the sum of `BEAT_SECONDS` and
+`SILENT_SECONDS` is smaller.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Central partitions that cannot be read: from which offset, for which reason, and the next retry.
+"""Central partitions that cannot be read: the failed offset, the reason, and the next retry.
 
-Each such partition has one row, and only its event type waits. The partition is left out of batches
-until its next retry, after growing pauses. The row is deleted once the partition is staged beyond
-the offset.
+Each such partition has one row, and only its event type waits. The partition is omitted from
+batches until its next retry, with increasing delays. The row is deleted once the partition is
+staged beyond the offset.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """`hourmark bucket`: lists, shows, verifies and prints buckets, and explains why an hour waits.
 
 `show`, `verify` and `cat` need storage only, so they work while Kafka, the ledger and the ETL are
-down. `ls` reads the ledger, or the markers on storage if the ledger is down; likewise `why`. `wait`
+down. `ls` and `why` read the ledger, or the markers on storage if the ledger is down. `wait`
 (bucket_wait.py) and `force` (override.py) need the ledger. Results go to stdout. The exit code is 1
-if there are findings; `why`, `show` and `wait` have further ones (bucket_exits.py).
+if there are findings; `why`, `show` and `wait` have further exit codes (bucket_exits.py).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Rows and summaries of `hourmark bucket ls`, read from the ledger or from markers on storage.
 
-The ledger is asked first. Each condition is part of the query: open hours cost one row per selected
-type, whatever the number of closed buckets, and closed buckets are read by type and time span
-through the primary key. While the ledger cannot be read, closed buckets are listed from their
-markers on storage, one file each.
+The ledger is read first. Each condition is part of the query. Open hours cost one row per selected
+type, regardless of the number of closed buckets. Closed buckets are read by type and time span,
+with the primary key. While the ledger cannot be read, closed buckets are listed from their markers
+on storage, one file each.
 """
 
 from __future__ import annotations

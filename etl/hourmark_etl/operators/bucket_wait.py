@@ -1,10 +1,10 @@
 """`hourmark bucket wait`: blocks until a bucket is closed, or until a timeout.
 
-A poll reads at most four ledger rows by key, whatever the number of types and buckets, and a second
-passes between two polls. What is awaited is printed to stderr at least every 15 seconds. While the
-ledger does not exist or does not respond, the command keeps polling: a script may start it before
-`hourmark types apply` created the ledger, and servers restart. A bucket that will never exist ends
-the wait at once.
+A poll reads at most four ledger rows by key, regardless of the number of types and buckets. The
+interval between polls is one second. What the bucket waits for is printed to stderr at least every
+15 seconds. While the ledger does not exist or does not respond, the command keeps polling: a script
+may start it before `hourmark types apply` has created the ledger, and servers restart. If the
+bucket will never exist, the command ends immediately.
 """
 
 from __future__ import annotations

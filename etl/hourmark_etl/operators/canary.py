@@ -1,4 +1,4 @@
-"""`hourmark canary check`: how far each site's last canary event has come.
+"""`hourmark canary check`: shows which pipeline steps each site's canary events have passed.
 
 The answer comes from the site's Kafka clusters and the ledger.
 """

@@ -1,6 +1,7 @@
 """Dead letters for operators: filtering, counting by group, and formatting. Pure.
 
-A dead letter is an input line that could not become an event, with its raw bytes and the reason.
+A dead letter is an input line that could not be converted to an event. It contains the raw bytes
+and the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`hourmark bucket force`: orders that a bucket closes although data is missing.
+"""`hourmark bucket force`: orders that a bucket is closed although data is missing.
 
 The order is a row of the ledger, so it can be given while Kafka, storage and the driver are down.
 """

@@ -1,4 +1,4 @@
-"""Finds the byte ranges of an hour whose promises are not kept.
+"""Finds the byte ranges of an hour whose staged events differ from their audit records.
 
 The comparison is the same as in the proof: promises in audit files against distinct ids in staged
 event files. It is read-only. An hour is read in units, so a large hour takes more time but no more

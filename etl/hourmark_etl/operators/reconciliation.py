@@ -1,9 +1,9 @@
 """Reconciliation: per type and origin hour, compares what was promised with what was stored. Pure.
 
-The origin hour of an event is the hour of its own time. Its rows are staged, and a freeze lists
-each row for one bucket: the bucket of its origin hour, or a later one as a late event. A bucket
-contains its listed rows except removed duplicates. So for each bucket, and summed for each origin
-hour,
+The origin hour of an event is the hour of its timestamp. The rows of events are staged, and a
+freeze assigns each row to one bucket: the bucket of its origin hour or, for a late event, a later
+one. A bucket contains its assigned rows except removed duplicates. So for each bucket, and summed
+for each origin hour,
 
     staged = closed + open + duplicates removed
 

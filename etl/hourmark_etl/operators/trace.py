@@ -1,4 +1,4 @@
-"""`hourmark trace`: how far a line, an event or a record has come."""
+"""`hourmark trace`: shows the pipeline stage that a line, event or record has reached."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event types, hosts and clocks in trouble, as the ledger shows them, for `status` and `doctor`.
+"""Problems of event types, hosts and clocks, derived from the ledger, for `status` and `doctor`.
 
 `find_problems` is pure. `types_status` reads one row per event type and per reporting source, so
 the cost does not depend on the number of closed buckets. Types that wait for the same cause are one

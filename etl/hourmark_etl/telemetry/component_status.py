@@ -1,8 +1,8 @@
 """Status of the ETL driver for `hourmark status` and `hourmark doctor`.
 
-The driver's metrics endpoint is asked first. It usually listens on the driver's machine only, so
-elsewhere the driver's heartbeats in the ledger determine the status. A heartbeat that looks too old
-is observed until the next one would have been written, because this machine's clock may be wrong.
+The driver's metrics endpoint is queried first. It usually listens on the driver's machine only. On
+other machines, the driver's heartbeats in the ledger determine the status. If a heartbeat seems too
+old, the check waits for the next one, because this machine's clock may be wrong.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Computes gauge values from the ledger: ages of open buckets, watermarks of event types. Pure."""
+"""Computes gauge values from ledger data, such as bucket ages and watermarks. Performs no I/O."""
 
 from __future__ import annotations
 

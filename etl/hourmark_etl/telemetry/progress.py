@@ -1,7 +1,8 @@
-"""Progress of a running driver: counts what it did, sets the gauges, and logs a progress line.
+"""Progress of a running driver: updates counters and gauges, and logs a progress line.
 
-The gauges are computed once a minute, which takes a handful of queries; each is one pass over event
-types or reporters. Every `PROGRESS_SECONDS` one log line summarizes them for operators.
+The gauges are computed once a minute with a few queries, each of which reads all event types or
+all reporting sources once. Every `PROGRESS_SECONDS`, one log line summarizes the progress for
+operators.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Records of event topics that cannot be in a bucket, the reason, and the bucket that counts them.
+"""Malformed records of event topics, with the reason and the bucket that counts them.
 
-No delivery service writes such records, so another program wrote them or their bytes changed. If a
-record was an acknowledged event, its hour waits for the event: setting a record aside never makes
-an hour `proved`. One row contains all records of one chunk of a partition with the same reason. The
-manifest of the next sealed bucket of the type counts them.
+These records cannot be stored in a bucket. A program other than a delivery service wrote them, or
+their bytes changed. If a record was an acknowledged event, its hour waits for the event: setting a
+record aside never makes an hour `proved`. One row contains all records of one chunk of a partition
+with the same reason. The manifest of the next sealed bucket of the type counts them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The results of a trace, step by step, with the places that were searched.
 
-"Not found" means only as much as the places that were searched.
+An object that was not found may still exist in places that were not searched.
 """
 
 from __future__ import annotations
