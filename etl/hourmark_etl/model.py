@@ -228,7 +228,7 @@ class StagingPosition:
     )
 
     def moved_to(self, offset: int) -> StagingPosition:
-        """Return a copy of this position with another next offset.
+        """Return a copy of this position with a different next offset.
 
         The leader epoch of the copy is unknown (None).
 
@@ -245,7 +245,7 @@ class StagingPosition:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetSpan:
-    """A range of offsets of one topic-partition that a staged file was read from.
+    """A range of offsets in one topic-partition that was read to write a staged file.
 
     Attributes:
         topic: Topic name in the central cluster.
@@ -291,7 +291,7 @@ class OffsetSpan:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StagedFile:
-    """A Parquet file with Kafka records that one staging task has written.
+    """A Parquet file of Kafka records, written by one staging task.
 
     A file contains either events or audit records, which state how many events a byte range of a
     log file contains.
@@ -301,7 +301,7 @@ class StagedFile:
         kind: `EVENTS` or `AUDIT`.
         rows: Number of rows: one per event, or one for each event type and hour of each audit
             record.
-        spans: The offset ranges that the file was read from.
+        spans: The offset ranges that were read to write the file.
         observed_ms: Smallest and largest `observed_at` of the audit records in Unix milliseconds,
             which is the time at which a service first received the byte range; None for events.
     """
@@ -425,7 +425,7 @@ class AuditOffsets:
         return dict(self.by_site).get(site, 0)
 
     def reaches(self, other: AuditOffsets) -> bool:
-        """Return whether this limit is at least as large as another one for every site.
+        """Return whether this limit is at least as large as another limit for every site.
 
         Args:
             other: The limit to compare with.

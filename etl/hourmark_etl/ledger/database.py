@@ -186,7 +186,7 @@ class Database:
             yield connection
 
     def check_lease(self, lease: Lease) -> None:
-        """Check that a lease is still valid, for use before an action outside the ledger.
+        """Check that a lease is still valid before an action outside the ledger.
 
         Inside the ledger, pass the lease to `transaction` instead.
 
@@ -287,7 +287,7 @@ class Database:
 
 @contextlib.contextmanager
 def translate_database_errors(url: str) -> Iterator[None]:
-    """Convert SQLAlchemy errors that the block raises into errors that name the ledger.
+    """Convert SQLAlchemy errors raised in the block to errors that name the ledger.
 
     Args:
         url: URL of the ledger; its password is not part of the messages.

@@ -204,7 +204,7 @@ def decode_seals(text: str) -> tuple[Seal, ...]:
 
 
 def check_bucket_length(database: Database, bucket_seconds: int) -> None:
-    """Check that the configured bucket length matches the ledger.
+    """Check that the configured bucket length matches that of the ledger.
 
     The check passes if the ledger has no bucket length yet.
 

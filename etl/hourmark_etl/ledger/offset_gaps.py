@@ -26,7 +26,7 @@ _TABLE = tables.gaps
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class EdgeCheck:
-    """The result of the last successful check that a partition at an edge site lost no records.
+    """The last successful check of a partition at an edge site for lost records.
 
     The check compares the edge log with the mirror's position, to find records that were deleted
     before they were copied.

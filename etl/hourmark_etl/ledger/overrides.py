@@ -211,7 +211,7 @@ class Blocker:
 def blockers(
     database: Database, bucket_seconds: int, types: Collection[str] | None = None
 ) -> dict[str, Blocker]:
-    """Return why the next hourly buckets of event types are not closed yet.
+    """Return the reason why each event type's next hourly bucket is not closed yet.
 
     Args:
         database: The ledger (the ETL's state database).

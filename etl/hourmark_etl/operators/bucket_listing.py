@@ -107,7 +107,7 @@ class BucketSelection:
         """Return whether an hour is in the time span of this selection.
 
         Args:
-            hour: The hour; its length is that of `first` and `last`.
+            hour: The hour. It must have the same length as `first` and `last`.
         """
         return (self.first is None or self.first <= hour) and (
             self.last is None or hour <= self.last

@@ -97,7 +97,7 @@ class BucketPoller:
             self._database = None
 
     def poll(self, now_ms: int) -> BucketPoll:
-        """Return the present state of the bucket.
+        """Return the current state of the bucket.
 
         Args:
             now_ms: Current time, Unix milliseconds.

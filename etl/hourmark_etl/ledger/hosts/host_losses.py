@@ -110,7 +110,7 @@ def put_losses(connection: Connection, new_losses: Sequence[HostLossRow]) -> Non
 
 
 def losses(database: Database) -> list[HostLoss]:
-    """Return all data losses in the ledger, of all hosts and sources.
+    """Return the data losses of all hosts and sources in the ledger.
 
     Args:
         database: The ledger (the ETL's state database).

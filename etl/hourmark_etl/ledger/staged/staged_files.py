@@ -294,7 +294,7 @@ def read_folders_and_epochs(database: Database) -> tuple[set[str], dict[str, int
 
 @dataclasses.dataclass(frozen=True)
 class LedgerFile:
-    """A staged file as the ledger describes it, with its groups.
+    """The ledger's description of a staged file and its groups.
 
     The ledger is the state database of the ETL.
 

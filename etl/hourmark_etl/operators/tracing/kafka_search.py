@@ -71,7 +71,7 @@ class _Spans(NamedTuple):
 
 
 class KafkaSearch:
-    """Searcher that finds the records of a traced event in the Kafka clusters of one site.
+    """Search for the records of a traced event in the Kafka clusters of one site.
 
     If a cluster does not respond or a record cannot be decoded, the methods do not raise an
     exception. They return a result whose `error` is set. A cluster that did not respond is not

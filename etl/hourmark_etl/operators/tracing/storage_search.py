@@ -51,7 +51,7 @@ _PLACE: Final = ("event_id", "range_id", "partition", "offset")
 
 
 class StorageSearch:
-    """Searcher that finds a traced event in the ledger, in staged files and in closed buckets.
+    """Search for a traced event in the ledger, in staged files and in closed buckets.
 
     Staged files contain events that were read from Kafka. The ledger, which is the state database
     of the ETL, is opened at its first use. If a server does not respond, the methods do not raise
