@@ -760,7 +760,7 @@ class Seal:
 
 
 def later_hour(hour: Hour, count: int) -> Hour:
-    """Return the hour that starts `count` hours after another hour.
+    """Return the hour that comes a given number of hours after another one.
 
     An hour is the time span of one bucket.
 

@@ -180,8 +180,8 @@ def freeze(
         lease: Lease of the closer, the process that closes hours.
         open_frontiers: The oldest open hour of each type to freeze.
         topics: Topic names on the central cluster by event type, one per site.
-        last_hours: Maps event types to the last of several consecutive hours to freeze together. If
-            a type is absent, only its oldest open hour is frozen.
+        last_hours: By event type, the last of several consecutive hours to freeze together. For a
+            missing type, only its oldest open hour is frozen.
 
     Returns:
         The staging positions (next offset to stage) of each type's topics at the time of the
@@ -292,9 +292,8 @@ def seal(
     Args:
         database: The ledger (the ETL's state database).
         lease: Lease of the closer, the process that closes hours.
-        chains: Maps each event type to the seals of consecutive hours, beginning with the oldest
-            open hour.
-        frozen: The oldest open hour of each type, which must be frozen.
+        chains: By event type, the seals of consecutive hours, beginning with the oldest open hour.
+        frozen: The oldest open hour of each type, frozen.
         effects: Further changes to commit in the same transaction.
 
     Raises:

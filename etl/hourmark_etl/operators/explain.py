@@ -178,8 +178,8 @@ class Explanation:
         frontier: The type's oldest open hour as text, to which the reasons apply; None for a closed
             hour, a damaged type and an unknown type.
         reasons: Reasons, the most important first.
-        times_out_at_ms: Time at which the hour is closed even if sources, or events counted in
-            audit records, are missing, Unix milliseconds; None if no such time is known.
+        times_out_at_ms: Time at which the hour closes even if sources and promised events are
+            missing, Unix milliseconds; None if no such time is known.
         grade: Grade of the closed bucket (`proved`, `timed_out` or `forced`); None if the hour is
             not closed, or if the ledger has no bucket for it.
     """
