@@ -80,9 +80,9 @@ class CleanupCounts:
 class Cleaner:
     """Deletes staged files, uploads and indexes that are no longer needed.
 
-    Staged files hold copies of Kafka records. Call `poll` periodically. Each round deletes a limited
-    number of files. Deletions require the lease of the closer, the process that closes buckets; a
-    process that has lost the lease deletes nothing. Not thread-safe.
+    Staged files hold copies of Kafka records. Call `poll` periodically. Each round deletes a
+    limited number of files. Deletions require the lease of the closer, the process that closes
+    buckets. A process that has lost the lease deletes nothing. Not thread-safe.
 
     Args:
         storage: Storage with the files.
