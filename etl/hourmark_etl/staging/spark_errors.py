@@ -44,7 +44,7 @@ def format_query_error(error: BaseException | None) -> str:
     A Java stack trace is appended only if the Java exception has no message of its own.
 
     Args:
-        error: The error, or None if Spark reports none.
+        error: The error; None if Spark reports no error.
 
     Returns:
         The text; a fixed text if `error` is None.
@@ -56,7 +56,7 @@ def format_query_error(error: BaseException | None) -> str:
 
 
 def classify_spark_error(text: str) -> HourmarkError:
-    """Return the exception that corresponds to the text of an error from Spark or the JVM.
+    """Convert the text of an error from Spark or the JVM to an exception.
 
     Args:
         text: Text of the error, as `format_query_error` returns it.
