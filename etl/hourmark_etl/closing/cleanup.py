@@ -107,7 +107,7 @@ class Cleaner:
         or the ledger fails, the error is logged and the next round tries again.
 
         Args:
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
 
         Raises:
             StaleDriver: Another closer has taken over the lease.
@@ -147,7 +147,7 @@ class Cleaner:
         """Run one cleanup round, which deletes a limited number of files.
 
         Args:
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
             now_ms: Current time in Unix milliseconds.
 
         Returns:

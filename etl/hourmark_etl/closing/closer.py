@@ -72,7 +72,7 @@ class Closer:
     A bucket contains the events of one event type and hour. Closing a bucket publishes it on
     storage and records it in the ledger (the ETL's state database). A bucket is closed when its
     content has been verified as complete, when its deadline has passed, or when an operator orders
-    it. Creating an instance acquires the closer's lease, so an older closer can no longer change
+    it. Creating an instance acquires a lease, so that an older closer can no longer change
     anything. Call `step` repeatedly. Not thread-safe.
 
     Args:
@@ -80,7 +80,7 @@ class Closer:
         config: The complete configuration.
 
     Attributes:
-        lease: The closer's lease. Cleanup also uses it.
+        lease: The acquired lease. Cleanup also uses it.
     """
 
     def __init__(self, ports: CloserDependencies, config: Config) -> None:

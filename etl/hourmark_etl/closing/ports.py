@@ -44,7 +44,7 @@ class CloserDependencies:
             lease and the path of the file, and returns the new path. It raises `DataLoss` if Kafka
             no longer has the records.
         metrics: Counts closed buckets.
-        clock: The closer's clock.
+        clock: Clock for the current time.
         publishers: Number of event types that are published in parallel.
     """
 

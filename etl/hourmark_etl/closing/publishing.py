@@ -383,14 +383,14 @@ class PublishResult:
 class Publisher:
     """Writes sealed hourly buckets and publishes them on storage.
 
-    A bucket is sealed if the ledger (the ETL's state database) has fixed its content. The caller
-    must record published buckets as closed in the ledger.
+    A bucket is sealed when its content has been fixed in the ledger (the ETL's state database). The
+    caller must record published buckets as closed in the ledger.
 
     Attributes:
         engine: Writes the container files.
         storage: Storage with staged files and buckets.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the time of closing.
         publishers: Number of event types that are published in parallel. Use 1 for a reproducible
             order.
@@ -406,12 +406,13 @@ class Publisher:
     def find_published(self, sealed: Collection[Frontier]) -> PublishResult:
         """Find sealed hourly buckets that already exist on storage.
 
-        A bucket is sealed if the ledger (the ETL's state database) has fixed its content. Call this
-        method after a restart: a crashed closer may have published buckets without recording them
-        as closed in the ledger.
+        A bucket is sealed when its content has been fixed in the ledger (the ETL's state database).
+        Call this method after a restart, because a process that crashed may have published buckets
+        without recording them as closed in the ledger.
 
         Args:
-            sealed: The first sealed hour of each type, which includes the following sealed hours.
+            sealed: The first sealed hour of each event type. Its `sealed_hours` include the
+                following ones.
 
         Returns:
             The existing buckets with their manifests, and the buckets that could not be checked.
@@ -429,13 +430,14 @@ class Publisher:
     def publish(self, sealed: Collection[Frontier]) -> PublishResult:
         """Write and publish the sealed hourly buckets of several event types.
 
-        A bucket is sealed if the ledger (the ETL's state database) has fixed its content. If a
-        bucket cannot be published, the result contains the error, and later buckets of the same
-        type are not published. Other types are not affected. The call can be repeated after an
+        A bucket is sealed when its content has been fixed in the ledger (the ETL's state database).
+        If a bucket cannot be published, the result contains the error, and later buckets of the
+        same type are not published. Other types are not affected. The call can be repeated after an
         exception.
 
         Args:
-            sealed: The first sealed hour of each type, which includes the following sealed hours.
+            sealed: The first sealed hour of each event type. Its `sealed_hours` include the
+                following ones.
 
         Returns:
             The published buckets with their manifests, and the buckets that could not be published.
@@ -649,7 +651,7 @@ def check_foreign_root(
 def check_not_published(
     storage: Storage, open_frontiers: Collection[Frontier]
 ) -> list[PublishFailure]:
-    """Check that no bucket exists for hours that the ledger (the ETL's state database) has open.
+    """Check that no bucket exists for hours that are open in the ledger (the ETL's state database).
 
     Args:
         storage: Storage to check.
@@ -678,9 +680,9 @@ def check_not_published(
 
 
 def check_seal_matches(manifest: Manifest, seal: Seal, ledger_id: str) -> None:
-    """Check that an existing bucket has the content that this ledger sealed.
+    """Check that an existing bucket has the content that is recorded in this ledger.
 
-    The ledger (the ETL's state database) records the content of a bucket in a seal before the
+    The ledger (the ETL's state database) records the content of each bucket in a seal before the
     bucket is written.
 
     Args:

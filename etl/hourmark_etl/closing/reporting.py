@@ -31,7 +31,7 @@ class BlockerWriter:
 
     Args:
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the time at which a type became blocked.
         bucket_seconds: Length of a bucket in seconds.
     """

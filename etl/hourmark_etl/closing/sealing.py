@@ -135,10 +135,10 @@ class Sealer:
     Attributes:
         engine: Compares rows with audit records.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         sites: Interface to the Kafka clusters of all sites.
         progress: Interface to the progress of staging (copying Kafka records to storage).
-        clock: The closer's clock.
+        clock: Clock for the current time.
         deadline_ms: Time from the end of an hour to its deadline, in milliseconds. After the
             deadline, a bucket is closed even if sources or events are missing.
     """

@@ -248,8 +248,8 @@ def totals_by_hour(hours: Int64s, digests: UInt64s, hashes: UInt64s) -> dict[int
         hashes: Hash of each row's value.
 
     Returns:
-        Maps each hour (Unix seconds) to the number of rows and the sums of their digests and
-        hashes, modulo 2^64. Empty if there are no rows.
+        Number of rows, and sums of their digests and hashes modulo 2^64, by hour in Unix seconds;
+        empty if there are no rows.
     """
     own = {hour: hours == hour for hour in np.unique(hours).tolist()}
     return {

@@ -32,13 +32,13 @@ class KafkaSiteClusters:
     """Queries the Kafka clusters to determine whether an hourly bucket may be closed.
 
     Each site has an edge cluster, and a mirror copies its topics to the central cluster. A bucket
-    is closed only after all its records were mirrored and staged (copied from Kafka to storage).
+    is closed after all its records have been mirrored and staged (copied from Kafka to storage).
 
     Args:
         edges: The edge cluster of each site.
         central: The central cluster.
         database: Database of the ledger.
-        lease: The lease of the closer, the process that closes buckets.
+        lease: Lease of the closer, the process that closes buckets.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class KafkaSiteClusters:
         Args:
             kafka: Kafka settings with all sites.
             database: Database of the ledger.
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
             clock: Clock for the timestamps of recorded checks.
 
         Returns:
@@ -85,7 +85,7 @@ class KafkaSiteClusters:
         return cls(edges, central, database, lease)
 
     def close(self) -> None:
-        """Close the connections that are used to read the mirrors' positions."""
+        """Close the connections for reading the mirrors' positions."""
         for edge in self._edges:
             edge.close()
 
@@ -134,9 +134,9 @@ class KafkaSiteClusters:
             topics: Topic names at the edge.
 
         Returns:
-            A pair of the gaps and the edge checks. Store the edge checks when the gaps are
-            accepted: later checks then start at the current positions and no longer report these
-            gaps. Both lists are empty if there is no gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -159,7 +159,7 @@ class KafkaSiteClusters:
         Hours that depend on such a topic must not be closed.
 
         Returns:
-            Maps each topic name at the edge to a human-readable reason. Empty if no loss is known.
+            Human-readable reasons, keyed by topic name at the edge; empty if no loss is known.
         """
         at_edges = (
             (t, self._with_site(edge, why)) for edge in self._edges for t, why in edge.gaps.items()
@@ -199,8 +199,7 @@ class KafkaSiteClusters:
             cut: End offsets from `edge_ends`.
 
         Returns:
-            Maps each topic name at the edge to a human-readable reason. Empty if everything was
-            copied.
+            Human-readable reasons, keyed by topic name at the edge; empty if everything was copied.
         """
         behind = (
             (t, self._with_site(edge, what))
@@ -224,7 +223,7 @@ class KafkaSiteClusters:
             High watermark of each partition on the central cluster.
 
         Raises:
-            TopicReplaced: A topic was deleted and recreated after records of it were staged.
+            TopicReplaced: A topic was recreated after its records were staged.
             Unavailable: The cluster does not answer or lacks a topic.
         """
         ends, shorter = self._query_central(topics)

@@ -97,8 +97,7 @@ class SiteClusters(Protocol):
             cut: End offsets from `edge_ends`.
 
         Returns:
-            Maps each topic name at the edge to a human-readable reason. Empty if everything was
-            copied.
+            Human-readable reasons, keyed by topic name at the edge; empty if everything was copied.
         """
 
     def gaps(self) -> dict[str, str]:
@@ -108,7 +107,7 @@ class SiteClusters(Protocol):
         recreated. Hours that depend on such a topic must not be closed.
 
         Returns:
-            Maps each topic name at the edge to a human-readable reason. Empty if no loss is known.
+            Human-readable reasons, keyed by topic name at the edge; empty if no loss is known.
         """
 
     def find_acceptable_gaps(
@@ -120,9 +119,9 @@ class SiteClusters(Protocol):
             topics: Topic names at the edge.
 
         Returns:
-            A pair of the gaps and the edge checks. Store the edge checks when the gaps are
-            accepted: later checks then start at their positions and no longer report these gaps.
-            Both lists are empty if there is no gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: A cluster does not answer.
@@ -188,8 +187,8 @@ class StagingProgress(Protocol):
 class ClosingCut:
     """A consistent set of Kafka offsets, and the hourly buckets that may be closed with it.
 
-    In a regular cut, all records below the offsets have been staged (copied to storage). A cut for
-    an operator's override may lack records; `unverified` states which checks were not possible.
+    In a regular cut, all records below the offsets have been staged (copied to storage). In a cut
+    for an operator's override, records may be missing.
 
     Attributes:
         taken_at_ms: Time at which the cut was started, in Unix milliseconds.
@@ -199,8 +198,8 @@ class ClosingCut:
             taken into account.
         waived: Maps each event type to the latest reports of the log sources that its buckets no
             longer wait for, because the deadline has passed.
-        unverified: Maps each event type to human-readable descriptions of the checks that failed
-            or were skipped because of an operator's override.
+        unverified: Maps each event type to human-readable descriptions of the checks that were not
+            possible or failed when an operator's override was applied.
     """
 
     taken_at_ms: int
@@ -253,9 +252,9 @@ class CutTaker:
         sites: Interface to the Kafka clusters of all sites.
         progress: Interface to the progress of staging.
         audits: Maps the name of each central audit topic to its site id.
-        clock: The closer's clock.
-        deadline_seconds: Seconds after the end of an hour. After this time, the hour no longer
-            waits for log sources that have not delivered all data.
+        clock: Clock for the current time.
+        deadline_seconds: Time from the end of an hour to its deadline, in seconds. After the
+            deadline, the hour no longer waits for log sources that have not delivered all data.
     """
 
     def __init__(

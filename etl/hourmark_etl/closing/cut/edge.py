@@ -37,7 +37,7 @@ class MirrorReader(Protocol):
         """
 
     def close(self) -> None:
-        """Close the connection that is used to read the mirror's positions."""
+        """Close the connection for reading the mirror's positions."""
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -49,7 +49,7 @@ class EdgeSite:
         mirror: Reader of the mirror's positions; None if the edge is also the central cluster.
         alias: Prefix of the site's topics on the central cluster; None without a mirror.
         database: Database of the ledger.
-        lease: The lease of the closer, the process that closes buckets.
+        lease: Lease of the closer, the process that closes buckets.
         clock: Clock for the timestamps of recorded checks.
         site: Site id under which the offsets of the site's audit records are stored.
         gaps: Maps each topic name at the edge to the human-readable reason why records may be lost,
@@ -70,7 +70,7 @@ class EdgeSite:
     _starts: dict[Partition, int] = dataclasses.field(default_factory=dict)
 
     def close(self) -> None:
-        """Close the connection that is used to read the mirror's positions, if there is one."""
+        """Close the connection for reading the mirror's positions, if there is a mirror."""
         if self.mirror is not None:
             self.mirror.close()
 
@@ -129,9 +129,9 @@ class EdgeSite:
             topics: Topic names at the edge.
 
         Returns:
-            A pair of the gaps and the edge checks. Store the edge checks when the gaps are
-            accepted: later checks then start at their positions and no longer report these gaps.
-            Both lists are empty if there is no gap.
+            A pair of the gaps and the edge checks, which contain positions from which later checks
+            start. Store the edge checks when the gaps are accepted, so that the gaps are no longer
+            reported. Both lists are empty if there is no gap.
 
         Raises:
             Unavailable: The edge cluster or the mirror's position cannot be read.
@@ -177,8 +177,8 @@ class EdgeSite:
             cut: End offset of each partition on the edge cluster.
 
         Returns:
-            Maps each topic name at the edge to a human-readable reason. Empty if everything was
-            copied, or if there is no mirror.
+            Human-readable reasons, keyed by topic name at the edge; empty if everything was copied
+            or if there is no mirror.
         """
         if self.mirror is None:
             return {}

@@ -70,7 +70,7 @@ def take_forced_cut(
         sites: Interface to the Kafka clusters of all sites.
         progress: Interface to the progress of staging.
         audits: Maps the name of each central audit topic to its site id.
-        clock: The closer's clock.
+        clock: Clock for the current time.
 
     Returns:
         A cut that allows exactly these buckets to be closed.
@@ -121,8 +121,8 @@ def list_accepted_topics(types: Collection[str], *, all_overridden: bool) -> set
 
     Args:
         types: Event types that have an override.
-        all_overridden: Whether all event types have an override. If so, the control topics (audit
-            records and host reports), on which all types depend, are included.
+        all_overridden: Whether all event types have an override. Only then are the control topics
+            (audit records and host reports) included, because all types depend on them.
 
     Returns:
         Topic names at the edge.

@@ -68,15 +68,15 @@ class LatestReports:
     def awaited_reporters(self, frontier: Frontier) -> Iterator[list[ReportedSource]]:
         """Return the reports of all log sources that must catch up before a bucket is closed.
 
-        Hosts that have signed off are omitted. So are sources that were waived, which means that an
-        earlier bucket was closed without waiting for them.
+        Hosts that have signed off are omitted. Sources for which an earlier bucket stopped waiting
+        (waived sources) are also omitted.
 
         Args:
             frontier: The next hour to close of an event type.
 
         Returns:
-            An iterator over the sources in order of their names. It yields the list of reports of
-            each source, in ascending order of the time up to which data has been delivered.
+            An iterator that yields the reports of one source at a time, in the order of source
+            names. The reports of a source are sorted by the time up to which data was delivered.
         """
         return (self._by_source[source] for source in sorted(self.live_sources(frontier)))
 
@@ -139,7 +139,7 @@ def readiness(
     Args:
         frontier: The next hour to close of the event type.
         reports: The latest reports of all sources.
-        now_ms: Current time by the closer's clock, in Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
         deadline_ms: Time from the end of an hour to its deadline, in milliseconds.
 
     Returns:
@@ -172,8 +172,8 @@ def are_still_behind(
     A source is waived if the hour no longer waits for it, because the deadline has passed.
 
     Args:
-        frontier: The hour, which is the next one to close of its event type.
-        waived: The waived sources.
+        frontier: The next hour to close of an event type.
+        waived: The waived sources of this hour.
         later: Later reports of all sources.
 
     Returns:
@@ -233,14 +233,14 @@ def describe_missing_service(reports: LatestReports) -> str | None:
 
 
 def describe_clock_difference(reports: LatestReports, now_ms: int) -> str | None:
-    """Return an error message if the clocks of the closer and the delivery services differ.
+    """Return an error message if the clocks of this process and the delivery services differ.
 
-    The closer's clock is compared with the newest report of a delivery service. Services that have
+    The current time is compared with the newest report of a delivery service. Services that have
     not reported for a minute while others have are ignored.
 
     Args:
         reports: The latest reports of all sources.
-        now_ms: Current time by the closer's clock, in Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
 
     Returns:
         The message if the difference is more than 5 minutes or if no delivery service is running;
@@ -347,7 +347,7 @@ def compute_readiness_by_type(
     Args:
         frontiers: The next hour to close for each event type.
         reports: The latest reports of all sources.
-        now_ms: Current time by the closer's clock, in Unix milliseconds.
+        now_ms: Current time in Unix milliseconds.
         deadline_ms: Time from the end of an hour to its deadline, in milliseconds. After the
             deadline, the hour no longer waits for sources that have not delivered all events.
 

@@ -51,8 +51,9 @@ class StagedRowsItem(NamedTuple):
     Attributes:
         unit: The rows to read: all rows of several small buckets, or an id range of a large one.
         frontier_indexes: The bucket index of each element of `unit.listings`.
-        earlier: Files with rows of earlier buckets that had no audit record at the time. Each
-            element is a pair of the index of the bucket for which the rows are read, and the path.
+        earlier: Files with rows of earlier buckets that had no audit record when the content of
+            their bucket was fixed. Each element is a pair of a bucket index and a path. The rows
+            are added to those of the bucket with this index.
     """
 
     unit: Unit
@@ -89,7 +90,7 @@ class AuditFilesItem(NamedTuple):
 
 
 class RangeEvidence(NamedTuple):
-    """Result of one proof task: staged rows and audit records, aggregated by byte range.
+    """Result of one proof task: counts of staged rows by byte range, and audit record entries.
 
     Staged rows are events that were copied from Kafka. A promise is one entry of an audit record.
     It states how many events a byte range of a log file contains for one event type and hour. Both
@@ -110,15 +111,15 @@ class PromiseFilter(NamedTuple):
     """Selects the entries of audit records (promises) that are compared with each bucket.
 
     A promise states how many events a byte range of a log file contains for one event type and
-    hour. It counts for the bucket of its hour. If it arrived too late for that bucket, it counts
-    for the next open bucket of its type. Instances can be pickled.
+    hour. It is compared with the bucket of its hour. If it arrived too late for that bucket, it is
+    compared with the next open bucket of its type. Instances can be pickled.
 
     Attributes:
         frontiers: One tuple per bucket: bucket index, event type, hour (Unix seconds), and the
-            start offsets, by site, of the audit records that may count for earlier hours. Audit
-            records below these offsets were checked with earlier buckets. If the offsets are None,
-            no promises for earlier hours count.
-        below: End offsets (exclusive), by site, of the audit records that count; None for no limit.
+            offsets, by site, from which promises for earlier hours are selected. Promises below
+            these offsets were compared with earlier buckets. If the offsets are None, no promises
+            for earlier hours are selected.
+        below: End offsets (exclusive), by site, of the audit records to select; None for no limit.
     """
 
     frontiers: tuple[
@@ -135,11 +136,11 @@ class PromiseFilter(NamedTuple):
         Args:
             frontiers: Event type and hour of each bucket, by bucket index. The index identifies the
                 bucket in the returned tables.
-            cut_offsets: End offsets (exclusive), by site, of the audit records that count.
+            cut_offsets: End offsets (exclusive), by site, of the audit records to select.
 
         Returns:
-            A filter for the buckets' hours. It also selects audit records for earlier hours that
-            were not checked with earlier buckets.
+            A filter that selects the promises for the hours of the buckets, and those for earlier
+            hours that were not compared with earlier buckets.
         """
         return cls(
             tuple(
@@ -149,7 +150,7 @@ class PromiseFilter(NamedTuple):
         )
 
     def select_counting(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in an audit file that count for any of the buckets.
+        """Return the promises in an audit file that must be compared with any of the buckets.
 
         A promise is one entry of an audit record. It states how many events a byte range of a log
         file contains for one event type and hour.
@@ -159,10 +160,10 @@ class PromiseFilter(NamedTuple):
             site: Id of the site that all rows come from.
 
         Returns:
-            A table with one row per bucket and promise; no rows if no promise counts. The columns
-            are `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id` of the events,
-            their `count`, the `sum` of their ids, the `checksum` of their values (may be null), and
-            the `offset` and human-readable `origin` of the audit record.
+            A table with one row per bucket and promise; no rows if there are no such promises. The
+            columns are `frontier_index` (bucket index), `hour` (Unix seconds) and `range_id` of the
+            events, their `count`, the `sum` of their ids, the `checksum` of their values (may be
+            null), and the `offset` and human-readable `origin` of the audit record.
         """
         if self.below is not None:
             rows = rows.filter(pc.less(rows.column("offset"), self.below.offset_of(site)))
@@ -174,11 +175,11 @@ class PromiseFilter(NamedTuple):
         return known.filter(pa.array(counts)).select(PROMISED.names)
 
     def select_settled(self, rows: pa.Table, site: str) -> pa.Table:
-        """Return the promises in an audit file that were checked with earlier buckets.
+        """Return the promises in an audit file that were compared with earlier buckets.
 
         A promise is one entry of an audit record. It states how many events a byte range of a log
-        file contains for one event type and hour. It was checked earlier if its offset is below the
-        bucket's start offset in `frontiers`.
+        file contains for one event type and hour. It was compared earlier if its offset is below
+        the offset of the bucket and site in `frontiers`.
 
         Args:
             rows: Rows of a staged file of audit records, one per promise.
@@ -226,7 +227,7 @@ def plan_row_items(
             by event id.
 
     Returns:
-        The tasks, which together read each staged row once; empty if there is nothing to read.
+        The tasks, which together read each staged row once; empty if there are no rows to read.
     """
     listings = {(f.event_type, f.hour.start_s): at for at, (f, _) in groups.items()}
     units = plan_units(
@@ -255,11 +256,11 @@ def plan_row_items(
 
 
 def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
-    """Plan the tasks that read given groups of audit records.
+    """Plan the tasks that read the given groups of audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. A group is the audit data for one event type and hour in one staged file. Each file is
-    read only once, even if it contains several groups.
+    and hour. A group contains the entries for one event type and hour in one staged file. Each file
+    is read only once, even if it contains several groups.
 
     Args:
         groups: The groups to read.
@@ -271,7 +272,7 @@ def plan_promise_items(groups: Iterable[AuditGroup]) -> list[AuditFilesItem]:
 
 
 def plan_file_items(files: Collection[AuditPath]) -> list[AuditFilesItem]:
-    """Plan the tasks that read given staged files of audit records.
+    """Plan the tasks that read the given staged files of audit records.
 
     An audit record states how many events a byte range of a log file contains for each event type
     and hour.
@@ -375,16 +376,15 @@ def read_new_unaudited(item: StagedRowsItem, storage: Storage, ranges: pa.Table)
 def read_settled_promises(
     item: AuditFilesItem, storage: Storage, windows: PromiseFilter, ranges: pa.Table
 ) -> pa.Table:
-    """Return the audit entries of given byte ranges that were checked with earlier buckets.
+    """Return the promises for given byte ranges that were compared with earlier buckets.
 
-    An audit entry states how many events a byte range of a log file contains for one event type and
-    hour.
+    A promise is one entry of an audit record. It states how many events a byte range of a log file
+    contains for one event type and hour.
 
     Args:
         item: The files of audit records to read.
         storage: Storage with the staged files.
-        windows: Filter that contains, for each bucket, the audit offsets up to which entries were
-            checked earlier.
+        windows: Filter that determines which promises were compared earlier.
         ranges: The byte ranges, with the columns `frontier_index` (bucket index in `windows`),
             `hour` (Unix seconds) and `range_id`.
 

@@ -70,7 +70,7 @@ PROMISED: Final = pa.schema(
 
 
 class UnmetPromise(NamedTuple):
-    """A promise (entry of an audit record) that does not match the staged rows.
+    """A promise (an entry of an audit record) that does not match the staged rows.
 
     A promise states, for one event type and hour, how many events a byte range of a log file
     contains, and the sums of their ids and values. Staged rows are events copied from Kafka.

@@ -141,7 +141,8 @@ class Proof:
         checked: Number of promised events whose values were verified by a checksum.
         findings: Human-readable descriptions of the promises that the staged rows do not match.
         lacks: Byte ranges of these promises.
-        books: Number of events with and without a promise, for each hour of event time.
+        books: Numbers of promised events, and of events without a promise, for each hour of event
+            time.
         unaudited_file: File with the rows that have no promise; None if there are no such rows.
         listed: Totals of all staged rows that were compared.
         second_readings: Byte ranges that were parsed twice with different results.
@@ -176,7 +177,7 @@ class Prover:
         database: Database of the ledger.
         unit_bytes_max: Maximum size of a task, in bytes of encoded events.
         ranges_here_max: Maximum number of entries of audit records that are compared in this
-            process. A larger number is compared in tasks.
+            process. Larger numbers are compared in tasks.
     """
 
     runner: Runner
@@ -196,7 +197,7 @@ class Prover:
         Args:
             frontiers: The hours of the buckets, one per event type. Staged rows (events copied from
                 Kafka) must already be assigned to the buckets.
-            cut_offsets: End offsets (exclusive), by site, of the audit records that count.
+            cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
 
         Returns:
             One proof per bucket, in the order of `frontiers`. Its `findings` are empty if no event
@@ -368,12 +369,12 @@ class RangeComparison(NamedTuple):
 
     Attributes:
         verdict: Comparison of the rows with all promises, including repeated ones.
-        unaudited: Byte ranges that have rows but no promise, neither new nor checked earlier. The
-            columns are `frontier_index` (bucket index), `hour`, `range_id` and `rows` (number of
-            event ids).
+        unaudited: Byte ranges that have rows but no promise, not even one that was checked earlier.
+            The columns are `frontier_index` (bucket index), `hour`, `range_id` and `rows` (number
+            of event ids).
         unmet: New promises that the rows do not match. Events are missing or differ.
         passed_over: Repeated promises that the rows do not match. This is not an error, because an
-            earlier bucket contains their events.
+            earlier bucket has accounted for their events.
     """
 
     verdict: RangeCounts
@@ -425,18 +426,18 @@ def add_partial_groups(
     frontiers: Sequence[Frontier],
     cut_offsets: AuditOffsets,
 ) -> list[tuple[Mapping[int, EventTotals], Mapping[int, EventTotals]]]:
-    """Add partially counted groups of audit records to the totals from the ledger.
+    """Add the audit records that the totals from the ledger do not include.
 
-    The ledger (the ETL's state database) stores totals by group: the audit records for one type and
-    hour in one staged file. If only some records of a group count for a bucket, `read_proof_totals`
-    omits the group. This function reads the files of such groups and adds the records that count.
-    Each file is read once.
+    The ledger (the ETL's state database) stores one total for each group of audit records: those
+    for one event type and hour in one staged file. If only some records of a group must be compared
+    with a bucket, `read_proof_totals` omits the group. This function reads the file of each such
+    group once, and adds the totals of these records.
 
     Args:
         sums: Totals of each bucket from `read_proof_totals`.
         storage: Storage with the staged files.
         frontiers: Event type and hour of each bucket, in the order of `sums`.
-        cut_offsets: End offsets (exclusive), by site, of the audit records that count.
+        cut_offsets: End offsets (exclusive), by site, of the audit records to compare.
 
     Returns:
         For each bucket, a pair of mappings by hour of event time (Unix seconds): totals of the

@@ -137,8 +137,8 @@ class AuditComparison(NamedTuple):
 
     Attributes:
         files: The files of the batch. They need not be compared again.
-        differences: Byte ranges whose audit records contradict each other, with at least one new
-            record; empty if there are none.
+        differences: Byte ranges for which a record in these files contradicts another record; empty
+            if there are none.
     """
 
     files: tuple[AuditFile, ...]
@@ -269,8 +269,8 @@ def find_differing_ranges(new_contents: pa.Table, known_contents: pa.Table) -> p
     """Return the byte ranges for which a new audit record contradicts another record.
 
     An audit record states how many events a byte range of a log file contains for each event type
-    and hour. Two records contradict each other if their `content` differs. If both have checksums,
-    `values` must also be equal. The function performs no I/O.
+    and hour. Two records of a range contradict each other if their `content` differs, or if both
+    have checksums and their `values` differ. The function performs no I/O.
 
     Args:
         new_contents: Contents of new audit records, from `read_contents`.
@@ -335,11 +335,11 @@ def build_conflicts(
 ) -> list[Conflict]:
     """Return the conflicts that are caused by a byte range with contradictory audit records.
 
-    An audit record states how many events a byte range of a log file contains. A conflict prevents
-    the bucket of an event type and hour from being closed until an operator overrides it. Each type
-    and hour in the audit records causes a conflict. If the content of that bucket is already fixed,
-    the conflict applies to the next bucket of the type instead. An audit record with which such a
-    bucket was already compared causes no conflict for the type and hour. The function performs no
+    An audit record states how many events a byte range of a log file contains. A conflict keeps the
+    bucket of an event type and hour open until an operator's override closes it. One conflict is
+    created for each type and hour in the audit records. If the content of that bucket is already
+    fixed, the conflict applies to the first later bucket whose content is not. No conflict is
+    created for an audit record with which the fixed bucket was compared. The function performs no
     I/O.
 
     Args:

@@ -89,7 +89,7 @@ def write_unaudited(
     bucket has left a file of the same name, it is replaced.
 
     Args:
-        storage: The storage.
+        storage: Storage to write to.
         epoch: Epoch (fencing token) of the closer's lease. It becomes part of the file name.
         frontier: Event type and hour of the bucket.
         rows: Distinct rows with the columns `hour`, `event_id`, `range_id` and `value_hash`; other
@@ -170,7 +170,7 @@ class UnauditedCleaner:
         The row of a file in the ledger (the ETL's state database) is deleted before the file.
 
         Args:
-            lease: The closer's lease.
+            lease: Lease of the closer, the process that closes buckets.
             now_ms: Current time in Unix milliseconds.
 
         Returns:

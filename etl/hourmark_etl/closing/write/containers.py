@@ -49,8 +49,8 @@ class WrittenFile:
         index: Positions of the events' ids in an id index file, which is used to find late
             duplicates.
         index_digest: Digest of the id index file in hex.
-        read_back_error: Human-readable difference that was found when the file was read back; empty
-            if there is none.
+        read_back_error: Difference that was found when the file was read back, as human-readable
+            text; empty if there is none.
     """
 
     event_type: str

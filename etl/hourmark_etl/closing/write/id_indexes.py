@@ -41,7 +41,7 @@ def publish_indexes(
     Args:
         storage: Storage with the index files.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         attempt: Id of the publishing attempt.
         published: Manifests of the published buckets. Manifests of other attempts are ignored.
         written: The buckets that the attempt wrote.
@@ -96,7 +96,7 @@ def clean_indexes(
     Args:
         storage: Storage with the index files.
         database: Database of the ledger.
-        lease: The closer's lease.
+        lease: Lease of the closer, the process that closes buckets.
         hours_max: Maximum age of an index in hours.
         bytes_max: Maximum total size of all indexes in bytes. The oldest are deleted first.
         now_ms: Current time in Unix milliseconds.
