@@ -89,7 +89,7 @@ class LedgerFinding:
 def check_ledger(
     database: Database, storage: Storage, bucket_seconds: int, central: CentralCluster
 ) -> list[LedgerFinding]:
-    """Check a ledger for inconsistencies, both internal and with storage and Kafka.
+    """Check a ledger for internal inconsistencies, and compare it with storage and Kafka.
 
     A running driver may cause temporary inconsistencies. If any are found, the check is repeated,
     and only inconsistencies that are found both times are returned.
@@ -133,14 +133,14 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed hours of each event type are contiguous up to the oldest open hour.
+    """Check that the closed hours of each event type are contiguous.
 
-    The seal of that hour is also checked. It is the record of the bucket's final content. The hour
-    must have a seal if and only if it is in the state `SEALED`.
+    They must range from the first hour of the type to the oldest hour that is not closed. This hour
+    must have a seal (a record of the bucket's final content) if and only if its state is `SEALED`.
 
     Args:
         database: The ledger (the ETL's state database).
-        known_frontiers: The oldest open hour of each type.
+        known_frontiers: The oldest hour of each event type that is not closed.
 
     Yields:
         One finding per inconsistency; nothing if all types are consistent.
@@ -232,15 +232,15 @@ def _late_hours_of_manifests(
 def check_groups(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check the groups of staged files, in particular their buckets and numbers of rows.
+    """Check the assignment of staged rows to buckets, and the row counts of staged files.
 
     A staged file contains copies of Kafka records. A group contains the rows of one event type and
-    hour in one file. It must be assigned to the bucket of its hour or of a later hour. The numbers
-    of rows in the groups must add up to the number of rows in the file.
+    hour in one file. It must be assigned to the bucket of its hour or of a later hour. The row
+    counts of the groups must add up to the row count of the file.
 
     Args:
         database: The ledger (the ETL's state database).
-        known_frontiers: The oldest open hour of each type.
+        known_frontiers: The oldest hour of each event type that is not closed.
 
     Yields:
         One finding per inconsistency; nothing if all groups are consistent.
@@ -292,7 +292,7 @@ def check_markers(
     Args:
         database: The ledger (the ETL's state database).
         storage: Storage with the buckets.
-        known_frontiers: The oldest open hour of each type.
+        known_frontiers: The oldest hour of each event type that is not closed.
         on_storage: Hours that have a bucket folder, by event type. List the folders before you read
             `known_frontiers`.
 

@@ -63,7 +63,7 @@ class FirstHours(BaseModel, frozen=True, extra="forbid"):
 
 
 def record_first_hours(storage: Storage, database: Database, bucket_seconds: int) -> None:
-    """Record the hour of each event type's first bucket on storage, if it is not recorded yet.
+    """Write the hours of event types' first buckets to storage, unless they are already recorded.
 
     The recorded hours are needed to rebuild a lost ledger. If a file is damaged, a warning is
     logged and its types are recorded again. Call this function at startup and when types are added.

@@ -84,11 +84,10 @@ class LostEndDetector:
         """Compare logs with staged files, and store lost records as offset gaps in the ledger.
 
         An offset gap is a range of offsets whose records are missing. The ledger is the state
-        database of the ETL. No hour of any event type is closed while there is a gap in an audit
-        topic, until an operator's override accepts it. A gap in an event topic is accepted
-        automatically, because audit records show which events are missing. If an event topic cannot
-        be read, the next call tries again. When all logs have been compared, further calls do
-        nothing.
+        database of the ETL. A gap in an audit topic keeps the hours of all event types open until
+        an operator's override accepts it. A gap in an event topic is accepted automatically,
+        because audit records show which events are missing. If an event topic cannot be read, the
+        next call tries again. When all logs have been compared, further calls do nothing.
 
         Args:
             lease: Lease of the closer, the process that closes hours.

@@ -231,9 +231,8 @@ class OffsetBackup:
 
     Attributes:
         commit: Highest commit number of the ledger in the files; 0 if there are no files.
-        checks: For each partition of an edge cluster, the last check that found no lost records.
-            None unless there is exactly one file and it is intact, because it is otherwise unknown
-            which checks are current.
+        checks: Last check of each edge partition that found no lost records. None unless there is
+            exactly one file and it is intact; otherwise, it is unknown which checks are current.
         gaps: Ranges of offsets whose records are missing, from all intact files.
         notes: Human-readable reasons why information is missing; empty if the content is complete,
             or if there are no files.
