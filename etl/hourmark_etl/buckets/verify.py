@@ -135,16 +135,17 @@ class BucketReport:
 
 
 def find_gaps(event_type: str, hours: Sequence[Hour]) -> list[BucketFinding]:
-    """Find the hours that are missing between the buckets of an event type.
+    """Report the hours that are missing between the buckets of an event type.
 
     Hours are closed in order, so every hour between two buckets must have a bucket.
 
     Args:
-        event_type: Event type for the findings.
+        event_type: Event type to name in the findings.
         hours: Hours that have a bucket, in ascending order.
 
     Returns:
-        One finding for the first missing hour of each gap; empty if the hours are contiguous.
+        One finding for each gap, which names the first missing hour. Empty if the hours are
+        contiguous.
     """
     findings = []
     for before, after in itertools.pairwise(hours):

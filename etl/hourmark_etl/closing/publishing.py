@@ -212,19 +212,17 @@ def _set_aside(found: Collection[ExcludedRecords]) -> list[SetAsideRecords]:
 
 
 def read_previous_marker(storage: Storage, frontier: Frontier) -> PreviousMarker | None:
-    """Read the `_SUCCESS` file of the bucket before the given hour.
-
-    Each manifest refers to the `_SUCCESS` file of the previous bucket.
+    """Read the `_SUCCESS` file of the bucket before an hour, to which the hour's manifest refers.
 
     Args:
-        storage: Storage with the buckets.
-        frontier: Event type and hour.
+        storage: The storage.
+        frontier: The hour whose predecessor to read.
 
     Returns:
-        Hour and digest of the previous bucket's `_SUCCESS` file; None for the type's first hour.
+        Hour and digest of the previous bucket's marker; None for the type's first hour.
 
     Raises:
-        Finding: The file is missing or damaged. An operator must restore it.
+        Finding: The previous marker is missing or damaged. An operator must restore it.
         StorageError: Storage is unavailable.
     """
     if frontier.hour == frontier.first_hour:

@@ -74,20 +74,20 @@ BYTES_MAX: Final = 8 << 30  # of datums: a round publishes nothing before all of
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClosingRound:
-    """A set of hourly buckets that are verified, sealed and published together.
+    """A set of hourly buckets, of many event types, that are proved, sealed and published together.
 
-    The round contains one or more consecutive hours of each event type. The ledger has assigned
-    staged rows (events copied from Kafka) to these buckets. Rows that are staged later belong to
-    later buckets.
+    The round contains one or more consecutive hours of each type.
 
     Attributes:
-        frozen: The first hour of each type.
-        last: The last hour of each type, by event type.
-        offsets: Staging positions (next Kafka offsets to stage) when rows were assigned, by event
-            type.
-        cut: The cut (a consistent set of Kafka offsets) that allows the buckets to be closed.
-        overrides: Operators' orders to close a bucket although data may be missing, by event type;
-            empty in a regular round.
+        frozen: The first hour of each type. The ledger has assigned staged rows to the buckets of
+            the round; rows that are staged later belong to later buckets.
+        last: By type, the last hour in the round.
+        offsets: By type, the staging positions (next Kafka offsets to stage) at the time when rows
+            were assigned.
+        cut: The cut (a set of offsets up to which records count) that allows the buckets to be
+            closed.
+        overrides: By type, an operator's order to close the bucket although data is missing; empty
+            for a regular round.
     """
 
     frozen: Sequence[Frontier]
@@ -447,22 +447,21 @@ def plan_round(
 ) -> dict[str, Hour]:
     """Choose the hourly buckets of the next round, which are closed together.
 
-    First, the next hour of each event type is chosen, the oldest hours first. Then further hours
-    that may be closed are added, one per type in turn, up to the limits.
+    The next hour of each type is chosen, oldest first. If fewer than `hours_max` hours are chosen,
+    the following hours of these types are added in turn, one per type at a time.
 
     Args:
-        ready: The next hour to close, for each type that may be closed.
-        watermarks_ms: Maps each event type to a time in Unix milliseconds. Hours that end at or
-            before this time may be closed.
-        unlisted_bytes: Bytes of staged events that are not assigned to a bucket yet, by event type
-            and hour (Unix seconds). A missing hour has no such events.
+        ready: The next hour to close of each type that may close.
+        watermarks_ms: By type, the time in Unix milliseconds up to which hours may close.
+        unlisted_bytes: By type and hour (Unix seconds), bytes of staged events that are not
+            assigned to a bucket yet. A missing hour has no bytes.
         hours_max: Maximum number of hours of all types.
-        bytes_max: Maximum total size in bytes. The first hour of each type is chosen even if it
-            exceeds this limit.
+        bytes_max: Maximum total bytes. It limits only the following hours: the next hour of a type
+            is chosen even if it exceeds the limit.
 
     Returns:
-        Last hour of the round by event type. If there are more than `hours_max` types, those with
-        the newest hours are omitted.
+        By type, the last hour of the round. If `hours_max` is less than the number of types, the
+        types with the newest next hours are missing.
     """
     chosen = sorted(ready, key=lambda f: (f.hour, f.event_type))[:hours_max]
     last = {f.event_type: f.hour for f in chosen}

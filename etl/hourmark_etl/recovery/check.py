@@ -133,17 +133,17 @@ def check_ledger(
 def check_chains(
     database: Database, known_frontiers: Collection[Frontier]
 ) -> Iterator[LedgerFinding]:
-    """Check that the closed hours of each event type are contiguous.
+    """Check that the closed buckets of each event type have no gap up to the oldest open one.
 
-    They must range from the first hour of the type to the oldest hour that is not closed. This hour
-    must have a seal (a record of the bucket's final content) if and only if its state is `SEALED`.
+    A type must have a seal (the stored result of the proof of completeness) if and only if its
+    oldest bucket that is not closed is sealed, which means that its content is fixed.
 
     Args:
         database: The ledger (the ETL's state database).
-        known_frontiers: The oldest hour of each event type that is not closed.
+        known_frontiers: The oldest open hour of each type.
 
     Yields:
-        One finding per inconsistency; nothing if all types are consistent.
+        One finding per inconsistency; nothing if the closed hours of all types are complete.
     """
     with database.reading() as connection:
         closed = {

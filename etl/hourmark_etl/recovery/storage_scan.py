@@ -37,11 +37,10 @@ class BucketChain:
         first: Hour of the first bucket.
         last: Manifest of the last bucket.
         frontier: The hour after the last bucket.
-        closed_next: Maps each pair of topic id and partition number to an offset. All events below
-            this offset are in these buckets. The offsets are taken from the last bucket that was
-            closed at least one hour (`EARLIEST_MS`) before the start of `frontier`, because events
-            read by then cannot belong to `frontier` or later hours. Empty if there is no such
-            bucket.
+        closed_next: By topic id and partition, an offset such that all events at lower offsets are
+            in these buckets. The offsets are those of the last bucket that was closed at least one
+            hour (`EARLIEST_MS`) before the start of `frontier`: no event that was read from Kafka
+            by then can belong to `frontier` or a later hour. Empty if there is no such bucket.
     """
 
     first: Hour
