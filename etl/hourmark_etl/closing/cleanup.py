@@ -11,10 +11,9 @@ After a crash, the next call deletes what is left.
   been replaced, so no commit can refer to them.
 - Uploads that a crash interrupted: one day after they started. If the writer is only paused or a
   clock is wrong, the writer finds its file missing and starts again; no partial file is published.
-- Unaudited rows and id indexes, by rules of their own (`closing.proof.unaudited`,
-  `closing.write.id_indexes`).
+- Unaudited rows and id indexes: see `closing.proof.unaudited` and `closing.write.id_indexes`.
 
-The ledger forgets a file before the file is deleted, so no listing refers to a deleted file.
+A file's row in the ledger is deleted before the file, so no listing refers to a deleted file.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Runs closing, one poll at a time, and resumes after a crash.
 
 A frozen hour without a seal was interrupted: it is unfrozen and proved again. A sealed hour is
-written and published again; if its bucket already exists, that bucket's marker is the truth. So
-every step may be interrupted at any point and repeated.
+written and published again; if its bucket already exists, that bucket's marker is authoritative.
+Every step can therefore be interrupted at any point and repeated.
 
 The decisions are pure functions in other modules: which sources are awaited (`readiness`), when a
-cut is finished (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
-which types are held and until when (`holds`). Servers are accessed through `CloserDependencies`.
+cut is complete (`cut`), how many hours a round includes and how a proof is graded (`sealing`),
+which types are paused and until when (`holds`). Servers are accessed through `CloserDependencies`.
 """
 
 from __future__ import annotations

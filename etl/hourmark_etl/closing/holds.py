@@ -1,8 +1,8 @@
-"""Which event types the closer holds, why, and until when. Pure: the caller passes the time.
+"""Tracks which event types are paused, why, and until when. Pure: the caller passes the time.
 
-A held type is skipped until its pause ends; all other types continue. The reason of a hold outlasts
+A paused type is skipped until its pause ends; all other types continue. The reason is kept after
 the pause, so that operators see it (`hourmark bucket why`) until the hour is sealed or closed. The
-state is lost with the process, after which each condition is found again.
+state is kept in memory only. After a restart, each condition is detected again.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The attempt folder gets exactly the manifest's files and a complete `_SUCCESS`, is read back, and
 one rename that refuses an existing target turns it into the bucket. If the target exists, its
-marker is the truth.
+marker is authoritative.
 
 `Publisher` writes all types of a round at once and then publishes each type's hours in order, many
 types in parallel. If an hour cannot be published, only its type waits.

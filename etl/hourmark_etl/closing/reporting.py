@@ -1,6 +1,6 @@
-"""What the closer reports: blockers in the ledger, and log lines about closed buckets.
+"""Reports of the closer: blockers in the ledger, and log lines about closed buckets.
 
-Both are bounded: a poll that changes nothing writes nothing, and the many buckets of a backlog
+Both are limited: a poll that changes nothing writes nothing, and the many buckets of a backlog
 share one log line per type.
 """
 

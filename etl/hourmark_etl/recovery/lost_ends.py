@@ -1,9 +1,9 @@
-"""Detects logs that lost their end while no driver was running, from uncommitted staged files.
+"""Detects logs that lost records while no driver was running, from uncommitted staged files.
 
 An older copy of the ledger has positions from before the copy was made. If Kafka also lost the end
 of its logs (one power failure may affect the disks of both), no log is shorter than these
 positions, and new records take the offsets of the lost ones unnoticed. The staged files still exist
-and show how far staging had come.
+and show up to which offsets records had been staged.
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ log lost before it grew again.
 
 Each ledger has one file `_ledger/offsets-<ledger>-<digest>.json`; a new one is written before the
 old one is deleted. If there are several, it is unknown which is the newest: a driver was killed in
-between, or an older copy of the ledger is in use. Then the gaps of all files count, and no checks,
-because a check that succeeds after an accepted gap does not prove what was promised there. Without
-checks, everything that an edge has deleted counts as a gap.
+between, or an older copy of the ledger is in use. In this case, the gaps of all files are used, but
+no checks, because a check that succeeds after an accepted gap does not prove what was promised
+there. Without checks, everything that an edge has deleted counts as a gap.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rebuilds a lost ledger from markers, staged files and topics.
 
-A published marker is the truth: a type's frontier is the hour after its last marker, whatever state
-the ledger had reached. `rebuilt_offsets` determines where staging resumes and which staged files
-count.
+Published markers are authoritative: a type's frontier is the hour after its last marker, regardless
+of the state of the lost ledger. `rebuilt_offsets` determines where staging resumes and which staged
+files are used.
 
 The mirrors' positions at the last checks, and the gaps known then, are read from storage
 (`offset_records`). Without these records, checks start from the beginning, and everything that an

@@ -1,9 +1,9 @@
 """The plan of a micro-batch: offset spans to read, assigned to tasks. Pure functions.
 
 Every partition with a backlog gets a fair share of a batch: the largest equal share with which all
-fit. A small type next to a large backlog is therefore staged completely and at once. The bytes of a
-type are limited while reading: each span carries its part of the limit and ends early when that is
-used up, so no estimate of record sizes is needed.
+fit. A small type next to a large backlog is therefore staged completely and immediately. The bytes
+of a type are limited while reading: each span has its share of the limit and ends early when that
+is used up, so no estimate of record sizes is needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Classifies errors that Spark and the JVM raise, which are available only as text.
 
-Errors of Python code do not come here: tasks and the planning of batches return theirs as values
-(`hourmark_etl.execution.task_failures`), and the driver's own are exceptions. Text remains for
+Errors of Python code are not handled here: tasks and the planning of batches return them as values
+(`hourmark_etl.execution.task_failures`), and the driver's own errors are exceptions. Text remains
+for
 
 - a Python process that was lost, and with it anything it could have returned;
 - an executor that was lost, or the exclusion of all executors;

@@ -1,4 +1,4 @@
-"""What an HDFS NameNode reports about itself on its HTTP port, which is no part of WebHDFS."""
+"""Reads the status that an HDFS NameNode reports on its HTTP port, outside of WebHDFS."""
 
 from __future__ import annotations
 

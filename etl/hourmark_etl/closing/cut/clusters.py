@@ -1,7 +1,7 @@
 """Implements `SiteClusters` with Kafka clusters and `StagingProgress` with the ledger.
 
-If there are several sites, messages name the site's alias. A gap concerns a topic, at whichever
-site it was found, and blocks the topic's event type.
+If there are several sites, messages contain the site's alias. A gap blocks the event type of its
+topic, regardless of the site at which it was found.
 """
 
 from __future__ import annotations

@@ -10,13 +10,12 @@ A cut has five phases:
     arrival   the central end offsets of those are taken; the ledger reaches them
 
 Audit offsets are compared on the central cluster only: promises count if they are below the central
-audit end taken in `promises`. Each of them was at the edge earlier, and its events before it, so
-the events' edge ends, which are taken later, lie beyond them. No promise that counts can have an
-event beyond the cut, and offsets of the two clusters need no translation.
+audit end taken in `promises`. Each of these promises was written to the edge before it was
+mirrored, and its events were written before it. The events' end offsets at the edge are taken
+later, so they are past these events. Offsets of the two clusters need no translation.
 
 With several sites each phase waits for all of them: a cut has an audit end for every site
-(`AuditOffsets`). A disconnected site keeps every type open, because what its hosts were promised is
-unknown.
+(`AuditOffsets`). A disconnected site keeps every type open, because its promises are unknown.
 """
 
 from __future__ import annotations

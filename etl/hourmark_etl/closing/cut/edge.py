@@ -1,9 +1,9 @@
-"""One site as seen by a cut: its edge cluster, and the mirror from there to the central cluster.
+"""One site of a cut: its edge cluster, and the mirror from there to the central cluster.
 
-Each check searches for gaps: the edge's log start must not have passed the offset that the mirror
-was to copy next at the last successful check, and topic ids must be unchanged. A failed check is
-not recorded, so it fails again until an operator decides. With a single cluster there is no mirror,
-and nothing to wait for.
+Each check searches for gaps. There is a gap if the log start of an edge partition has passed the
+mirror's position at the last successful check, or if a topic id has changed. A failed check is not
+recorded, so it fails again until an operator accepts the gap. With a single cluster there is no
+mirror and nothing to wait for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A cut by an operator's override: it waits for nothing and names what it could not verify.
+"""Creates cuts for operators' overrides, which wait for nothing and list what was not verified.
 
 Promises below the audit topic's staging position are still compared with rows, and the seal names
 what is missing. The seal accepts offset gaps, so that later hours can be proved again. An override

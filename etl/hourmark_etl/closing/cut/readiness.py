@@ -1,4 +1,4 @@
-"""Which hours every live source has passed: the first condition of a cut. Pure.
+"""Determines which hours all live sources have delivered: the first condition of a cut. Pure.
 
 A source is live until its host signs off. How far it has caught up is measured by the delivery
 services' clocks, and when it was heard by the driver's clock. The earlier of the two decides, so a

@@ -3,12 +3,12 @@
 If a range is sent again after its hour closed, the same rows arrive again, and writing drops them.
 Software that parses the range differently produces other rows. Usually its audit record shows that
 (`readings`). If its service died before writing the record, only the record of the first parse
-exists, and the other rows would be added to a later bucket. So the ids of late rows that a settled
-promise explains are looked up in closed buckets, as writing does (`ids`). Ids that no bucket
+exists, and the other rows would be added to a later bucket. Therefore, if a settled promise covers
+late rows, their ids are looked up in closed buckets, as writing does (`ids`). Ids that no bucket
 contains are a conflict of the hour that lists them: an override closes it as `forced`, and its
 manifest names the range.
 
-The check is skipped for ranges that a bucket was closed without, as recorded in its manifest
+The check is skipped for ranges that are missing from a closed bucket according to its manifest
 (`Manifest.lacks`), because the late rows may be the missing ones.
 
 Lookups happen only if such rows exist, and only groups of their hours are read.
