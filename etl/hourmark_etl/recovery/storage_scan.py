@@ -268,8 +268,7 @@ def scan_unaudited_files(storage: Storage, bucket_seconds: int) -> Iterator[Scan
         bucket_seconds: Length of a bucket in seconds.
 
     Yields:
-        The properties of each file, which are derived from its path; nothing if there are no such
-        files.
+        The properties of each file, derived from its path; nothing if there are no such files.
     """
     for folder in list_if_exists(storage, UNAUDITED_FOLDER):
         for entry in list_if_exists(storage, f"{UNAUDITED_FOLDER}/{folder.name}"):

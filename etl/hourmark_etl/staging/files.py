@@ -146,7 +146,7 @@ def read_rows(
             sorted by event id.
 
     Returns:
-        A pair: the rows, and the number of rows that each slice contributed.
+        A pair of the rows in the order of the slices, and the number of rows from each slice.
 
     Raises:
         Unreadable: The file is missing, damaged, or shorter than the slices.

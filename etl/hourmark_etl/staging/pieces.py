@@ -186,12 +186,12 @@ class StagedChunk(NamedTuple):
 
     @property
     def groups(self) -> tuple[StagedGroup, ...]:
-        """Return the totals of the file of events by type and hour; empty without such a file."""
+        """Return the totals of the event file by type and hour; empty if there is no such file."""
         return tuple(g for f in self.files for g in f.groups)
 
     @property
     def audit_groups(self) -> tuple[AuditGroup, ...]:
-        """Return the totals of all audit files by event type and hour; empty without such files."""
+        """Return the totals of all audit files by event type and hour; empty if there are none."""
         return tuple(g for f in self.files for g in f.audit_groups)
 
 

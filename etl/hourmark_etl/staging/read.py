@@ -123,7 +123,7 @@ class SpanReader:
     Args:
         cluster: Settings of the Kafka cluster.
         max_message_bytes: Maximum size of a Kafka message in bytes. It limits the size of fetches.
-        stall_s: Timeout in seconds: reading fails after this time without progress.
+        stall_s: Timeout in seconds. Reading fails if there is no progress for this time.
     """
 
     def __init__(

@@ -43,10 +43,10 @@ DAMAGE: Final = (pa.ArrowException, OSError, EOFError, ValueError, LookupError, 
 
 
 def compute_digest(content: bytes | memoryview) -> bytes:
-    """Compute the BLAKE2b digest of some bytes.
+    """Compute the BLAKE2b digest of a byte string.
 
     Args:
-        content: The bytes.
+        content: Bytes to hash.
 
     Returns:
         16 bytes.
@@ -66,7 +66,7 @@ def encode_verified(table: pa.Table, note: bytes, rows_in_group: int) -> tuple[m
         rows_in_group: Maximum number of rows per row group.
 
     Returns:
-        A pair of the file's content, and the digest in hex with which the file's name must end.
+        A pair of the file's content and the hex digest with which the file's name must end.
     """
     sink = pa.BufferOutputStream()
     # Where chunks stand is known when the footer is finished; so their digests take the place of as
