@@ -38,12 +38,12 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """Findings of one check that the central cluster holds an exact copy of the edge's records.
+    """Findings of one check whether the central cluster has an exact copy of all edge records.
 
     Attributes:
-        alarms: New alarms, and earlier alarms that no operator has accepted. Newly found
-            differences between records are in `compared` instead.
-        behind: Readable description of each topic-partition that the mirror did not copy in time.
+        alarms: New alarms, and earlier alarms that no operator has accepted. New differences
+            between records are in `compared` instead.
+        behind: Text for each topic-partition that the mirror did not copy in time.
         compared: Comparison of the records of each compared topic-partition.
         left_out: Number of topic-partitions that were not compared because only a sample was
             requested.
@@ -58,7 +58,7 @@ class VerificationResult(NamedTuple):
     def ok(self) -> bool:
         """Return whether the verification succeeded.
 
-        It succeeded if at least one topic-partition was compared, and there are no alarms, no
+        True if at least one topic-partition was compared, and there are no alarms, no
         topic-partitions that are behind, and no faulty records.
         """
         return not (
@@ -67,10 +67,10 @@ class VerificationResult(NamedTuple):
 
 
 class Verification:
-    """Verifies once that the central cluster holds an exact copy of the edge's records.
+    """One verification that the central cluster has an exact copy of all edge records.
 
-    The check covers all edge records below the log end offsets at its start. Call `run` once. The
-    call blocks while the mirror catches up and the records are compared.
+    It covers all edge records that exist when it starts. Call `run` once. The call blocks while the
+    mirror catches up and the records are compared.
     """
 
     def __init__(
@@ -120,13 +120,12 @@ class Verification:
     ) -> VerificationResult:
         """Wait until the mirror has copied all current edge records, then compare both clusters.
 
-        Topic-partitions that the mirror does not copy within `timeout_s` are listed in the result
-        and do not raise an error.
+        If the mirror does not copy some topic-partitions within `timeout_s`, the result lists them;
+        no error is raised.
 
         Args:
             timeout_s: Maximum seconds to wait for the mirror. The comparison takes additional time.
-            sample: Number of randomly chosen topic-partitions whose contents are compared; None for
-                all.
+            sample: Number of randomly chosen topic-partitions to compare; None for all.
             seed: Seed of the random choice.
             report: Called with the result before the state is saved, because saving may fail.
 
