@@ -159,30 +159,27 @@ def apply_declarations(
 ) -> ApplyResult:
     """Apply declared event types and sources as a new revision of the rules.
 
-    Registers schemas, creates topics, stores the revision in the ledger (the ETL's database) and
-    publishes it to the Kafka topic `hourmark.types`. All checks run before any change. If a server
-    fails, repeat the call to complete it.
+    Registers schemas, creates topics, and stores the revision in the ledger (the ETL's database)
+    and the topic `hourmark.types`. Declarations are checked first. If a server fails, repeat the
+    call.
 
     Args:
-        targets: Servers to apply the declarations to.
-        declared: Types, sources and limits to apply.
-        first_hour: First bucket of new types. Its length is the bucket length of the revision.
-        may_remove: Whether active types and sources may be missing in `declared`. Topics and
-            buckets of removed types are kept.
-        may_refuse: Whether lines that currently become events may become dead letters (lines that
-            cannot be parsed).
+        targets: Servers to change.
+        declared: Types, sources and limits.
+        first_hour: First bucket of new types; its length is the bucket length.
+        may_remove: Whether active types and sources may be missing.
+        may_refuse: Whether lines that are events today may become dead letters (unparsable lines).
         may_adopt: Whether the ledger may copy revisions that only `hourmark.types` contains.
-        samples: Lines that must still become events; None to check no lines. Ignored if
-            `may_refuse` is True.
+        samples: Lines that must remain events, unless `may_refuse` is True.
 
     Returns:
-        The active revision, which is unchanged if `declared` changes nothing.
+        The active revision, which is the old one if nothing changes.
 
     Raises:
-        UsageError: The declarations are not compatible with the active rules, or the registry does
-            not return the known ids of known schemas.
+        UsageError: The declarations conflict with the active rules, or the schema registry does not
+            return known ids.
         Finding: The registry assigned the id of another schema, or `hourmark.types` contains
-            revisions that the ledger does not know.
+            unknown revisions.
         Unavailable: A server does not answer.
     """
     book, _ = _known(targets, first_hour, may_adopt=may_adopt)

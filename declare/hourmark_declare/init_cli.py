@@ -103,8 +103,8 @@ def init(
     variant of a guess is used: an ambiguous time is kept as text, and lines without a common format
     are kept whole.
 
-    Writes nothing before confirmation, and never replaces a configuration. Log files can be added
-    to an existing one.
+    Nothing is written before confirmation. An existing configuration is extended and never
+    replaced.
 
     \b
     Examples:

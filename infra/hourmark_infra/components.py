@@ -43,7 +43,7 @@ CANARIES: Final = ("canary", "canary-check")  # for a site whose types declare t
 
 @dataclass
 class Components:
-    """Runner for the Hourmark daemons of one configuration, as child processes.
+    """Runner that starts the Hourmark daemons of one configuration as child processes.
 
     The daemon names are the keys of `COMMANDS`: service, tailer, etl, mirror, canary, canary-check.
 

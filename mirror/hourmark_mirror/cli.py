@@ -59,12 +59,12 @@ for _command in (watch, status, plan, apply, reset_offsets):
     help="Exit with MirrorMaker 2's exit code instead of restarting it.",
 )
 def run(config: Config, no_restart: bool) -> None:
-    """Run MirrorMaker 2 from the edge to the central cluster, exactly once, until SIGTERM.
+    """Run MirrorMaker 2 from the edge to the central cluster, with exactly-once delivery.
 
-    Creates missing remote topics. Logs how existing ones differ from the edge topics (`hourmark
-    mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks fails. The log of
-    MirrorMaker 2 is written to stderr. Generated files are stored in mirror.work_dir; the command
-    does not start if another instance uses this folder.
+    Runs until SIGTERM. Creates missing remote topics. Logs how existing ones differ from the edge
+    topics (`hourmark mirror plan`). Restarts MirrorMaker 2 when it exits or when one of its tasks
+    fails. The log of MirrorMaker 2 is written to stderr. Generated files are stored in
+    mirror.work_dir; the command does not start if another instance uses this folder.
 
     To run several workers, start one on each host with a mirror.rest_host that the other hosts can
     reach. The workers share the tasks of one mirror, and the remaining workers take over the tasks

@@ -33,13 +33,15 @@ _READ_S: Final = 3.0
 
 
 def mirror_status(config: Config, now_ms: int) -> ComponentStatus:
-    """Return whether the mirror copies and how many records it has not copied yet.
+    """Return the status of the mirror, with the number of records that it has not copied yet.
 
     Args:
         config: Configuration with both clusters and `mirror.work_dir`.
         now_ms: Current Unix time in milliseconds.
 
     Returns:
+        A status with one of these states:
+
         - `SILENT` if a process holds the lock on the work folder, but records are no longer copied
         - `RUNNING` if such a process exists, or if a mirror on another machine has copied records
           recently

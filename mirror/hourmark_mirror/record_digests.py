@@ -109,8 +109,8 @@ def digests_since(
 ) -> Generator[Iterator[RecordDigest], None, None]:
     """Open an iterator over record digests, starting at a given timestamp, for a `with` block.
 
-    The first record is the first one with a timestamp of `time_ms` or later. The broker finds it
-    with its time index, which is inexact: records with a timestamp of exactly `time_ms` may be
+    The iterator starts at the first record with a timestamp of `time_ms` or later. The broker finds
+    it with its time index, which is inexact: records with a timestamp of exactly `time_ms` may be
     skipped.
 
     Args:

@@ -80,7 +80,7 @@ def read_stored_positions(
 ) -> list[StoredPosition]:
     """Read the positions that MirrorMaker 2 has stored on the central cluster.
 
-    A position is the next offset that the mirror copies from an edge topic-partition.
+    A position is the edge offset of the next record that the mirror copies from a topic-partition.
 
     Args:
         sites: Clients of both clusters.
@@ -115,9 +115,9 @@ def stale_positions(positions: Iterable[StoredPosition]) -> list[StoredPosition]
     positions of such a topic are invalid, even those that the new log has already grown past.
 
     Args:
-        positions: Stored positions of any topics. A position is ignored for the decision if its
-            edge end is unknown, because a broker that has just started may not list the partition
-            yet.
+        positions: Stored positions of any topics. A position with an unknown edge end does not mark
+            its topic as recreated, because a broker that has just started may not list the
+            partition yet.
 
     Returns:
         All positions of recreated topics, in the given order; empty if no topic was recreated.

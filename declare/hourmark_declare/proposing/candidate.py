@@ -19,10 +19,7 @@ _ALWAYS: Final = EventTimeLimits(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One possible format of a log file.
-
-    A format consists of the declaration of an event type (the type file) and the settings of the
-    source that reads the log file.
+    """One possible format of a log file: an event type (type file) and settings of the source.
 
     Attributes:
         form: Description for users, such as `JSON lines`.
@@ -32,10 +29,9 @@ class Candidate:
         format: Format of the source, `free` or `syslog`.
         record_start: Regular expression for the first line of each multi-line record; empty if
             every line is a record.
-        catches_all: Whether a line that does not match the format becomes an event with the whole
-            line as message.
-        zone: IANA time zone that the abbreviations in timestamps refer to; empty for the zone that
-            the user chose.
+        catches_all: Whether other lines become events with the whole line as message.
+        zone: IANA time zone of the abbreviations in timestamps; empty for the zone that the user
+            chose.
         container_log: Whether the file is a Kubernetes container log.
         doubts: Uncertain interpretations of timestamps, as sentences for users.
         notes: Further information, as sentences for users.

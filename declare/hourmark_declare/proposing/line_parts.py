@@ -98,14 +98,13 @@ class LinePart(NamedTuple):
     `ends` is `{0: 6, 1: 8}`, and `values` is `{"thread": ["main", "pool-1"]}`.
 
     Attributes:
-        pattern: Regular expression for the element. Capturing groups are written `(?P<{0}>…)`,
-            `(?P<{1}>…)`; the caller replaces the numbers in braces with field names. All other
-            braces are doubled. The group of a timestamp is `(?P<time>…)`.
+        pattern: Regular expression for the element. Groups are written `(?P<{0}>…)`, `(?P<{1}>…)`;
+            the caller replaces the numbers with field names. All other braces are doubled. A
+            timestamp has the group `time`.
         ends: Maps the index of each record that has the element to the index of the character after
             it.
         values: Maps the proposed field name of each group to the captured texts, one for each item
-            of `ends`; None if the group captured nothing. The list is empty for a timestamp. Empty
-            if the element, such as a space, has no fields.
+            of `ends`; None if nothing was captured. The list is empty for a timestamp.
         is_optional: Whether the analysis continues in all records, or only in those that have the
             element.
     """

@@ -54,8 +54,7 @@ class Proposal:
         candidate: Format that was tried.
         records: Number of records in the sample, without blank lines.
         fitting: Number of records that match the format.
-        caught: Number of records that do not match the format, but become events with the whole
-            text as message.
+        caught: Number of other records that become events with the whole text as message.
         dead_letters: Number of dead letters (records that cannot be parsed) for each reason.
         oldest: Earliest event time in ISO 8601 (UTC); None if records contain no time.
         newest: Latest event time in ISO 8601 (UTC); None if records contain no time.

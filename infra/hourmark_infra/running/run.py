@@ -254,9 +254,9 @@ class Run:
     def run_once(self) -> RunOutcome:
         """Deliver the existing content of the log files, and wait until its buckets are closed.
 
-        A last line without a newline is also delivered. Returns immediately if there is nothing to
-        deliver and the previous run was complete. If the current bucket ends in more than two
-        minutes, the call only waits for earlier buckets.
+        A last line without a newline is also delivered. If there is nothing to deliver, and the
+        previous run was complete, the call does not wait for buckets. If the current bucket ends in
+        more than two minutes, the call only waits for earlier buckets.
 
         Returns:
             The result of the run. Every line is then in a closed bucket, in the bucket `open_hour`

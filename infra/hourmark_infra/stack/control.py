@@ -116,23 +116,22 @@ class LocalStack:
     ) -> Self:
         """Open the stack in a `HOURMARK_HOME` folder, or create it, without starting servers.
 
+        For an existing stack, `spread`, `workers` and `preferred_ports` are ignored.
+
         Args:
-            home: The `HOURMARK_HOME` folder, which contains the stack's data and configuration.
-            clusters: Number of Kafka clusters. None keeps the number of an existing stack; a new
-                stack has 2.
-            mirror: Whether MirrorMaker 2 is one of the servers. Also applies to an existing stack.
-            bucket_seconds: Bucket length in seconds. None keeps the length of an existing stack; a
-                new stack uses 3600.
+            home: The `HOURMARK_HOME` folder.
+            clusters: Number of Kafka clusters. None keeps the existing number; a new stack has 2.
+            mirror: Whether the stack runs MirrorMaker 2.
+            bucket_seconds: Bucket length. None keeps the existing length; a new stack uses 3600.
             spread: Whether there are three central brokers and three DataNodes instead of one each.
-                Ignored for an existing stack.
-            workers: Number of MirrorMaker 2 workers. Ignored for an existing stack.
-            jmx: Whether brokers expose metrics through JMX. Also applies to an existing stack.
-            preferred_ports: Maps port names to TCP ports, which a new stack uses if they are free.
+            workers: Number of MirrorMaker 2 workers.
+            jmx: Whether brokers expose metrics through JMX.
+            preferred_ports: Maps port names to TCP ports, which are used if they are free.
             report: Function that receives progress messages, one line each.
 
         Raises:
             UsageError: The existing stack has a different number of Kafka clusters.
-            HourmarkError: The state file of the existing stack cannot be read.
+            HourmarkError: The state file cannot be read.
             Unavailable: No free port was found.
         """
         home = home.absolute()

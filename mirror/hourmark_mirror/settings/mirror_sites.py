@@ -72,7 +72,7 @@ class MirrorSites:
     def positions(self) -> MirrorPositions:
         """Return a new reader for the offsets up to which the mirror has copied records.
 
-        `refresh` of the reader fetches the offsets from the central cluster.
+        Call `refresh` on the reader to fetch the offsets from the central cluster.
 
         Returns:
             The reader, which the caller must close.

@@ -169,7 +169,7 @@ def missing_worker_differences(hosts: Sequence[str]) -> Iterator[MirrorDifferenc
     """Yield a difference of kind `START` if no worker of the mirror is running.
 
     Args:
-        hosts: Hosts of the running workers. Unless empty, nothing is yielded.
+        hosts: Hosts of the running workers. If there are any, nothing is yielded.
     """
     if not hosts:
         yield MirrorDifference(DifferenceKind.START, "worker", "hosts", None, "at least one")

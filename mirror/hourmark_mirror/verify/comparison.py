@@ -177,15 +177,15 @@ def compare_records(
     order, and no other records. Edge records at or after `cut` are optional.
 
     Args:
-        edge: Edge records in offset order, which may include records at or after `cut`.
-        central: Records on the target in offset order.
+        edge: Edge records in offset order.
+        central: Target records in offset order.
         cut: Edge offset (exclusive) up to which records must have been copied.
         edge_was_trimmed: Whether the edge's log start is above 0. The target may then begin with
-            older records, which cannot be compared.
-        target_was_trimmed: Whether the target's log start is above 0. Retention may then have
-            deleted the first records on the target.
-        expired_before_ms: Unix milliseconds. If records are missing at the beginning of a trimmed
-            target, those with an earlier timestamp count as expired, and all others as missing.
+            older records.
+        target_was_trimmed: Whether the target's log start is above 0. The first records may then be
+            missing.
+        expired_before_ms: Unix milliseconds. Missing first records count as expired if their
+            timestamp is earlier; otherwise as missing.
         window: Maximum number of records to read ahead on each side.
 
     Returns:

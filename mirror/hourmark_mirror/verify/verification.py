@@ -38,7 +38,7 @@ _HOLDING = (
 
 
 class VerificationResult(NamedTuple):
-    """Findings of one check whether the central cluster has an exact copy of all edge records.
+    """Findings of a check that the central cluster has an exact copy of all edge records.
 
     Attributes:
         alarms: New alarms, and earlier alarms that no operator has accepted. New differences
@@ -67,7 +67,7 @@ class VerificationResult(NamedTuple):
 
 
 class Verification:
-    """One verification that the central cluster has an exact copy of all edge records.
+    """A single check that the central cluster has an exact copy of all edge records.
 
     It covers all edge records that exist when it starts. Call `run` once. The call blocks while the
     mirror catches up and the records are compared.

@@ -62,9 +62,9 @@ class AlarmLimits(NamedTuple):
 
 
 class TopicVerification(NamedTuple):
-    """Progress of the verification of one topic by samples of its records.
+    """Progress in verifying the copy of one topic.
 
-    The mirror watch compares randomly chosen records of both clusters.
+    `hourmark mirror watch` compares randomly chosen records of both clusters.
 
     Attributes:
         through_ms: Time up to which the topic is verified, Unix milliseconds. Records written

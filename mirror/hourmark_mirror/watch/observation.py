@@ -74,18 +74,18 @@ class TruncatedRecord(NamedTuple):
 class MirrorObservation:
     """State of the edge and target clusters of a mirror at one point in time.
 
-    Mappings have edge topic-partitions as keys, unless an attribute is described as "by topic". The
-    clusters are read in an order that keeps the values consistent: positions first, then the edge's
-    log starts and ends, then the target.
+    The clusters are read in an order that keeps the values consistent: positions first, then the
+    edge's log starts and ends, then the target. Unless described as "by topic", mappings have edge
+    topic-partitions as keys.
 
     Attributes:
         now_ms: Time of the observation, Unix milliseconds.
         ids: Topic ids at the edge, by topic.
-        remote_ids: Topic ids on the target, by topic (named as at the edge). Topics that do not
-            exist on the target are absent.
+        remote_ids: Topic ids on the target, by edge topic. Topics that do not exist on the target
+            are absent.
         starts: Log start offsets at the edge.
         ends: Log end offsets at the edge.
-        positions: Next edge offset that the mirror copies. Topic-partitions without a position are
+        positions: Edge offset of the next record to copy. Topic-partitions without a position are
             absent.
         remote_starts: Log start offsets on the target.
         remote_ends: Log end offsets on the target.
@@ -131,7 +131,7 @@ class PartitionState:
     Attributes:
         covered: Edge offset (exclusive) up to which all records were copied, or were deleted before
             the first observation.
-        position: Next offset that the mirror copies; None if the mirror has no position.
+        position: Edge offset of the next record to copy; None if the mirror has no position.
         end: Log end offset at the edge.
         since_ms: Time of the last observation in which the mirror had advanced or was not behind,
             Unix milliseconds.

@@ -42,7 +42,7 @@ PARTITIONS_READ_MAX: Final = 100  # partitions read per observation
 
 
 class UncopiedTimestamps:
-    """Cache of the timestamp of the first uncopied record in each topic-partition.
+    """Cache for the timestamp of the first uncopied record in each topic-partition.
 
     Reading a timestamp requires a fetch from Kafka, so each observation reads a limited number of
     them. Topic-partitions that have not been read yet come first, followed by those read least
