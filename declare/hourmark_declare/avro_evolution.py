@@ -1,7 +1,7 @@
 """Checks whether one Avro schema can read data written with another.
 
-Applies Avro's schema resolution (Apache's own checker), independent of the registry: a recreated
-registry has forgotten earlier versions. The checker compares encodings; this module also compares
+Applies Avro's schema resolution (Apache's own checker). The registry is not used, because a
+recreated registry lacks earlier versions. The checker compares encodings; this module also compares
 meanings: logical type, scale, and which of two fields an alias refers to.
 """
 

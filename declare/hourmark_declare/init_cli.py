@@ -99,9 +99,9 @@ def init(
     timestamp. Lines are parsed as in the delivery service. Shows the best format, the confidence in
     it, and the results for the lines.
 
-    Asks for confirmation of formats that are a guess. With --yes, or without a terminal, the safest
-    variant of a guess is used: an ambiguous time is kept as text, and lines without a common format
-    are kept whole.
+    Asks the user to confirm formats that are guesses. With --yes, or without a terminal, the safest
+    variant is used: an ambiguous time is kept as text, and lines without a common format are kept
+    whole.
 
     Nothing is written before confirmation. An existing configuration is extended and never
     replaced.

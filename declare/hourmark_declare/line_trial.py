@@ -61,7 +61,7 @@ class LineResult:
 class ReadContext:
     """The properties of a log file that affect how sample lines are parsed.
 
-    In production, the tailer provides them. It is the component that reads log files.
+    In production, the tailer (the component that reads log files) provides them.
 
     Attributes:
         observed_at_ms: Time at which the lines are read, Unix milliseconds.

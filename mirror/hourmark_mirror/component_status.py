@@ -1,8 +1,8 @@
-"""Status of the mirror for `hourmark status`: whether it copies, and how much is not copied yet.
+"""Status of the mirror for `hourmark status`: whether it copies records, and how far it is behind.
 
-Delivery services write a host report to the edge every two seconds. A report that was not copied
-for `STALLED_MS` shows a mirror that is dead or hangs, and since when, on any machine and without
-its process.
+Delivery services write a host report to the edge every two seconds. If a report is not copied
+within `STALLED_MS`, the mirror is dead or hangs. The timestamp of the report shows since when. This
+works on any machine, without access to the process of the mirror.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`hourmark mirror reset-offsets`: deletes stored positions, so that topics are copied again.
 
-Kafka Connect forgets a position when a record without a value is written under the position's key.
-A worker reads positions when its tasks start and writes them while they run, so no worker may be in
+Kafka Connect deletes a position when a tombstone with the position's key is written. Workers read
+positions when their tasks start, and write them while the tasks run. Therefore, no worker may be in
 the group during a reset.
 """
 

@@ -1,8 +1,8 @@
 """Checks what `hourmark status` reports of components, hosts and event types while they run.
 
-A dead driver, a mirror that copies nothing, clocks that are apart, blocked ranges and overdue hours
-are found where `hourmark status` finds them, so both commands say the same. Servers have checks of
-their own and are left out.
+This check finds a dead driver, a mirror that copies nothing, clock differences, blocked ranges and
+overdue hours. It uses the code of `hourmark status`, so both commands report the same. Servers are
+omitted, because they have separate checks.
 """
 
 from __future__ import annotations

@@ -19,7 +19,9 @@ _ALWAYS: Final = EventTimeLimits(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """One possible format of a log file: an event type (type file) and settings of the source.
+    """One possible format of a log file, to be tried on sample lines.
+
+    A format consists of an event type, declared in the type file, and settings of the source.
 
     Attributes:
         form: Description for users, such as `JSON lines`.
@@ -29,9 +31,8 @@ class Candidate:
         format: Format of the source, `free` or `syslog`.
         record_start: Regular expression for the first line of each multi-line record; empty if
             every line is a record.
-        catches_all: Whether other lines become events with the whole line as message.
-        zone: IANA time zone of the abbreviations in timestamps; empty for the zone that the user
-            chose.
+        catches_all: Whether lines that do not match become events with the whole line as message.
+        zone: IANA time zone that abbreviations in timestamps refer to; empty for the user's zone.
         container_log: Whether the file is a Kubernetes container log.
         doubts: Uncertain interpretations of timestamps, as sentences for users.
         notes: Further information, as sentences for users.

@@ -1,4 +1,4 @@
-"""How far a proposal can be trusted, and what is proposed instead where it cannot."""
+"""Confidence in a proposed format: high, medium or low, with reasons."""
 
 from __future__ import annotations
 

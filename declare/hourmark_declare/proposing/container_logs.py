@@ -1,4 +1,4 @@
-"""Candidates for container logs of Kubernetes (CRI): the format of what the containers wrote."""
+"""Candidates for Kubernetes container logs (CRI): the format of the texts from the containers."""
 
 from __future__ import annotations
 

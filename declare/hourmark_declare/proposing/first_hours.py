@@ -1,4 +1,4 @@
-"""Chooses the first hourly bucket so that existing lines get into the hours of their times."""
+"""Chooses the first hourly bucket of new event types, early enough for existing lines."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Infers the template of log lines: a pattern with named fields, and a message at the end.
 
-All records are read from left to right at the same time. At each position, the most specific part
-is taken that nine in ten records have: the timestamp, a level, text in quotes or brackets, a
-program with its process id, a number, punctuation, or a word that something specific follows.
-Without a common part, the message begins. A part behind the timestamp that some records lack is
-optional together with what follows it, so that those are still read with the rest.
+All records are read in parallel from left to right. At each position, the most specific part is
+selected that 90% of the records have in common: the timestamp, a level, text in quotes or brackets,
+a program with its process id, a number, punctuation, or a word that something specific follows. If
+there is no common part, the message begins. If some records lack a part after the timestamp, this
+part and all later parts are optional, so these records still match.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Infers a pattern that reads a time and other values from within JSON objects of one structure.
+"""Infers a pattern that captures a time and other values from JSON objects with the same structure.
 
-The payload `json` reads the time of a key at the top only. Where the time is deeper, as in logs of
-MongoDB or OpenTelemetry, a pattern over the text of the line reads it, together with the values
-that nearly all lines have in the same order; the whole line is kept as message.
+The payload `json` can only read a time from a top-level key. If the time is nested, as in logs of
+MongoDB or OpenTelemetry, a regular expression captures it from the text of the line, together with
+values that nearly all lines have in the same order. The whole line is kept as message.
 """
 
 from __future__ import annotations

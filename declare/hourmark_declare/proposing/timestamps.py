@@ -1,9 +1,9 @@
-"""Finds timestamps in lines by a grammar of dates, clocks and zones, and selects that of the events.
+"""Finds timestamps in lines with a grammar of dates, clocks and zones, and selects the event times.
 
 A timestamp is a date, a separator and a clock with an optional fraction, half of the day, zone and
 year; or a clock and a date; or Unix time in seconds, milliseconds, microseconds or nanoseconds.
-Each has a regular expression that a type file may contain (RE2), and the format that the delivery
-service reads it by.
+Each has an RE2 regular expression for type files, and the format with which the delivery service
+parses it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Words and shapes by which parts of log lines are recognized: levels, hosts, programs, keys."""
+"""Words and patterns for recognizing parts of log lines: levels, hosts, programs and keys."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def time_key_rank(name: str) -> int:
 
     A lower rank is more likely. Well-known names such as `time` have the lowest ranks, followed by
     other names that indicate a time. Names that indicate another time, such as the end of a
-    request, rank higher. Names that do not indicate a time have the highest rank.
+    request, have a higher rank. Names that do not indicate a time have the highest rank.
 
     Args:
         name: Name of the key. Only the part after the last dot is considered.

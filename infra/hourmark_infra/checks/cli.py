@@ -1,11 +1,10 @@
 """`hourmark test`: runs each check in a child process and prints one line for each.
 
-The whole suite is four pytest sessions. Tests on servers run in parallel with the tests without
-servers, of which the slow ones come first and those of the quick tier second. A third run in
-parallel took no less time in total, and tests with real timers failed because two cores were too
-few for it. Last come the tests that need the machine for themselves because they hold the system to
-a time. Tests spend most of their time waiting, so each of the first three sessions has several
-worker processes (pytest-xdist).
+The whole suite consists of four pytest sessions. Tests on servers run in parallel with two sessions
+without servers: first the slow tests, then the quick ones. Running three sessions in parallel did
+not reduce the total time, and tests with real timers failed because two cores were not enough.
+Tests with time limits run last and alone. Tests spend most of their time waiting, so each of the
+first three sessions has several worker processes (pytest-xdist).
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def ensure_jars(
     """Download missing jars, and return the folder that contains all of them.
 
     Args:
-        name: Name of the jar set, used in the name of the folder and in messages.    jars: Jars to
-            provide.
+        name: Name of the jar set, used in the name of the folder and in messages.
+        jars: Jars to provide.
         root: Folder of the jar cache.
         fetch: Function that downloads jars.
         report: Function that receives progress messages, one line each.

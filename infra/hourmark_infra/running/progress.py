@@ -1,8 +1,8 @@
 """Progress messages of `hourmark run`: no silence of more than five seconds.
 
-Each message begins with the number of seconds since the start. While an operation is awaited, its
-description is repeated whenever nothing else was reported for some time, so that a user sees that
-the command still works and what it waits for.
+Each message begins with the number of seconds since the start. During a wait, its description is
+repeated if nothing else has been reported for some time, so users see that the command is still
+working and what it is waiting for.
 """
 
 from __future__ import annotations

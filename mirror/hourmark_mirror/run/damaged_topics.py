@@ -1,13 +1,14 @@
 """Excludes topics with a damaged record batch from the mirror, so that all others are copied.
 
-MirrorMaker 2 checks CRCs. When a batch is damaged, its consumer fails on every poll: the task
-copies nothing more of any partition, uses a full core and does not fail (`MirrorSourceTask.poll`
-logs the error and continues). No setting skips or isolates the partition.
+MirrorMaker 2 checks CRCs. If a batch is damaged, the consumer fails on every poll: the task stops
+copying all of its partitions, uses a full core and does not fail (`MirrorSourceTask.poll` logs the
+error and continues). No setting skips or isolates the partition.
 
 This module therefore reads stalled partitions from the mirror's position. A topic with a damaged
-batch there is added to `topics.exclude` and MirrorMaker 2 restarts; only that topic's event type
-waits. The topic is retried and included again once it is readable: after another replica became
-leader, or after an operator deleted the records up to the damage (`kafka-delete-records`).
+batch there is added to `topics.exclude`, and MirrorMaker 2 is restarted. Only the event type of
+that topic has to wait. The topic is retried and included again once it is readable: after another
+replica has become leader, or after an operator has deleted the records up to the damage
+(`kafka-delete-records`).
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Detects a mirror that runs but copies nothing: no process ends and no task fails (strimzi#3375).
 
 `ResponseDetector` finds a MirrorMaker 2 process that hangs, such as one that is paused or
-deadlocked. With several workers no other worker reports it: the group continues without it and
-moves its tasks. The process listens on its REST port once it has found both clusters, and keeps
-answering if they become unavailable.
+deadlocked. If there are several workers, none of the others reports it: the group continues without
+it and moves its tasks. The process listens on its REST port once it has connected to both clusters,
+and keeps responding if they become unavailable.
 
-`StallDetector` finds a mirror that is behind while no position moves. Positions do not show which
-worker copies a partition, so only a stall of all partitions is a failure of this worker. A single
-stalled partition may belong to another worker, and restarting every worker would interrupt the
-others; that case is an alarm of the watch.
+`StallDetector` finds a mirror that is behind while no position advances. Positions do not show
+which worker copies a partition, so only a stall of all partitions is a failure of this worker. A
+single stalled partition may belong to another worker, and restarting every worker would interrupt
+the others; that case is an alarm of the watch.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Security settings of MirrorMaker 2: librdkafka's settings translated to Java names.
 
-A setting without a Java equivalent stops the start.
+A setting without a Java equivalent prevents the start.
 
-Secrets are in a separate file that MirrorMaker's properties refer to, because MirrorMaker 2 copies
-its properties into a topic of the target, from where other workers read them. The reference names
-the file without its folder, which is the working folder of each worker. Certificate and key files
-are also referenced and read at each start; their paths must be the same for all workers.
+Secrets are stored in a separate file, and the properties of MirrorMaker 2 only refer to it. The
+reason is that MirrorMaker 2 copies its properties to a topic on the target, from which other
+workers read them. The reference contains the name of the file without its folder, which is the
+working folder of each worker. Certificate and key files are also referenced and read at each start;
+their paths must be the same for all workers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""`hourmark mirror verify`: checks that the mirror reached a cut, without gaps or differences.
+"""`hourmark mirror verify`: checks that all edge records were copied, without gaps or differences.
 
-The order of reads makes the result valid. First comes the cut, which is the edge's end offsets.
-Then the positions are read until they reach the cut, each time followed by the edge's log starts,
-so that a gap that retention makes meanwhile is detected. The target's end offsets follow. The
-edge's end offsets are then read again, because everything on the target was at the edge before.
-Topic ids are read at the beginning and again at the end.
+The result depends on the order of reads. The edge's end offsets are read first; they define the
+cut, up to which records must be copied. The positions are then read repeatedly until they reach the
+cut. After each read, the edge's log starts are read, to detect gaps that retention causes in the
+meantime. The target's end offsets follow. The edge's end offsets are then read again, because all
+records on the target existed at the edge before. Topic ids are read at the beginning and at the
+end.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Observes both clusters of a mirror with a few requests, regardless of the number of partitions.
 
 The order of reads makes an observation consistent: positions, the edge's log starts and ends, then
-the target. Records are read only for the first uncopied record of partitions that were also behind
-before, for stalled partitions, and for the beginning of a trimmed target log. Reads beyond a limit
-are left to the next observation.
+the target. Records are only read at the first uncopied offset of partitions that were also behind
+before, in stalled partitions, and at the beginning of a trimmed target log. If there are too many,
+the rest is left to the next observation.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Compares samples of copied records on both clusters continuously; `verify` compares all of them.
 
-From the range copied since the last observation, the edge is read in two windows of adjacent
-records: one at the end, one at a random place. The target is located by the timestamp of the first
-record, which the mirror preserves; from there on it must hold the same records in the same order,
-with none in between.
+Two windows of adjacent records are read at the edge, from the range that was copied since the last
+observation: one at the end, and one at a random place. The first record is located on the target by
+its timestamp, which the mirror preserves. From there on, the target must contain the same records
+in the same order, with no others in between.
 
 Detection is probabilistic. In a range of n records, a single wrong record is detected with
 probability `WINDOW` / n, a run of r wrong records with (`WINDOW` + r) / n. A window is not compared

@@ -1,7 +1,7 @@
 """Watch over the mirror: observes, evaluates, stores state, reports alarms, detects its own hangs.
 
-The watch is a separate program, because it must continue when the mirror has ended and may watch a
-MirrorMaker 2 that others run. It changes nothing.
+The watch is a separate program, because it must continue after the mirror has exited, and because
+it can also watch a MirrorMaker 2 that is managed by others. It changes nothing.
 
 A Kafka client may wait forever for its own threads (`hourmark.kafka.clients`), and Python cannot
 end a thread from outside. An observation that hangs therefore raises an alarm within a minute and
