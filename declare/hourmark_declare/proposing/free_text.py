@@ -53,15 +53,15 @@ _SYSLOG_MIN: Final = 0.8  # share of the lines that must have a header of syslog
 def syslog_candidates(sample: FileSample) -> Iterator[Candidate]:
     """Yield the format `syslog` if the lines of a log file begin with a syslog header.
 
-    The built-in event type `syslog` parses such lines. Because lines in other formats may also
-    begin with a timestamp and words, a line is only accepted as syslog if it has a priority, a BSD
-    timestamp (`Nov 21 05:07:11`), or a program name together with a host or process id.
+    The built-in event type `syslog` parses such lines. Lines in other formats may also begin with a
+    timestamp and words. Therefore, a line must have a priority, a BSD timestamp (`Nov 21
+    05:07:11`), or a program name together with a host or process id.
 
     Args:
         sample: First and last lines of a log file.
 
     Yields:
-        One candidate format if at least 80% of the lines are accepted; otherwise nothing.
+        One candidate format if at least 80% of the lines meet this condition; otherwise nothing.
     """
     lines = [line for line in sample.lines if line.strip()][:1000]
     if sum(map(_is_syslog, lines)) >= _SYSLOG_MIN * len(lines):

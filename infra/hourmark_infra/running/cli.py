@@ -170,9 +170,8 @@ def describe_outcome(outcome: RunOutcome) -> Iterator[str]:
         outcome: Result of the run.
 
     Yields:
-        Lines about the closed buckets and the dead letters (log lines that could not be parsed), a
-        line with the duration of the run, and commands that show the content of buckets and dead
-        letters.
+        The closed buckets, the dead letters (log lines that could not be parsed), the duration of
+        the run, and commands for showing the content of buckets and dead letters.
     """
     yield from describe_buckets(outcome.buckets)
     yield from _describe_dead_letters(outcome.tailed["dead_letter_reasons"])
