@@ -31,7 +31,7 @@ _first_hour_option = click.option(
 
 @click.group()
 def types() -> None:
-    """Manage event types and sources: check declarations, try them on lines, apply and list them."""
+    """Manage event types and sources: check, try, apply, repair and list declarations."""
 
 
 types.add_command(try_)

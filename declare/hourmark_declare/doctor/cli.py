@@ -1,4 +1,4 @@
-"""`hourmark doctor`: reports problems of servers and machine with remedies. Exits 1 on a finding."""
+"""`hourmark doctor`: reports problems of servers and this machine, with remedies."""
 
 from __future__ import annotations
 
