@@ -34,8 +34,8 @@ _LOG = logging.getLogger(__name__)
 class FileRetirement:
     """Stops tracking files, and records their unread bytes as lost.
 
-    Each method first saves the change in the checkpoint. If that fails, it raises
-    `CheckpointFailed` and changes nothing. Not thread-safe.
+    Changes are saved in the checkpoint first. If that fails, the method raises `CheckpointFailed`
+    and changes nothing. Not thread-safe.
 
     Attributes:
         files: All tracked files.

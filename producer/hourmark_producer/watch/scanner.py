@@ -234,7 +234,7 @@ class FileScanner:
 
         Returns:
             Whether a full scan is needed. This is the case if one of the files is closed, deleted
-            or unreadable, or if no file is waiting any longer.
+            or unreadable, or if the last waiting file was opened.
 
         Raises:
             CheckpointFailed: The observations cannot be saved.
