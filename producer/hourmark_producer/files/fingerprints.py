@@ -31,7 +31,7 @@ class Truncation(NamedTuple):
     Attributes:
         high: Largest content size observed before the truncation, in bytes.
         low: Content size at the scan that detected the truncation, in bytes.
-        other: Whether the content was replaced, so that nothing of the earlier content is left.
+        other: Whether the content was replaced, so that none of the earlier content is left.
         head: First bytes of the earlier content.
     """
 

@@ -91,8 +91,8 @@ def compare_content(
             comparison.
 
     Returns:
-        Size and completeness of the candidate's content, or None if the content differs. If the
-        candidate is damaged or too short to compare, `readable` is -1 and `flaw` states the reason.
+        Size and completeness of the candidate's content, or None if the content differs. If damage
+        or a premature end prevents the comparison, `readable` is -1 and `flaw` states the reason.
 
     Raises:
         OSError: The candidate cannot be read.

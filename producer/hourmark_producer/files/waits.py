@@ -37,13 +37,11 @@ FORGET_EVERY_S: Final = 60.0
 
 
 class RetryLater(OSError):
-    """Raised when a step of a file cannot be completed yet.
-
-    The sender repeats the step after a pause.
+    """Raised when the processing of a file must be postponed. The sender retries after a pause.
 
     Attributes:
         is_expected: Whether the wait is part of normal operation, for example while a copy is being
-            made. Such a wait is logged at INFO, any other at WARNING.
+            written. An expected wait is logged at level INFO, any other at WARNING.
     """
 
     def __init__(self, message: str, *, is_expected: bool = False) -> None:
