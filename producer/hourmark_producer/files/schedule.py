@@ -105,8 +105,8 @@ class Schedule:
             fits: Function that returns whether to take a file. The selection ends at the first file
                 for which it returns False.
             count_max: Maximum number of files to take.
-            workers: Number of workers that share the queue. The method takes at most this fraction
-                of the ready files.
+            workers: Number of workers that share the queue. A worker takes at most its share, which
+                is the number of ready files divided by this number.
 
         Returns:
             The files, in queue order; empty if there is none to take.

@@ -19,7 +19,7 @@ class StandardInput:
     Used by one `SourceReceiver`, which calls its methods.
 
     Args:
-        line_bytes_max: Length in bytes above which an incomplete line is passed on before its end
+        line_bytes_max: Length in bytes above which part of a line is passed on before its end
             arrives.
         descriptor: File descriptor to read from.
     """
