@@ -172,7 +172,7 @@ _LOG = logging.getLogger(__name__)
 class JournalInput:
     """Receives the entries of systemd's journal through `journalctl`.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
         read_from: Where the first run begins: `start`, `end` or an ISO 8601 time.

@@ -45,7 +45,7 @@ _LOG = logging.getLogger(__name__)
 class SyslogStreamInput:
     """Receives syslog messages over TCP or TLS connections to one address.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
         address: Host and port to listen on.
@@ -293,7 +293,7 @@ _MEMINFO: Final = struct.Struct(
 class SyslogDatagramInput:
     """Receives syslog messages as UDP datagrams on one address.
 
-    Used by one `SourceReceiver`, which calls its methods.
+    A `SourceReceiver` calls its methods.
 
     Args:
         address: Host and port to listen on.

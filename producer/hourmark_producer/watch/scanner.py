@@ -129,8 +129,8 @@ class FileScanner:
         throttle: Logs each lasting problem once when it begins and once when it ends.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.
-        may_be_copied_up: Function that returns whether the birth time of an open file may change
-            although it stays the same file.
+        may_be_copied_up: Function that returns whether the birth time of an open file may change,
+            as on overlayfs.
         descriptors: Limits the number of open files.
         beginnings: Decides where reading of new files begins, and which files are excluded.
         scans: Number of full and partial scans that have begun.
