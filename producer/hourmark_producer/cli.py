@@ -103,11 +103,11 @@ def tail(
     The group `tailer` of the configuration defines the files. SIGTERM or Ctrl-C stops the tailer;
     the next start continues where it stopped. SIGHUP reloads the configuration if it is valid.
 
-    While the tailer is stopped, hourly buckets wait for this host. A bucket that reaches its
-    deadline (etl.deadline_seconds, two hours by default) is closed as timed_out. If the host will
-    send no more data, use --drain: it delivers everything and reports a goodbye, so that no bucket
-    waits for the host. --once makes a single pass, for example from a timer. It reports no goodbye,
-    so buckets wait for the next pass.
+    A stop reports no goodbye, so hourly buckets wait for this host until the tailer runs again. A
+    bucket that reaches its deadline (etl.deadline_seconds, two hours by default) is closed as
+    timed_out. If the host will send no more data, use --drain: it delivers everything and reports a
+    goodbye, so that no bucket waits for the host. --once makes a single pass, for example from a
+    timer. It reports no goodbye either, so buckets wait for the next pass.
 
     \b
     Examples:
