@@ -246,8 +246,8 @@ class CaughtUpClaim:
             clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
-            Unix milliseconds; None if no attempt with a reading of this clock has succeeded since
-            the first scan, or since the clock was set back.
+            Unix milliseconds; None before the first successful attempt with this clock, and before
+            the next one after the clock was set back.
         """
         with self._lock:
             self._complete_attempt()
@@ -336,8 +336,8 @@ class CaughtUpClaims:
             clock_ms: Latest reading of the service's clock, in Unix milliseconds; None if unknown.
 
         Returns:
-            Maps each source to a time in Unix milliseconds; None if no attempt with a reading of
-            this clock has succeeded since the first scan, or since the clock was set back.
+            Maps each source to a time in Unix milliseconds; None before the first successful
+            attempt with this clock, and before the next one after the clock was set back.
         """
         return {
             source: claim.service_time_ms(service, clock_ms)
