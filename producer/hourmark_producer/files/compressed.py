@@ -242,8 +242,8 @@ class IncompleteFileTimer:
     def unchanged_s(self, status: os.stat_result) -> float:
         """Return for how many seconds a file has not changed.
 
-        The time begins at the first call with the current size and modification time; this call
-        returns 0. Files are identified by device and inode.
+        Returns 0 at the first call for a file, and at the first call after its size or modification
+        time has changed. Files are identified by device and inode.
 
         Args:
             status: Result of `os.fstat` for the file.

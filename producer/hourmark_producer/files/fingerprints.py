@@ -161,10 +161,10 @@ def are_lines_equal(head: bytes, anchor: bytes) -> bool:
 
 
 def begins_alike(one: bytes, other: bytes) -> bool:
-    """Return whether two files conclusively begin with the same bytes.
+    """Return whether two files begin with the same bytes, so that one may be a copy of the other.
 
-    The result is False if fewer than `IDENTIFYING_BYTES` (64) bytes of a file are known, or if all
-    known lines are equal.
+    The result is also False if fewer than `IDENTIFYING_BYTES` (64) bytes of either file are known,
+    or if all known lines are equal. In these cases, a match would prove nothing.
 
     Args:
         one: First bytes of one file.

@@ -196,10 +196,11 @@ def list_folder(folder: str, findings: PatternFindings) -> Iterator[os.DirEntry[
 
 
 def check_mounted(folder: str, device: int) -> None:
-    """Check by its device number that the file system of a folder is mounted.
+    """Check that the file system of an empty folder is mounted.
 
-    Call this function if a file is not found in an empty folder. If the file system is not mounted,
-    the file was not deleted. A folder that does not exist is accepted.
+    Call this function if a file is not found in an empty folder. If the folder has another device
+    number than the file, the file system is not mounted, and the file was not deleted. A folder
+    that does not exist is accepted.
 
     Args:
         folder: Path of the empty folder.

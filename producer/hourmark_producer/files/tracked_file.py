@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FileLocation(NamedTuple):
-    """The paths of a tracked file, and the source that it belongs to.
+    """The paths of a tracked file, and the source to which it belongs.
 
     A source is a named group of log files in the configuration.
 
@@ -318,8 +318,8 @@ class EarlierGenerations:
         latest: Position up to which the previous generation was read; None if there is none.
         older: Positions up to which earlier generations were read, oldest first. Their `anchor` may
             be missing.
-        kept: A generation number and a byte count: how many bytes at the start of this generation
-            had already been read in the previous one, because the truncation left them in the file.
+        kept: A pair of a generation number and a byte count. The count is the number of bytes at
+            the start of this generation that were read before the truncation.
     """
 
     latest: FilePosition | None = None
@@ -352,9 +352,10 @@ class EarlierGenerations:
 
 @dataclasses.dataclass(slots=True, kw_only=True)
 class SenderState:
-    """The state of sending one file, used only by the sender thread that has the file.
+    """The state of sending one file.
 
-    It is not saved. Each run of the tailer starts with the defaults.
+    Only the sender thread to which the file is assigned uses it. It is not saved: each run of the
+    tailer starts with the defaults.
 
     Attributes:
         failures: Number of consecutive failures to read or send the file; determines the retry
@@ -364,7 +365,7 @@ class SenderState:
         flush_at_s: Time in monotonic seconds at which an incomplete last record is sent anyway;
             None if there is no such record.
         nuls: The latest NUL bytes found in the file, which the writer may replace with text:
-            generation of the file, content size in bytes, and time of the finding in monotonic
+            generation of the file, content size in bytes, and time of detection in monotonic
             seconds.
         counted_from: Number of completed scans when lost bytes were first detected. They are
             counted as lost some scans later, unless a copy of the file is found. None if no lost

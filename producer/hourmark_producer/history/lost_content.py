@@ -73,8 +73,8 @@ class LostContentFinder:
     def search_for(self, file: TrackedFile) -> LostContentSearch:
         """Return a new search for the lost content of a file.
 
-        Create a new search for each count of lost bytes, because a search uses each file that it
-        finds only once.
+        Use a new search each time you count lost bytes, because a search does not use the same
+        unread content twice.
 
         Args:
             file: The file that was truncated or deleted.

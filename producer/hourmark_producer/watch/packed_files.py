@@ -56,7 +56,7 @@ class NewCompressedFiles:
         files: All tracked files. New compressed files are added to them.
         checkpoint: Database that records which compressed files were examined.
         schedule: Queue of files for the workers.
-        retirement: Ends the tracking of compressed files and records losses.
+        retirement: Stops tracking compressed files and records losses.
         beginnings: Decides which files the settings exclude.
         clock: Clock of this host.
         identify: Function that returns the identity of an open file.

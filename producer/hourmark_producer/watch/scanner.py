@@ -121,8 +121,8 @@ class FileScanner:
         files: All tracked files, which scans modify.
         checkpoint: Database in which new files and their paths are saved.
         schedule: Queue to which changed files are added.
-        retirement: Ends the tracking of files.
-        matcher: Decides which files must stay tracked because another file may be their copy.
+        retirement: Stops tracking files.
+        matcher: Determines which files must stay tracked because copies of them may exist.
         rests: Searches for the unread content of files that vanished.
         generations: Records how often each file was truncated, for files that are not in the
             checkpoint.
