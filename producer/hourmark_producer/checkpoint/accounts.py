@@ -18,11 +18,11 @@ def save_changed_accounts(checkpoint: Checkpoint, files: Iterable[TrackedFile]) 
     """Save the accounts of changed files, so that lost bytes are counted even after a restart.
 
     The account of a file contains its largest size and its truncations since a sender thread last
-    examined it. All accounts are saved in one transaction. A file is skipped in these cases:
+    examined it. All accounts are saved in one transaction. An account is not saved in these cases:
 
-    - Its account is already saved, or contains nothing that must survive a restart.
-    - It can no longer be found, or nothing more is read from it.
-    - It is a compressed file whose content may be unread.
+    - It is already saved, or contains nothing that must survive a restart.
+    - The file is missing, or nothing more is read from it.
+    - The file is a compressed file whose content may be unread.
 
     Args:
         checkpoint: Database in which the accounts are saved.

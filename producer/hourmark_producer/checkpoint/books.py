@@ -99,7 +99,7 @@ class FileAccountingRow(NamedTuple):
 
 
 class SourceTotals(NamedTuple):
-    """The byte totals of one source, as the checkpoint stores them.
+    """The byte totals of one source, as stored in the checkpoint.
 
     All values are in bytes and cover all runs of the tailer.
 

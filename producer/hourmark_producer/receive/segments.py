@@ -52,10 +52,10 @@ class SegmentNotSynced(Unavailable):
 
 
 class SegmentStore:
-    """The files (segments) on disk to which the received lines of one source are appended.
+    """Stores the received lines of one source in files on disk, which are called segments.
 
-    A segment is deleted once its lines are acknowledged. One thread appends; another thread may
-    call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
+    A segment is deleted once its lines are acknowledged. One thread appends lines. Another thread
+    may call `sealed_bytes`, `mark_done`, `save_last_line` and `remove`.
 
     Attributes:
         folder: Folder of the segments.
@@ -314,10 +314,10 @@ def recover_segments(
 
 
 def segment_removal_changes(file: TrackedFile) -> tuple[list[Change], FilePosition | None]:
-    """Return the SQL statements that record that a segment file is deleted.
+    """Return the SQL statements that record the deletion of a segment file.
 
-    A segment is a file to which a source such as syslog appends received lines. The statements take
-    effect when they are passed to `Checkpoint.commit`.
+    A segment is a file to which a source such as syslog appends received lines. Execute the
+    statements with `Checkpoint.commit`.
 
     Args:
         file: The segment as a tracked file.

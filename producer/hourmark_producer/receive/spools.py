@@ -111,7 +111,8 @@ class ReceiverGroup:
         clock: Clock of this host.
         on_error: Called with an exception that must end the tailer.
         receivers: Receivers by source name.
-        ended_s: Time at which all of standard input was on disk, in monotonic seconds; None before.
+        ended_s: Time at which standard input was completely on disk, in monotonic seconds; None
+            until then.
     """
 
     config: TailerConfig

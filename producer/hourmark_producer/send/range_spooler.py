@@ -106,7 +106,7 @@ class PreparedRange(NamedTuple):
     """A byte range that is ready to be stored in the checkpoint and then sent.
 
     Attributes:
-        changes: SQL statements that store the range and move the position of the file.
+        changes: SQL statements that store the range and update the position of the file.
         progress: Progress to assign to the file after the commit. Its last range in flight is the
             new range.
         body: The compressed bytes.
@@ -154,7 +154,7 @@ class RangeSpooler:
 
         Args:
             file: The file from which the bytes were read.
-            cut: The bytes, and whether they are whole lines.
+            cut: The bytes, and whether they are complete lines.
             reading: Time of a service's clock and revision of its parsing rules. The range carries
                 both.
             compressor: Compresses the bytes.
